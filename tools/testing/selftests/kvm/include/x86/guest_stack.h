@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Build stacks of known frames in a guest's memory.
+ */
+#ifndef SELFTEST_KVM_GUEST_STACK_H
+#define SELFTEST_KVM_GUEST_STACK_H
+
+#include "kvm_util.h"
+#include "processor.h"
+
+#define GUEST_STACK_MAX_FRAMES	512
+
+/**
+ * struct guest_stack_layout - where the frames of a stack lie
+ * @nr_frames:	how many frames
+ * @stride:	bytes from one frame to the next, 16 and up
+ * @offset:	where the innermost frame lies in its page, in bytes
+ */
+struct guest_stack_layout {
+	unsigned int nr_frames;
+	unsigned int stride;
+	unsigned int offset;
+};
+
+/**
+ * struct guest_stack - a stack as a function with frame pointers would see it
+ * @gva:	the lowest page
+ * @nr_pages:	how many pages it covers
+ * @sp:		what belongs into RSP
+ * @fp:		what belongs into RBP; zero if there is no frame
+ * @nr_frames:	how many frames
+ * @ras:	their return addresses, innermost first: what a walk must find
+ */
+struct guest_stack {
+	gva_t gva;
+	unsigned int nr_pages;
+	u64 sp;
+	u64 fp;
+	unsigned int nr_frames;
+	u64 ras[GUEST_STACK_MAX_FRAMES];
+};
+
+void guest_stack_build(struct kvm_vm *vm, struct guest_stack *stack,
+		       const struct guest_stack_layout *layout);
+void guest_stack_use(struct kvm_vcpu *vcpu, const struct guest_stack *stack, gva_t rip);
+
+u64 *vm_get_pte_level(struct kvm_vm *vm, gva_t gva, int level);
+void vm_set_user_accessible(struct kvm_vm *vm, gva_t gva, unsigned int nr_pages);
+void vcpu_enter_user_mode(struct kvm_vcpu *vcpu);
+void vcpu_use_4_level_paging(struct kvm_vcpu *vcpu);
+
+#endif /* SELFTEST_KVM_GUEST_STACK_H */

@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Sample a vCPU with perf, and read back the callchains.
+ */
+#include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "kvm_util.h"
+#include "perf_callchain.h"
+#include "test_util.h"
+
+#define SAMPLE_PERIOD_NS	200000
+#define SAMPLE_PERIOD_CYCLES	500000
+
+/* Room for a thousand chains of full depth; a power of two. */
+#define RING_PAGES		512
+
+#define TEST_PMI_TYPE		"/sys/bus/event_source/devices/test_pmi/type"
+
+static int perf_event_open(struct perf_event_attr *attr, pid_t pid, int cpu)
+{
+	return syscall(SYS_perf_event_open, attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
+}
+
+/* Modules are built next to the tests, see TEST_GEN_MODS_DIR. */
+static int load_test_pmi(void)
+{
+	char path[PATH_MAX] = {};
+	int fd, r, i;
+
+	if (readlink("/proc/self/exe", path, sizeof(path) - 1) < 0)
+		return -1;
+
+	/* <kvm>/x86/test or, when installed, <kvm>/test */
+	for (i = 0; i < 2; i++) {
+		char ko[PATH_MAX + 64];
+
+		*strrchr(path, '/') = '\0';
+		snprintf(ko, sizeof(ko), "%s/test_modules/test_pmi.ko", path);
+		fd = open(ko, O_RDONLY | O_CLOEXEC);
+		if (fd < 0)
+			continue;
+
+		r = syscall(SYS_finit_module, fd, "", 0);
+		close(fd);
+		return r && errno != EEXIST ? -1 : 0;
+	}
+
+	return -1;
+}
+
+static int test_pmi_type(void)
+{
+	int type = -1;
+	FILE *f;
+
+	if (access(TEST_PMI_TYPE, R_OK) && load_test_pmi())
+		return -1;
+
+	f = fopen(TEST_PMI_TYPE, "r");
+	if (!f)
+		return -1;
+	if (fscanf(f, "%d", &type) != 1)
+		type = -1;
+	fclose(f);
+	return type;
+}
+
+static bool has_hardware_cycles(void)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_HARDWARE,
+		.size = sizeof(attr),
+		.config = PERF_COUNT_HW_CPU_CYCLES,
+		.sample_period = SAMPLE_PERIOD_CYCLES,
+		.disabled = 1,
+	};
+	int fd = perf_event_open(&attr, 0, -1);
+
+	if (fd < 0)
+		return false;
+
+	close(fd);
+	return true;
+}
+
+static bool pmi_source_config(enum pmi_source source, struct perf_event_attr *attr)
+{
+	attr->size = sizeof(*attr);
+	attr->sample_period = SAMPLE_PERIOD_NS;
+
+	if (source == PMI_IRQ) {
+		attr->type = PERF_TYPE_SOFTWARE;
+		attr->config = PERF_COUNT_SW_CPU_CLOCK;
+		return true;
+	}
+
+	if (has_hardware_cycles()) {
+		attr->type = PERF_TYPE_HARDWARE;
+		attr->config = PERF_COUNT_HW_CPU_CYCLES;
+		attr->sample_period = SAMPLE_PERIOD_CYCLES;
+		return true;
+	}
+
+	attr->type = test_pmi_type();
+	return attr->type != (u32)-1;
+}
+
+/**
+ * pmi_source_available - can this host deliver such PMIs?
+ * @source:	the kind of PMI
+ * @why_not:	where to put the reason for a "no", for a test to skip with
+ */
+bool pmi_source_available(enum pmi_source source, const char **why_not)
+{
+	struct perf_event_attr attr = {};
+
+	*why_not = "no hardware counter, and the test_pmi module can't be loaded";
+	return pmi_source_config(source, &attr);
+}
+
+struct kicker {
+	struct kvm_vcpu *vcpu;
+	pthread_t vcpu_thread;
+	int fd;
+};
+
+static void ignore_signal(int sig)
+{
+}
+
+/*
+ * The last sample wakes up whoever polls the event.  The signal may find the
+ * vCPU thread outside of KVM_RUN: immediate_exit makes the next one return.
+ */
+static void *kick_when_sampled(void *arg)
+{
+	struct kicker *kicker = arg;
+	struct pollfd pfd = { .fd = kicker->fd, .events = POLLIN };
+
+	TEST_ASSERT(poll(&pfd, 1, -1) == 1, "poll() of the event failed: %s",
+		    strerror(errno));
+	WRITE_ONCE(kicker->vcpu->run->immediate_exit, 1);
+	pthread_kill(kicker->vcpu_thread, SIGUSR1);
+	return NULL;
+}
+
+static void copy_from_ring(void *dst, const u8 *ring, u64 pos, size_t size)
+{
+	const size_t ring_size = RING_PAGES * getpagesize();
+	size_t off = pos % ring_size, n = min(size, ring_size - off);
+
+	memcpy(dst, ring + off, n);
+	memcpy(dst + n, ring, size - n);
+}
+
+static unsigned int read_samples(struct perf_event_mmap_page *page,
+				 callchain_sample_fn fn, void *arg)
+{
+	const u8 *ring = (void *)page + page->data_offset;
+	u64 head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
+	u64 pos = page->data_tail;
+	unsigned int nr = 0;
+
+	while (pos < head) {
+		struct perf_event_header header;
+		struct callchain_sample sample;
+		u64 body[1024];
+
+		copy_from_ring(&header, ring, pos, sizeof(header));
+		TEST_ASSERT(header.size - sizeof(header) <= sizeof(body),
+			    "perf record of %u bytes", header.size);
+		copy_from_ring(body, ring, pos + sizeof(header),
+			       header.size - sizeof(header));
+		pos += header.size;
+
+		TEST_ASSERT(header.type != PERF_RECORD_LOST,
+			    "The ring buffer is too small, perf lost %lu records", body[1]);
+		if (header.type != PERF_RECORD_SAMPLE)
+			continue;
+
+		/* PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN */
+		sample.cpumode = header.misc & PERF_RECORD_MISC_CPUMODE_MASK;
+		sample.ip = body[0];
+		sample.nr = body[1];
+		sample.ips = &body[2];
+		TEST_ASSERT(header.size == sizeof(header) + (2 + sample.nr) * sizeof(u64),
+			    "A sample of %lu entries in %u bytes", sample.nr, header.size);
+		fn(&sample, arg);
+		nr++;
+	}
+
+	return nr;
+}
+
+/**
+ * vcpu_run_sampled - run a vCPU until perf has taken a number of samples of it
+ * @vcpu:	the vCPU; its guest must not exit to userspace by itself
+ * @source:	the kind of PMI
+ * @attr:	what to set beyond the source, e.g. exclude_* and sample_max_stack
+ * @nr_samples:	how many, those that hit the host between VM exits included
+ * @fn:		called with each sample, in the order in which they were taken
+ * @arg:	passed to @fn
+ */
+void vcpu_run_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
+		      const struct perf_event_attr *attr, unsigned int nr_samples,
+		      callchain_sample_fn fn, void *arg)
+{
+	struct kicker kicker = { .vcpu = vcpu, .vcpu_thread = pthread_self() };
+	struct sigaction sa = { .sa_handler = ignore_signal };
+	const size_t map_size = (1 + RING_PAGES) * getpagesize();
+	struct perf_event_attr a = *attr;
+	pthread_t kicker_thread;
+	unsigned int nr;
+	void *map;
+	int fd, r;
+
+	TEST_ASSERT(pmi_source_config(source, &a), "PMI source is not available");
+	a.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN;
+	a.wakeup_events = nr_samples;
+	a.disabled = 1;
+
+	fd = perf_event_open(&a, 0, -1);
+	TEST_ASSERT(fd >= 0, "perf_event_open() failed: %s", strerror(errno));
+	map = mmap(NULL, map_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	TEST_ASSERT(map != MAP_FAILED, "mmap() of perf's ring buffer failed: %s",
+		    strerror(errno));
+
+	kicker.fd = fd;
+	vcpu->run->immediate_exit = 0;
+	TEST_ASSERT(!sigaction(SIGUSR1, &sa, NULL), "sigaction(SIGUSR1)");
+	pthread_create(&kicker_thread, NULL, kick_when_sampled, &kicker);
+	TEST_ASSERT(!ioctl(fd, PERF_EVENT_IOC_REFRESH, nr_samples),
+		    "PERF_EVENT_IOC_REFRESH failed: %s", strerror(errno));
+
+	r = __vcpu_run(vcpu);
+	TEST_ASSERT(r == -1 && errno == EINTR,
+		    "The guest stopped by itself, KVM_RUN returned %d, exit reason %s",
+		    r, exit_reason_str(vcpu->run->exit_reason));
+	pthread_join(kicker_thread, NULL);
+	vcpu->run->immediate_exit = 0;
+
+	nr = read_samples(map, fn, arg);
+	TEST_ASSERT(nr == nr_samples, "Asked for %u samples, got %u", nr_samples, nr);
+
+	munmap(map, map_size);
+	close(fd);
+}

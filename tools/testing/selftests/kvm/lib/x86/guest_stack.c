@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Build stacks of known frames in a guest's memory.
+ */
+#include "guest_stack.h"
+#include "kvm_util.h"
+#include "processor.h"
+#include "test_util.h"
+
+/* Where made-up return addresses begin; nothing is mapped there. */
+#define FAKE_TEXT_GVA		0x700000000000ULL
+#define FAKE_FUNCTION_SIZE	0x40
+
+/* What a leaf function has on the stack below the frame of its caller. */
+#define RED_ZONE_SIZE		128
+
+static void write_word(struct kvm_vm *vm, gva_t gva, u64 word)
+{
+	*(u64 *)addr_gva2hva(vm, gva) = word;
+}
+
+/**
+ * guest_stack_build - allocate a stack in the guest, and write its frames
+ * @vm:		the VM
+ * @stack:	is filled in
+ * @layout:	where the frames are to lie
+ *
+ * Frames are what "push %rbp; mov %rsp,%rbp" leaves: the caller's frame pointer,
+ * and the return address above it.  The outermost one has neither.
+ */
+void guest_stack_build(struct kvm_vm *vm, struct guest_stack *stack,
+		       const struct guest_stack_layout *layout)
+{
+	u64 size = layout->offset + (layout->nr_frames + 1) * (u64)layout->stride;
+	unsigned int i;
+	u64 fp;
+
+	TEST_ASSERT(layout->nr_frames <= GUEST_STACK_MAX_FRAMES &&
+		    layout->stride >= 16 && layout->offset < PAGE_SIZE,
+		    "No such layout: %u frames, %u bytes apart, from offset %u",
+		    layout->nr_frames, layout->stride, layout->offset);
+
+	/* The page below is for what a leaf function has below its caller's frame. */
+	stack->nr_pages = 1 + DIV_ROUND_UP(size + sizeof(u64), PAGE_SIZE);
+	stack->gva = vm_alloc(vm, stack->nr_pages * PAGE_SIZE, DEFAULT_GUEST_STACK_VADDR_MIN);
+	stack->nr_frames = layout->nr_frames;
+
+	fp = stack->gva + PAGE_SIZE + layout->offset;
+	stack->fp = fp;
+	stack->sp = fp - RED_ZONE_SIZE;
+
+	for (i = 0; i < layout->nr_frames; i++, fp += layout->stride) {
+		stack->ras[i] = FAKE_TEXT_GVA + (i + 1) * FAKE_FUNCTION_SIZE;
+		write_word(vm, fp, fp + layout->stride);
+		write_word(vm, fp + 8, stack->ras[i]);
+	}
+
+	write_word(vm, fp, 0);
+	write_word(vm, fp + 8, 0);
+}
+
+/**
+ * guest_stack_use - let a vCPU stand in a function on that stack
+ * @vcpu:	the vCPU
+ * @stack:	the stack
+ * @rip:	the instruction at which it stands
+ */
+void guest_stack_use(struct kvm_vcpu *vcpu, const struct guest_stack *stack, gva_t rip)
+{
+	struct kvm_regs regs;
+
+	vcpu_regs_get(vcpu, &regs);
+	regs.rip = rip;
+	regs.rsp = stack->sp;
+	regs.rbp = stack->fp;
+	vcpu_regs_set(vcpu, &regs);
+}
+
+/**
+ * vm_get_pte_level - find the entry that maps an address, at a level of choice
+ * @vm:		the VM
+ * @gva:	a mapped address
+ * @level:	PG_LEVEL_4K is the leaf, the VM's pgtable_levels the root table
+ */
+u64 *vm_get_pte_level(struct kvm_vm *vm, gva_t gva, int level)
+{
+	u64 *table = addr_gpa2hva(vm, vm->mmu.pgd), *pte = NULL;
+	int l;
+
+	for (l = vm->mmu.pgtable_levels; l >= level; l--) {
+		pte = &table[(gva >> PG_LEVEL_SHIFT(l)) & 0x1ff];
+		TEST_ASSERT(*pte & PTE_PRESENT_MASK(&vm->mmu),
+			    "0x%lx is not mapped at level %d", gva, l);
+		if (l > level)
+			table = addr_gpa2hva(vm, PTE_GET_PA(*pte));
+	}
+
+	return pte;
+}
+
+/**
+ * vm_set_user_accessible - let guest user mode access pages
+ * @vm:		the VM
+ * @gva:	the first page
+ * @nr_pages:	how many
+ */
+void vm_set_user_accessible(struct kvm_vm *vm, gva_t gva, unsigned int nr_pages)
+{
+	unsigned int i;
+	int level;
+
+	for (i = 0; i < nr_pages; i++) {
+		for (level = PG_LEVEL_4K; level <= vm->mmu.pgtable_levels; level++)
+			*vm_get_pte_level(vm, gva + i * PAGE_SIZE, level) |=
+				PTE_USER_MASK(&vm->mmu);
+	}
+}
+
+/**
+ * vcpu_enter_user_mode - continue at CPL 3, in 64-bit code
+ * @vcpu:	the vCPU
+ */
+void vcpu_enter_user_mode(struct kvm_vcpu *vcpu)
+{
+	struct kvm_sregs sregs;
+
+	vcpu_sregs_get(vcpu, &sregs);
+	sregs.cs.selector |= 3;
+	sregs.cs.dpl = 3;
+	sregs.ss = sregs.ds;
+	sregs.ss.selector |= 3;
+	sregs.ss.dpl = 3;
+	vcpu_sregs_set(vcpu, &sregs);
+}
+
+/**
+ * vcpu_use_4_level_paging - leave 5-level paging for 4-level paging
+ * @vcpu:	a vCPU of a VM that was built with 5 levels
+ *
+ * The first table of the fourth level becomes the root: all addresses below
+ * 2^47 stay where they are.
+ */
+void vcpu_use_4_level_paging(struct kvm_vcpu *vcpu)
+{
+	struct kvm_vm *vm = vcpu->vm;
+	struct kvm_sregs sregs;
+
+	TEST_ASSERT(vm->mmu.pgtable_levels == 5, "The VM has %d levels",
+		    vm->mmu.pgtable_levels);
+
+	vm->mmu.pgd = PTE_GET_PA(*vm_get_pte_level(vm, 0, 5));
+	vm->mmu.pgtable_levels = 4;
+
+	vcpu_sregs_get(vcpu, &sregs);
+	sregs.cr4 &= ~X86_CR4_LA57;
+	sregs.cr3 = vm->mmu.pgd;
+	vcpu_sregs_set(vcpu, &sregs);
+}

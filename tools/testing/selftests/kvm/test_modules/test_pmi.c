@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * A perf PMU whose PMI is a true NMI, for machines without a hardware PMU.
+ *
+ * The counter "overflows" every sample_period nanoseconds: a timer on another
+ * CPU sends an NMI to the CPU on which the event is scheduled.  So the sample is
+ * taken wherever that CPU happens to be, guest mode included, as with a
+ * hardware counter.  It needs two CPUs, and takes one event a CPU.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/cpumask.h>
+#include <linux/hrtimer.h>
+#include <linux/module.h>
+#include <linux/perf_event.h>
+#include <linux/smp.h>
+
+#include <asm/apic.h>
+#include <asm/nmi.h>
+
+#define TEST_PMI_MIN_PERIOD_NS	10000
+
+/**
+ * struct test_pmi_cpu - the counter of one CPU
+ * @timer:	fires on another CPU, @sender
+ * @csd:	starts @timer over there
+ * @event:	what to sample; written on this CPU with IRQs off, read in its NMI
+ * @period_ns:	how often; zero stops the timer
+ * @pending:	an NMI was sent and is not taken yet
+ * @sender:	the CPU that sends the NMIs
+ * @cpu:	this CPU
+ */
+struct test_pmi_cpu {
+	struct hrtimer		timer;
+	call_single_data_t	csd;
+	struct perf_event	*event;
+	u64			period_ns;
+	atomic_t		pending;
+	unsigned int		sender;
+	unsigned int		cpu;
+};
+
+static DEFINE_PER_CPU(struct test_pmi_cpu, test_pmi_cpus);
+
+static enum hrtimer_restart test_pmi_timer(struct hrtimer *timer)
+{
+	struct test_pmi_cpu *tc = container_of(timer, struct test_pmi_cpu, timer);
+	u64 period_ns = READ_ONCE(tc->period_ns);
+
+	if (!period_ns)
+		return HRTIMER_NORESTART;
+
+	atomic_set(&tc->pending, 1);
+	apic->send_IPI_mask(cpumask_of(tc->cpu), NMI_VECTOR);
+
+	hrtimer_forward_now(timer, ns_to_ktime(period_ns));
+	return HRTIMER_RESTART;
+}
+
+/* Runs on the sender, with IRQs off. */
+static void test_pmi_start_timer(void *info)
+{
+	struct test_pmi_cpu *tc = info;
+	u64 period_ns = READ_ONCE(tc->period_ns);
+
+	if (period_ns)
+		hrtimer_start(&tc->timer, ns_to_ktime(period_ns),
+			      HRTIMER_MODE_REL_PINNED_HARD);
+}
+
+static int test_pmi_nmi(unsigned int cmd, struct pt_regs *regs)
+{
+	struct test_pmi_cpu *tc = this_cpu_ptr(&test_pmi_cpus);
+	struct perf_event *event = READ_ONCE(tc->event);
+	struct perf_sample_data data;
+
+	if (!atomic_xchg(&tc->pending, 0))
+		return NMI_DONE;
+
+	/* The last NMI may come when its event has gone. */
+	if (event) {
+		local64_add(event->hw.sample_period, &event->count);
+		perf_sample_data_init(&data, 0, event->hw.last_period);
+		perf_event_overflow(event, &data, regs);
+	}
+
+	return NMI_HANDLED;
+}
+
+static void test_pmi_start(struct perf_event *event, int flags)
+{
+	struct test_pmi_cpu *tc = this_cpu_ptr(&test_pmi_cpus);
+
+	WRITE_ONCE(tc->period_ns, max_t(u64, event->hw.sample_period,
+					TEST_PMI_MIN_PERIOD_NS));
+	event->hw.state = 0;
+	smp_call_function_single_async(tc->sender, &tc->csd);
+}
+
+/* Called in NMIs as well, when an event is throttled or has had its limit. */
+static void test_pmi_stop(struct perf_event *event, int flags)
+{
+	struct test_pmi_cpu *tc = this_cpu_ptr(&test_pmi_cpus);
+
+	WRITE_ONCE(tc->period_ns, 0);
+	event->hw.state = PERF_HES_STOPPED | PERF_HES_UPTODATE;
+}
+
+static int test_pmi_add(struct perf_event *event, int flags)
+{
+	struct test_pmi_cpu *tc = this_cpu_ptr(&test_pmi_cpus);
+
+	if (tc->event)
+		return -EBUSY;
+
+	tc->sender = cpumask_any_but(cpu_online_mask, tc->cpu);
+	if (tc->sender >= nr_cpu_ids)
+		return -ENODEV;
+
+	WRITE_ONCE(tc->event, event);
+	event->hw.state = PERF_HES_STOPPED;
+	if (flags & PERF_EF_START)
+		test_pmi_start(event, flags);
+
+	return 0;
+}
+
+static void test_pmi_del(struct perf_event *event, int flags)
+{
+	struct test_pmi_cpu *tc = this_cpu_ptr(&test_pmi_cpus);
+
+	test_pmi_stop(event, flags);
+	WRITE_ONCE(tc->event, NULL);
+}
+
+static void test_pmi_read(struct perf_event *event)
+{
+}
+
+static int test_pmi_event_init(struct perf_event *event)
+{
+	if (event->attr.type != event->pmu->type)
+		return -ENOENT;
+	if (!is_sampling_event(event) || has_branch_stack(event))
+		return -EOPNOTSUPP;
+	if (num_online_cpus() < 2)
+		return -ENODEV;
+
+	return 0;
+}
+
+static struct pmu test_pmi_pmu = {
+	.module		= THIS_MODULE,
+	.task_ctx_nr	= perf_sw_context,
+	.event_init	= test_pmi_event_init,
+	.add		= test_pmi_add,
+	.del		= test_pmi_del,
+	.start		= test_pmi_start,
+	.stop		= test_pmi_stop,
+	.read		= test_pmi_read,
+};
+
+static int __init test_pmi_init(void)
+{
+	int cpu, r;
+
+	for_each_possible_cpu(cpu) {
+		struct test_pmi_cpu *tc = per_cpu_ptr(&test_pmi_cpus, cpu);
+
+		tc->cpu = cpu;
+		hrtimer_setup(&tc->timer, test_pmi_timer, CLOCK_MONOTONIC,
+			      HRTIMER_MODE_REL_PINNED_HARD);
+		INIT_CSD(&tc->csd, test_pmi_start_timer, tc);
+	}
+
+	r = register_nmi_handler(NMI_LOCAL, test_pmi_nmi, 0, "test_pmi");
+	if (r)
+		return r;
+
+	r = perf_pmu_register(&test_pmi_pmu, "test_pmi", -1);
+	if (r)
+		unregister_nmi_handler(NMI_LOCAL, "test_pmi");
+	return r;
+}
+
+/* No event is left: each holds a reference on the module. */
+static void __exit test_pmi_exit(void)
+{
+	int cpu;
+
+	perf_pmu_unregister(&test_pmi_pmu);
+	for_each_possible_cpu(cpu)
+		hrtimer_cancel(&per_cpu_ptr(&test_pmi_cpus, cpu)->timer);
+	unregister_nmi_handler(NMI_LOCAL, "test_pmi");
+}
+
+module_init(test_pmi_init);
+module_exit(test_pmi_exit);
+MODULE_DESCRIPTION("perf PMU that samples by NMIs, sent from another CPU");
+MODULE_LICENSE("GPL");
