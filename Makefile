@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# Guest callchains for Linux KVM.  "make" alone prints what there is.
+
+# Debian's Python, which the python3-* packages belong to.
+PYTHON := /usr/bin/python3
+
+export BUILD KERNEL_SRC KCONFIG ACCEL
+
+.PHONY: help demo test selftests build shell series clean packages
+.DEFAULT_GOAL := help
+
+help: ## print this help
+	@echo "Entry points:"
+	@sed -n 's/^\([a-z]*\):.* ## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
+	@echo "  make -C tools/testing/selftests TARGETS=kvm run_tests"
+	@echo "                    run the KVM selftests as kernel developers do"
+	@echo "Variables:"
+	@echo "  ACCEL=auto|tcg|kvm  how QEMU runs the host; auto takes KVM if it can nest"
+	@echo "  KERNEL_SRC=DIR      use this Linux source, and leave it as it is"
+	@echo "  KCONFIG=FILE        merge a fragment into the kernel's configuration"
+	@echo "  BUILD=DIR           build there, not in ./build"
+
+demo: packages ## profile a Linux guest from its host, and draw its flame graph
+	@$(PYTHON) scripts/host.py demo
+
+test: packages ## run all tests; ends with "N passed, N failed, N skipped"
+	@$(PYTHON) scripts/host.py test
+
+selftests: packages ## run the KVM selftests on the patched host, print KTAP
+	@$(PYTHON) scripts/host.py selftests
+
+build: packages ## fetch, assemble and build the patched host, no more
+	@$(PYTHON) scripts/host.py build
+
+shell: packages ## a shell on the running patched host, with perf and the tests
+	@$(PYTHON) scripts/host.py shell
+
+series: packages ## write the patches for a kernel's mailing list, for git am
+	@$(PYTHON) scripts/host.py series
+
+clean: ## remove what was built and measured; downloads are kept
+	@rm -rf "$(or $(BUILD),build)" results/latest
+
+packages:
+	@sh scripts/bootstrap.sh

@@ -1,0 +1,47 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# The job of the demo, on the patched host: boot a guest, sample it, report.
+set -u
+out=/run/shared
+mkdir -p $out/guest
+
+fail()
+{
+	echo "$*"
+	exit 1
+}
+
+# clearcpuid: where the host itself is emulated, the sizes of its XSAVE areas disagree.
+qemu-system-x86_64 -M microvm,acpi=off,rtc=on -accel kvm -cpu host -m 256M \
+	-nodefaults -no-user-config -display none -no-reboot -serial file:$out/guest.log \
+	-kernel "$BUILD_KERNEL/arch/x86/boot/bzImage" -initrd $out/initrd.img \
+	-append "console=ttyS0 quiet panic=-1 reboot=t clearcpuid=xsave" \
+	-fsdev local,id=guest,path=$out/guest,security_model=none \
+	-device virtio-9p-device,fsdev=guest,mount_tag=guest &
+vm=$!
+
+tries=0
+until [ -e $out/guest/working ]; do
+	kill -0 $vm 2>/dev/null || fail "the guest died, see guest.log"
+	tries=$((tries + 1))
+	[ $tries -lt 600 ] || fail "the guest did not get to work, see guest.log"
+	sleep 0.2
+done
+echo "The guest is at work, its symbols are in guest/kallsyms."
+
+# A hardware counter where there is one, else a timer.
+event=cycles
+perf stat -e cycles -- true 2>&1 | grep -q "not supported\|No supported" && event=cpu-clock
+
+symbols="--guestkallsyms=$out/guest/kallsyms --guestmodules=$out/guest/modules"
+perf kvm --guest $symbols record -e $event -F 999 -g -p $vm -o $out/perf.data.guest \
+	-- sleep "${DEMO_SECONDS:-10}" > $out/record.log 2>&1 || fail "perf record failed, see record.log"
+kill $vm
+
+perf kvm --guest $symbols -i $out/perf.data.guest report --stdio \
+	> $out/report.txt 2> $out/report.log || fail "perf report failed, see report.log"
+perf script $symbols -i $out/perf.data.guest -F comm,misc,ip,sym \
+	> $out/script.txt 2> $out/script.log || fail "perf script failed, see script.log"
+perf data convert $symbols --to-json $out/perf.json -i $out/perf.data.guest --force \
+	> $out/json.log 2>&1 || fail "perf data convert failed, see json.log"
+echo "Sampled with $event."

@@ -1,0 +1,132 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""The patched host: fetch, assemble, build, boot, test and show it.
+
+Called by the Makefile, which hands over its variables in the environment.
+"""
+
+import argparse
+import errno
+import os
+import shutil
+import sys
+import unittest
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+from hostlib import demo, selftests, series, source  # noqa: E402
+from hostlib.build import Build  # noqa: E402
+from hostlib.machine import Machine, choose_accel  # noqa: E402
+from hostlib.tree import REPO  # noqa: E402
+from hostlib.ui import Failure, say  # noqa: E402
+
+
+def build_dir() -> Path:
+    return Path(os.environ.get("BUILD") or REPO / "build").resolve()
+
+
+def results_dir(name: str) -> Path:
+    folder = REPO / "results" / "latest" / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def accel() -> str:
+    return choose_accel(os.environ.get("ACCEL") or "auto")
+
+
+def built() -> Build:
+    """The host, built if that is necessary."""
+    extra = os.environ.get("KCONFIG")
+    if extra and not Path(extra).is_file():
+        raise Failure(f"KCONFIG={extra} is no file; name a fragment of a kernel's configuration")
+    build = Build(build_dir(), source.find(os.environ.get("KERNEL_SRC")),
+                  Path(extra) if extra else None)
+    build.all()
+    return build
+
+
+def cmd_build() -> int:
+    build = built()
+    say(f"The tree is in {build.tree.path}, the kernel in {build.bzimage}, perf in {build.perf}")
+    return 0
+
+
+def cmd_selftests() -> int:
+    using = accel()
+    build = built()
+    ktap = selftests.run(build, using, results_dir("selftests"))
+    return 1 if selftests.count(ktap, build.tree.path).failed else 0
+
+
+def cmd_test() -> int:
+    counts = selftests.Counts()
+    suite = unittest.defaultTestLoader.discover(str(REPO / "scripts" / "tests"))
+    result = unittest.TextTestRunner(stream=sys.stdout, verbosity=1).run(suite)
+    counts.failed += len(result.failures) + len(result.errors)
+    counts.skipped += len(result.skipped)
+    counts.passed += result.testsRun - counts.failed - counts.skipped
+
+    using = accel()
+    build = built()
+    ktap = selftests.run(build, using, results_dir("selftests"))
+    counts.add(selftests.count(ktap, build.tree.path))
+    counts.add(demo.check(demo.run(build, using, results_dir("demo"))))
+    for remark in counts.remarks:
+        say(remark)
+    say(str(counts))
+    return 1 if counts.failed else 0
+
+
+def cmd_demo() -> int:
+    using = accel()
+    demo.show(demo.run(built(), using, results_dir("demo")))
+    return 0
+
+
+def cmd_shell() -> int:
+    if not sys.stdin.isatty():
+        raise Failure("make shell needs a terminal; for a script, use make test")
+    Machine(built(), accel()).shell(results_dir("shell"))
+    return 0
+
+
+def cmd_series() -> int:
+    folder = results_dir("series")
+    series.write(source.find(os.environ.get("KERNEL_SRC")), build_dir(), folder)
+    say(f"git am {folder}/*.patch")
+    return 0
+
+
+def cmd_clean() -> int:
+    for folder in (build_dir(), REPO / "results" / "latest"):
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+COMMANDS = {"build": cmd_build, "selftests": cmd_selftests, "test": cmd_test,
+            "demo": cmd_demo, "shell": cmd_shell, "series": cmd_series, "clean": cmd_clean}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("command", choices=sorted(COMMANDS))
+    command = parser.parse_args().command
+    try:
+        return COMMANDS[command]()
+    except Failure as failure:
+        say(f"{command}: {failure}.")
+    except KeyboardInterrupt:
+        say(f"\n{command}: interrupted; the same command goes on from what is finished.")
+        return 130
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EROFS, errno.EACCES):
+            raise
+        say(f"{command}: {error.strerror}: {error.filename}; mend that, or choose another "
+            "folder with BUILD=DIR, and run the same command again.")
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

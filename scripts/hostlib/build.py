@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Build the kernel, perf and the selftests, each only when an input changed."""
+
+import hashlib
+import os
+import shutil
+from pathlib import Path
+from typing import Iterable, List, Optional
+
+from .source import Source
+from .tree import REPO, Tree, new_files, topics
+from .ui import Failure, run_logged
+
+CONFIGS = REPO / "scripts" / "configs"
+
+# A tree, its objects, perf, and the cache of the compiler.
+_NEEDS_GIB = 6
+
+# Our selftests; a kernel has a hundred more, which need not be built here.
+SELFTESTS = ["x86/guest_callchain_test"]
+
+# The same input is to give the same kernel.
+_REPRODUCIBLE = {"KBUILD_BUILD_TIMESTAMP": "2026-01-01", "KBUILD_BUILD_USER": "build",
+                 "KBUILD_BUILD_HOST": "host", "KBUILD_BUILD_VERSION": "1"}
+
+# perf without what needs more than Debian's small set of libraries.
+_PERF_FLAGS = ["NO_RUST=1", "NO_LIBPYTHON=1", "NO_LIBPERL=1", "NO_JEVENTS=1", "NO_SLANG=1",
+               "BUILD_BPF_SKEL=0", "PYTHON=/usr/bin/python3"]
+
+
+def _hash(parts: Iterable[object]) -> str:
+    """A hash of texts, and of the contents of files."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.read_bytes() if isinstance(part, Path) else str(part).encode()
+        digest.update(hashlib.sha256(data).digest())
+    return digest.hexdigest()
+
+
+class Build:
+    """What is built from one source with one configuration.
+
+    Args:
+        build: the build folder
+        source: the kernel's source
+        extra_config: a fragment that is merged over host.config
+    """
+
+    def __init__(self, build: Path, source: Source, extra_config: Optional[Path]) -> None:
+        self.tree = Tree(build)
+        self._source = source
+        self._fragments = [CONFIGS / "host.config"]
+        name = "host"
+        if extra_config:
+            self._fragments.append(extra_config.resolve())
+            name += "-" + extra_config.stem
+        self.path = build / name
+        self.log_dir = self.path / "log"
+        self.kernel = self.path / "kernel"
+        self.modules = self.path / "modules"
+        self.perf = build / "perf" / "perf"
+        self.selftests = self.path / "selftests" / "kvm"
+        self._jobs = f"-j{os.cpu_count() or 1}"
+
+    @property
+    def bzimage(self) -> Path:
+        return self.kernel / "arch/x86/boot/bzImage"
+
+    def all(self) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(self.path).free / 2**30
+        if not self.bzimage.exists() and free < _NEEDS_GIB:
+            raise Failure(f"A build needs {_NEEDS_GIB} GiB, {self.path.parent} has {free:.1f} GiB "
+                          "free; free some, or choose another folder with BUILD=DIR")
+        self.tree.assemble(self._source)
+        kernel_inputs = self._build_kernel()
+        self._build_perf()
+        self._build_selftests(kernel_inputs)
+
+    def _overlay(self, tops: Iterable[str]) -> List[object]:
+        """Our files below some folders, and all patches that touch these."""
+        tops = tuple(tops)
+        files = [REPO / path for path in sorted(new_files()) if path.startswith(tops)]
+        patches = [topic.patch for topic in topics()
+                   if any(f"+++ b/{top}" in topic.patch.read_text() for top in tops)]
+        return [*map(str, files), *files, *patches]
+
+    def _is_current(self, stamp: Path, inputs: str, *products: Path) -> bool:
+        """A tree of the user's own may change at any time: let make look."""
+        return (not self._source.tree and stamp.exists() and stamp.read_text() == inputs
+                and all(product.exists() for product in products))
+
+    def _make(self, *args: str) -> List[str]:
+        cc = ["CC=ccache gcc", "HOSTCC=ccache gcc"] if shutil.which("ccache") else []
+        return ["make", "-C", str(self.tree.path), f"O={self.kernel}", self._jobs, *cc, *args]
+
+    def _run_make(self, title: str, log: str, *args: str) -> None:
+        run_logged(title, self._make(*args), self.log_dir / log, env=_REPRODUCIBLE)
+
+    def _configure(self) -> None:
+        """tinyconfig and our fragments, merged by the kernel's own script."""
+        self.kernel.mkdir(parents=True, exist_ok=True)
+        tiny = self.kernel / "tiny.config"
+        config = self.kernel / ".config"
+        previous = config.read_bytes() if config.exists() else None
+
+        self._run_make("Configure the kernel", "config.log", f"KCONFIG_CONFIG={tiny}",
+                       "tinyconfig")
+        run_logged("Merge its fragments",
+                   ["sh", str(self.tree.path / "scripts/kconfig/merge_config.sh"), "-m",
+                    "-O", str(self.kernel), str(tiny), *map(str, self._fragments)],
+                   self.log_dir / "merge.log", cwd=self.tree.path)
+        self._run_make("Complete it", "olddefconfig.log", "olddefconfig")
+
+        taken = config.read_text().splitlines()
+        asked = {line.split("=")[0].removeprefix("# ").split(" ")[0]: line
+                 for fragment in self._fragments
+                 for line in fragment.read_text().splitlines()
+                 if line.startswith("CONFIG_") or line.endswith("is not set")}
+        dropped = [line for option, line in asked.items() if line not in taken
+                   and not (line.endswith("is not set") and
+                            not any(t.startswith(f"{option}=") for t in taken))]
+        if dropped:
+            raise Failure(f"This kernel can't be configured with {', '.join(dropped)}; correct "
+                          f"{', '.join(str(f) for f in self._fragments)}")
+        if previous == config.read_bytes():
+            return
+        (self.path / "kernel.stamp").unlink(missing_ok=True)
+
+    def _build_kernel(self) -> str:
+        stamp = self.path / "kernel.stamp"
+        inputs = _hash([self._source.name, *self._fragments,
+                        *self._overlay(("arch/", "include/", "init/", "kernel/", "virt/"))])
+        if not self._is_current(stamp, inputs, self.bzimage, self.modules):
+            stamp.unlink(missing_ok=True)
+            self._configure()
+            self._run_make("Build the kernel, 6 minutes on two cores for the first time",
+                           "kernel.log", "bzImage", "modules")
+            shutil.rmtree(self.modules, ignore_errors=True)
+            self._run_make("Gather its modules", "modules.log", "modules_install",
+                           f"INSTALL_MOD_PATH={self.modules}")
+            self._run_make("Gather its headers", "headers.log", "headers")
+            stamp.write_text(inputs)
+        return inputs
+
+    def _build_perf(self) -> None:
+        stamp = self.perf.with_suffix(".stamp")
+        inputs = _hash([self._source.name, *_PERF_FLAGS,
+                        *self._overlay(("tools/perf/", "tools/lib/", "tools/include/",
+                                        "tools/arch/", "include/uapi/linux/perf_event.h"))])
+        if self._is_current(stamp, inputs, self.perf):
+            return
+        stamp.unlink(missing_ok=True)
+        self.perf.parent.mkdir(parents=True, exist_ok=True)
+        cc = ["CC=ccache gcc", "HOSTCC=ccache gcc"] if shutil.which("ccache") else []
+        run_logged("Build perf", ["make", "-C", str(self.tree.path / "tools/perf"),
+                                  f"O={self.perf.parent}", self._jobs, *cc, *_PERF_FLAGS],
+                   self.log_dir / "perf.log")
+        stamp.write_text(inputs)
+
+    def _build_selftests(self, kernel_inputs: str) -> None:
+        stamp = self.path / "selftests.stamp"
+        inputs = _hash([kernel_inputs, *SELFTESTS, *self._overlay(("tools/testing/",))])
+        products = [self.selftests / test for test in SELFTESTS]
+        if self._is_current(stamp, inputs, *products):
+            return
+        stamp.unlink(missing_ok=True)
+        (self.selftests / "test_modules").mkdir(parents=True, exist_ok=True)
+        run_logged("Build the selftests", [
+            "make", "-C", str(self.tree.path / "tools/testing/selftests/kvm"), self._jobs,
+            f"OUTPUT={self.selftests}", f"O={self.kernel}",
+            f"KHDR_INCLUDES=-isystem {self.kernel}/usr/include",
+            f"KDIR={self.kernel}", f"MO={self.selftests}/test_modules",
+            f"TEST_GEN_PROGS_x86={' '.join(SELFTESTS)}", "TEST_PROGS_x86=",
+            "TEST_GEN_PROGS_EXTENDED_x86="], self.log_dir / "selftests.log",
+            env=_REPRODUCIBLE)
+        stamp.write_text(inputs)

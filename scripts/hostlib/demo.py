@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The main job on real input: profile a Linux guest from its host."""
+
+import json
+import subprocess
+import tempfile
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Tuple
+
+from . import flamegraph, stacks
+from .build import Build
+from .machine import Machine, pass_on
+from .selftests import Counts
+from .tree import REPO
+from .ui import Failure, Step, say
+
+_GUEST = REPO / "scripts" / "guest"
+_BUSYBOX = Path("/bin/busybox")
+
+# Two boots, one inside the other, and a profile; a slow emulator needs most of it.
+_DEADLINE = 420
+
+# Part of the guest-kernel samples that must carry more than the IP.
+_ENOUGH = 0.90
+
+# What the system calls of the workload run through: read, write, open, getdents, splice.
+_EXPECTED = ("entry_SYSCALL_64_after_hwframe", "do_syscall_64", "vfs_read", "vfs_write")
+
+
+@dataclass(frozen=True)
+class Profile:
+    """What the demo found."""
+    folder: Path
+    folded: "Counter[Tuple[str, ...]]"
+    guest_samples: int
+    kernel_samples: int
+    kernel_with_frames: int
+    json_samples: int
+
+    @property
+    def share(self) -> float:
+        return self.kernel_with_frames / self.kernel_samples if self.kernel_samples else 0.0
+
+
+def _write_initrd(path: Path) -> None:
+    """The guest's files: busybox, and the workload as its init."""
+    if not _BUSYBOX.exists():
+        raise Failure(f"{_BUSYBOX} is missing; install Debian's busybox-static")
+    with tempfile.TemporaryDirectory() as tmp:
+        root = Path(tmp)
+        for name in ("bin", "dev", "proc", "sys", "tmp", "mnt"):
+            (root / name).mkdir()
+        (root / "bin/busybox").write_bytes(_BUSYBOX.read_bytes())
+        (root / "bin/busybox").chmod(0o755)
+        (root / "bin/sh").symlink_to("busybox")
+        (root / "init").write_bytes((_GUEST / "demo-guest.sh").read_bytes())
+        (root / "init").chmod(0o755)
+        names = "\n".join(str(p.relative_to(root)) for p in sorted(root.rglob("*")))
+        with path.open("wb") as out:
+            subprocess.run(["cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0"], cwd=root,
+                           input=names.encode(), stdout=out, check=True)
+
+
+def run(build: Build, accel: str, folder: Path) -> Profile:
+    """Boot host and guest, sample the guest, and leave all that was found in a folder."""
+    _write_initrd(folder / "initrd.img")
+    job = (_GUEST / "demo-host.sh").read_text()
+    outcome = Machine(build, accel).run(job, folder, _DEADLINE, pass_on)
+    if outcome.status:
+        raise Failure(f"The demo failed on the host, what it says is above; see {folder}")
+
+    with Step("Fold the stacks, and draw the flame graph"):
+        samples = list(stacks.read((folder / "script.txt").read_text().splitlines()))
+        guest = [sample for sample in samples if sample.is_guest]
+        kernel = [sample for sample in guest if sample.is_guest_kernel]
+        folded = stacks.fold(guest)
+        (folder / "folded.txt").write_text(stacks.folded_text(folded))
+        flamegraph.write(folded, f"A Linux guest, sampled from its host: {len(guest)} samples",
+                         folder / "flamegraph.svg")
+        converted = json.loads((folder / "perf.json").read_text())
+
+    return Profile(folder, folded, len(guest), len(kernel),
+                   sum(len(sample.functions) >= 2 for sample in kernel),
+                   sum(1 for sample in converted["samples"]
+                       if any(frame.get("symbol") == "do_syscall_64"
+                              for frame in sample["callchain"])))
+
+
+def show(profile: Profile) -> None:
+    """Print the ten hottest guest call paths, and where the rest is."""
+    say("\nThe ten hottest guest call paths, outermost function first:")
+    for stack, count in profile.folded.most_common(10):
+        say(f"{100 * count / profile.guest_samples:5.1f} %  {' > '.join(stack)}")
+    say(f"\n{profile.guest_samples} samples hit the guest, {profile.kernel_samples} of them its "
+        f"kernel; {profile.kernel_with_frames} of these ({100 * profile.share:.1f} %) carry two "
+        "frames or more.")
+    say(f"Report: {profile.folder}/report.txt")
+    say(f"Flame graph: {profile.folder}/flamegraph.svg (open it in a browser)")
+
+
+def check(profile: Profile) -> Counts:
+    """The demo as a test: real frames of a real guest, with its symbols."""
+    functions = {function for stack in profile.folded for function in stack}
+    report = (profile.folder / "report.txt").read_text()
+    cases = {
+        f"the guest's kernel was sampled ({profile.kernel_samples} times)":
+            profile.kernel_samples >= 100,
+        f"{100 * profile.share:.1f} % of its samples carry frames, 90 % must":
+            profile.share >= _ENOUGH,
+        "call paths have the functions of the workload's system calls":
+            functions.issuperset(_EXPECTED),
+        "perf report shows them": all(name in report for name in _EXPECTED),
+        "perf data convert --to-json shows them": profile.json_samples > 0,
+        "the flame graph shows them":
+            "do_syscall_64" in (profile.folder / "flamegraph.svg").read_text(),
+    }
+    counts = Counts()
+    for name, holds in cases.items():
+        say(f"{'ok' if holds else 'not ok'}: demo: {name}")
+        counts.add(Counts(passed=1) if holds else Counts(failed=1, remarks=[f"failed: {name}"]))
+    return counts

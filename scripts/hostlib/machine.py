@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Boot the patched host in QEMU, run a job in it, and see how it ended.
+
+The emulated host sees this machine's own files, read-only, through 9P: its
+programs are the ones that are installed here.  It writes to one shared folder.
+"""
+
+import os
+import re
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, List
+
+from .build import Build
+from .tree import REPO
+from .ui import Failure
+
+_INIT = REPO / "scripts" / "guest" / "init.sh"
+
+# What a kernel prints when something is wrong with it.
+SPLAT = re.compile(r"Kernel panic|Oops|BUG:|WARNING:|general protection|"
+                   r"INFO: (suspicious RCU|possible|task .* blocked|rcu_)|"
+                   r"\[ BUG|Invalid wait context|soft lockup|hard LOCKUP|"
+                   r"KASAN:|UBSAN:|kmemleak: \d|bad: scheduling|possible circular locking")
+
+# Neither of these is about the kernel that runs: it lies on no real hardware.
+_HARMLESS = re.compile(r"TSC.*unstable|WARNING: command line too long")
+
+
+def choose_accel(wish: str) -> str:
+    """Decide between QEMU's accelerators; "auto" takes KVM where it can nest."""
+    if wish not in ("auto", "tcg", "kvm"):
+        raise Failure(f"ACCEL={wish} is not known; use auto, tcg or kvm")
+    nests = _can_nest()
+    if wish == "kvm" and not nests:
+        raise Failure("ACCEL=kvm needs a /dev/kvm that this user may open, and nested "
+                      "virtualization; use ACCEL=tcg, which needs neither")
+    return "kvm" if nests and wish != "tcg" else "tcg"
+
+
+def _can_nest() -> bool:
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return False
+    if not re.search(r"^flags\s*:.*\b(svm|vmx)\b", Path("/proc/cpuinfo").read_text(),
+                     re.MULTILINE):
+        return False
+    for vendor in ("intel", "amd"):
+        nested = Path(f"/sys/module/kvm_{vendor}/parameters/nested")
+        if nested.exists():
+            return nested.read_text().strip() in ("Y", "1")
+    return False
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended: its exit status, and where the console's log is."""
+    status: int
+    console: Path
+
+
+class Machine:
+    """An emulated host.
+
+    Args:
+        build: the kernel to boot, and its tests
+        accel: "tcg" or "kvm"
+        kernel_args: more for the kernel's command line
+    """
+
+    def __init__(self, build: Build, accel: str, kernel_args: str = "") -> None:
+        self._build = build
+        self._accel = accel
+        self._kernel_args = kernel_args
+
+    def _argv(self, shared: Path, serial: List[str], mode: str) -> List[str]:
+        cpu = ["-accel", "kvm", "-cpu", "host"] if self._accel == "kvm" else \
+              ["-accel", "tcg,thread=multi", "-cpu", "max,+svm"]
+        append = " ".join([
+            "console=ttyS0 root=rootfs rootfstype=9p ro",
+            "rootflags=trans=virtio,version=9p2000.L,cache=loose,msize=262144",
+            # A kernel that warns is a kernel that fails; it ends QEMU, by -no-reboot.
+            "panic=-1 panic_on_warn=1 oops=panic reboot=t",
+            f"init={_INIT}", self._kernel_args, "--", mode])
+        return [
+            "qemu-system-x86_64", "-M", "microvm,acpi=off,rtc=on", *cpu, "-smp", "2",
+            "-m", "2G", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
+            *serial, "-kernel", str(self._build.bzimage), "-append", append,
+            "-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
+            "-device", "virtio-9p-device,fsdev=root,mount_tag=rootfs",
+            "-fsdev", f"local,id=shared,path={shared},security_model=none,multidevs=remap",
+            "-device", "virtio-9p-device,fsdev=shared,mount_tag=shared",
+        ]
+
+    def _prepare(self, shared: Path, job: str) -> None:
+        if not shutil.which("qemu-system-x86_64"):
+            raise Failure("qemu-system-x86_64 is missing; install Debian's qemu-system-x86")
+        shared.mkdir(parents=True, exist_ok=True)
+        for name in ("status", "output"):
+            (shared / name).unlink(missing_ok=True)
+        build = self._build
+        (shared / "job").write_text(f". /run/shared/job_env\n{job}\n")
+        (shared / "job_env").write_text("\n".join([
+            f"export BUILD_TREE={shlex.quote(str(build.tree.path))}",
+            f"export BUILD_KERNEL={shlex.quote(str(build.kernel))}",
+            f"export BUILD_MODULES={shlex.quote(str(build.modules))}",
+            f"export BUILD_SELFTESTS={shlex.quote(str(build.selftests))}",
+            f"export REPO={shlex.quote(str(REPO))}",
+            f"export PATH={shlex.quote(str(build.perf.parent))}:$PATH",
+            ""]))
+
+    def shell(self, shared: Path) -> None:
+        """A shell on the host's console; returns when the user leaves it."""
+        self._prepare(shared, "")
+        argv = self._argv(shared, ["-serial", "mon:stdio"], "shell")
+        subprocess.run(argv, check=False)
+
+    def run(self, job: str, shared: Path, deadline: int,
+            output: Callable[[str], None]) -> Outcome:
+        """Run a shell script on the host.
+
+        Args:
+            job: the script
+            shared: a folder that the host sees as /run/shared
+            deadline: seconds after which the host counts as hung
+            output: called with what the script prints, as it comes
+
+        Raises Failure when the host does not end as it should.
+        """
+        self._prepare(shared, job)
+        console = shared / "console.log"
+        argv = self._argv(shared, ["-serial", f"file:{console}"], "job")
+        errors = shared / "qemu.log"
+        with errors.open("wb") as err:
+            process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=err, stderr=err,
+                                       start_new_session=True)
+            try:
+                self._follow(process, shared / "output", deadline, console, output)
+            finally:
+                if process.poll() is None:
+                    os.killpg(process.pid, signal.SIGKILL)
+                    process.wait()
+        if process.returncode:
+            raise Failure(f"QEMU failed: {errors.read_text().strip() or process.returncode}")
+        return self._judge(shared, console)
+
+    @staticmethod
+    def _follow(process: "subprocess.Popen[bytes]", path: Path, deadline: int,
+                console: Path, output: Callable[[str], None]) -> None:
+        end = time.monotonic() + deadline
+        position = 0
+        while True:
+            running = process.poll() is None
+            if path.exists():
+                with path.open("rb") as file:
+                    file.seek(position)
+                    data = file.read()
+                position += len(data)
+                if data:
+                    output(data.decode(errors="replace"))
+            if not running:
+                return
+            if time.monotonic() > end:
+                raise Failure(f"The host did not end within {deadline} seconds, it hangs or this "
+                              f"machine is very slow; see its console in {console}")
+            time.sleep(0.2)
+
+    @staticmethod
+    def _judge(shared: Path, console: Path) -> Outcome:
+        text = console.read_text(errors="replace") if console.exists() else ""
+        for line in text.splitlines():
+            if SPLAT.search(line) and not _HARMLESS.search(line):
+                raise Failure(f"The host's kernel says: {line.strip()}; see {console}")
+        status = shared / "status"
+        if not status.exists():
+            raise Failure(f"The host ended before its job was done; see {console}")
+        return Outcome(int(status.read_text()), console)
+
+
+def pass_on(text: str) -> None:
+    """Print a job's output as it comes."""
+    sys.stdout.write(text)
+    sys.stdout.flush()

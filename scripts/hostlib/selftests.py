@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Run the KVM selftests on the emulated host, and count what they say."""
+
+import re
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, List
+
+from .build import SELFTESTS, Build
+from .machine import Machine, pass_on
+from .ui import Failure
+
+# For one boot; the slowest test has 120 s by the settings of KVM's selftests.
+_DEADLINE = 900
+
+# The kernel's own runner: timeouts, settings files and KTAP are its business.
+_JOB = """
+export BASE_DIR="$BUILD_TREE/tools/testing/selftests"
+. "$BASE_DIR/kselftest/runner.sh"
+cd "$BUILD_SELFTESTS"
+# run_many names tests by their folder below BASE_DIR, and reads settings there.
+DIR=kvm
+ktap_print_header
+ktap_set_plan {number}
+failed=0
+for test in {tests}; do
+	run_one "$DIR" "$test" || failed=1
+done
+exit $failed
+"""
+
+
+@dataclass
+class Counts:
+    """How many tests passed, failed and were skipped, and why the latter."""
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    remarks: List[str] = field(default_factory=list)
+
+    def add(self, other: "Counts") -> None:
+        self.passed += other.passed
+        self.failed += other.failed
+        self.skipped += other.skipped
+        self.remarks += other.remarks
+
+    def __str__(self) -> str:
+        return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
+
+
+def run(build: Build, accel: str, results: Path, kernel_args: str = "") -> str:
+    """Run all selftests in one boot, print their KTAP, and return it."""
+    text: List[str] = []
+
+    def output(part: str) -> None:
+        text.append(part)
+        pass_on(part)
+
+    job = _JOB.format(number=len(SELFTESTS), tests=" ".join(SELFTESTS))
+    outcome = Machine(build, accel, kernel_args).run(job, results, _DEADLINE, output)
+    ktap = "".join(text)
+    (results / "selftests.ktap").write_text(ktap)
+    if outcome.status and "\nnot ok " not in ktap:
+        raise Failure(f"The tests did not run to their end; see {outcome.console}")
+    return ktap
+
+
+def count(ktap: str, tree: Path) -> Counts:
+    """Count the test cases in the output of run(), by the kernel's own parser."""
+    sys.path.insert(0, str(tree / "tools/testing/kunit"))
+    import kunit_parser  # type: ignore[import-not-found]
+    import kunit_printer  # type: ignore[import-not-found]
+    sys.path.pop(0)
+
+    # kselftest nests by "# ", the parser expects KTAP's indentation.
+    lines = [re.sub(r"^# ", "    ", line) for line in ktap.splitlines()]
+    top = kunit_parser.parse_run_tests(lines, kunit_printer.null_printer)
+    counts = Counts()
+
+    def walk(test: Any, name: str) -> None:
+        for sub in test.subtests:
+            walk(sub, sub.name)
+        if test.subtests:
+            return
+        status = test.status.name
+        if status == "SUCCESS":
+            counts.passed += 1
+        elif status == "SKIPPED":
+            counts.skipped += 1
+            counts.remarks.append(f"skipped: {name}: {test.skip_reason or 'no reason given'}")
+        else:
+            counts.failed += 1
+            counts.remarks.append(f"failed: {name}")
+
+    walk(top, "selftests")
+    return counts

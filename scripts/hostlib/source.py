@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Get a kernel's source: Debian's package of it, or a tree of the user's own."""
+
+import os
+import subprocess
+from dataclasses import dataclass
+from functools import cmp_to_key
+from pathlib import Path
+from typing import Dict, List, Optional
+
+from .ui import Failure, Step
+
+# The kernel that patches/ is made for.
+SERIES = "7.3"
+PACKAGE = f"linux-source-{SERIES}"
+
+# Where Debian may have it; a suite that a mirror doesn't carry is left out.  By
+# codename: mirrors are slow to move aliases like stable-backports.
+SUITES = ("trixie-backports", "forky-backports", "forky", "sid", "experimental")
+
+KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A kernel's source: a tarball to unpack, or a tree to copy."""
+    name: str
+    tarball_package: Optional[Path] = None
+    tree: Optional[Path] = None
+
+
+def cache_dir() -> Path:
+    """Where downloads are kept, outside of any tree."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "kvm-guest-callchains"
+
+
+def _run(argv: List[str]) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False,
+                          env={**os.environ, "LC_ALL": "C"})
+
+
+def _mirror() -> str:
+    """The Debian mirror that this machine's own apt uses."""
+    targets = _run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(LABEL)",
+                    "Created-By: Packages"]).stdout.split("\n")
+    labels: Dict[str, str] = {}
+    for line in targets:
+        uri, _, label = line.partition(" ")
+        if uri:
+            labels[uri] = label.strip()
+
+    for uri, label in labels.items():
+        if label == "Debian":
+            return uri
+    # Before the first "apt-get update" there are no labels.
+    for uri, label in labels.items():
+        if not label and uri.rstrip("/").endswith("/debian"):
+            return uri
+    raise Failure("This machine's apt knows no mirror of Debian, and so can't fetch "
+                  f"{PACKAGE}; unpack a Linux {SERIES} source by hand, and run the same "
+                  "command with KERNEL_SRC=DIR")
+
+
+class _PrivateApt:
+    """An apt with lists and sources of its own; the machine's stay untouched."""
+
+    def __init__(self, folder: Path, mirror: str) -> None:
+        sources = folder / "sources.list"
+        for sub in ("lists/partial", "archives/partial"):
+            (folder / sub).mkdir(parents=True, exist_ok=True)
+        sources.write_text("".join(f"deb [arch=amd64 signed-by={KEYRING}] {mirror} {suite} main\n"
+                                   for suite in SUITES))
+        self._options = [
+            "-o", f"Dir::Etc::sourcelist={sources}", "-o", "Dir::Etc::sourceparts=/dev/null",
+            "-o", f"Dir::State::lists={folder}/lists", "-o", f"Dir::Cache={folder}",
+            "-o", f"Dir::Cache::archives={folder}/archives",
+            "-o", "Debug::NoLocking=1", "-o", "APT::Sandbox::User=",
+            "-o", "Acquire::Languages=none", "-o", "Acquire::Retries=3",
+            "-o", "Acquire::http::Timeout=30",
+        ]
+
+    def get(self, *args: str, cwd: Optional[Path] = None) -> str:
+        result = subprocess.run(["apt-get", *self._options, *args], cwd=cwd,
+                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True, check=False,
+                                env={**os.environ, "LC_ALL": "C"})
+        return result.stdout if result.returncode else ""
+
+    def cache(self, *args: str) -> str:
+        return _run(["apt-cache", *self._options, *args]).stdout
+
+    def have_lists(self) -> bool:
+        return bool(self.cache("search", "--names-only", "^linux-source-").strip())
+
+    def versions(self) -> List[str]:
+        """The versions of the package, newest first."""
+        rows = [row.split("|") for row in self.cache("madison", PACKAGE).splitlines()]
+        found = {row[1].strip() for row in rows if len(row) == 3 and row[0].strip() == PACKAGE}
+
+        def order(a: str, b: str) -> int:
+            newer = _run(["dpkg", "--compare-versions", a, "gt", b]).returncode == 0
+            return -1 if newer else 1
+        return sorted(found, key=cmp_to_key(order))
+
+
+def _cached(downloads: Path) -> List[Path]:
+    """Packages that apt has checked: it gives a file its name only then."""
+    return sorted(downloads.glob(f"{PACKAGE}_*.deb"), key=lambda p: p.stat().st_mtime)
+
+
+def _fetch() -> Source:
+    folder = cache_dir()
+    downloads = folder / "sources"
+    cached = _cached(downloads)
+    if cached:
+        return Source(cached[-1].stem, tarball_package=cached[-1])
+
+    if not KEYRING.exists():
+        raise Failure(f"Debian's keyring {KEYRING} is missing; "
+                      "install the package debian-archive-keyring")
+
+    downloads.mkdir(parents=True, exist_ok=True)
+    apt = _PrivateApt(folder / "apt", _mirror())
+    with Step(f"Look for {PACKAGE} in Debian's suites"):
+        trouble = apt.get("update")
+        versions = apt.versions()
+        if not versions and not apt.have_lists():
+            last = (trouble.strip() or "no suite could be read").splitlines()[-1]
+            raise Failure(f"Debian's mirror can't be reached ({last}); check the network and "
+                          "run the same command again, or use a source of your own with "
+                          "KERNEL_SRC=DIR")
+        if not versions:
+            names = apt.cache("search", "--names-only", r"^linux-source-[0-9.]+$")
+            others = ", ".join(sorted(line.split()[0] for line in names.splitlines()))
+            raise Failure(f"No suite of Debian has {PACKAGE} any more, they have {others}; "
+                          f"unpack a Linux {SERIES} source by hand, and run the same command "
+                          "with KERNEL_SRC=DIR")
+
+    with Step(f"Download {PACKAGE} {versions[0]}, 160 MB"):
+        trouble = apt.get("download", f"{PACKAGE}={versions[0]}", cwd=downloads)
+        if trouble:
+            raise Failure(f"The download failed ({trouble.strip().splitlines()[-1]}); run the "
+                          "same command again, it goes on from what is there")
+    package = _cached(downloads)[-1]
+    return Source(package.stem, tarball_package=package)
+
+
+def find(kernel_src: Optional[str]) -> Source:
+    """The source to use: KERNEL_SRC if that is given, else Debian's."""
+    if not kernel_src:
+        return _fetch()
+
+    tree = Path(kernel_src).expanduser().resolve()
+    if not (tree / "Kbuild").exists() or not (tree / "arch/x86/kvm").is_dir():
+        raise Failure(f"KERNEL_SRC={kernel_src} is not the top of a Linux source tree")
+    return Source(str(tree), tree=tree)

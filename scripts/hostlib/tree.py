@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Lay our new files and patches over a kernel's source, in the build folder.
+
+A second run changes only what differs, so that an incremental build stays one.
+"""
+
+import re
+import shutil
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, List, Set
+
+from .source import SERIES, Source
+from .ui import Failure, Step, run_logged
+
+REPO = Path(__file__).resolve().parents[2]
+PATCHES = REPO / "patches" / f"v{SERIES}"
+
+# The folders of this repository that hold new kernel files, at Linux's paths.
+_OVERLAY = ("arch", "include", "kernel", "tools", "virt", "Documentation")
+
+# Ours only in name: it stands where Linux has a file of its own.
+_NOT_OVERLAID = {"tools/testing/selftests/Makefile"}
+
+
+@dataclass(frozen=True)
+class Topic:
+    """One patch, and the new files that belong to it."""
+    patch: Path
+    new_files: List[str]
+
+
+def topics() -> List[Topic]:
+    """The series, in order.  Its format is told in patches/README.md."""
+    result: List[Topic] = []
+    for line in (PATCHES / "series").read_text().splitlines():
+        if not line.strip() or line.startswith("#"):
+            continue
+        if line[0].isspace():
+            result[-1].new_files.append(line.strip())
+        else:
+            result.append(Topic(PATCHES / line.strip(), []))
+    return result
+
+
+def new_files() -> Set[str]:
+    """Paths of our new kernel files, below the repository and below Linux alike."""
+    found = {str(path.relative_to(REPO))
+             for top in _OVERLAY for path in (REPO / top).rglob("*") if path.is_file()}
+    ours = {path for path in found - _NOT_OVERLAID if not _is_product(path)}
+    listed = {path for topic in topics() for path in topic.new_files}
+    if ours != listed:
+        raise Failure(f"patches/v{SERIES}/series and the tree disagree about new files: "
+                      + ", ".join(sorted(ours ^ listed)))
+    return ours
+
+
+def _is_product(path: str) -> bool:
+    return path.endswith((".o", ".ko", ".cmd", ".mod", ".mod.c", ".pyc"))
+
+
+def _touched(patch: Path) -> List[str]:
+    return re.findall(r"^\+\+\+ b/(\S+)", patch.read_text(), re.MULTILINE)
+
+
+def patched_files() -> Set[str]:
+    return {path for topic in topics() for path in _touched(topic.patch)}
+
+
+def apply_patch(patch: Path, folder: Path) -> None:
+    """Apply one patch, exactly, or say where it does not fit."""
+    result = subprocess.run(["patch", "-p1", "--fuzz=0", "--force", "--no-backup-if-mismatch",
+                             "--reject-file=-", "-i", str(patch)],
+                            cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                            stderr=subprocess.STDOUT, text=True, check=False)
+    if result.returncode:
+        where = re.findall(r"^patching file (\S+)\n(?:.*\n)*?Hunk #\d+ FAILED at (\d+)",
+                           result.stdout, re.MULTILINE)
+        at = ", ".join(f"{name}:{line}" for name, line in where[:3])
+        raise Failure(f"{patch.relative_to(REPO)} does not apply at {at or 'a missing file'}: "
+                      f"this source is not the Linux {SERIES} that it was made for; adapt the "
+                      "patch, or leave KERNEL_SRC away to use Debian's source")
+
+
+class Tree:
+    """The assembled kernel source, and the pristine copies of what was patched."""
+
+    def __init__(self, build: Path) -> None:
+        self.path = build / "linux"
+        self._stamp = build / "linux.base"
+        self._pristine = build / "pristine"
+        self._logs = build / "log"
+
+    def assemble(self, source: Source) -> None:
+        if source.tarball_package:
+            self._unpack(source.tarball_package, source.name)
+        else:
+            self._copy(source)
+        self._overlay(source)
+
+    def _is_of(self, name: str) -> bool:
+        return self._stamp.exists() and self._stamp.read_text() == name
+
+    def _forget(self) -> None:
+        self._stamp.unlink(missing_ok=True)
+        for folder in (self.path, self._pristine):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _unpack(self, package: Path, name: str) -> None:
+        if self._is_of(name):
+            return
+        self._forget()
+        self.path.mkdir(parents=True)
+        tarball = f"./usr/src/linux-source-{SERIES}.tar.xz"
+        run_logged(f"Unpack {name}", ["sh", "-c",
+                   'set -e; dpkg-deb --fsys-tarfile "$1" | tar -x -O "$2" | '
+                   'xz -d -T0 | tar -x -C "$3" --strip-components=1; test -f "$3/Kbuild"',
+                   "unpack", str(package), tarball, str(self.path)],
+                   self._logs / "unpack.log")
+        # Only a tree that is whole gets its stamp.
+        self._stamp.write_text(name)
+
+    def _copy(self, source: Source) -> None:
+        assert source.tree
+        if not self._is_of(source.name):
+            self._forget()
+        keep = self._logs / "copy.exclude"
+        keep.parent.mkdir(parents=True, exist_ok=True)
+        keep.write_text("".join(f"/{path}\n" for path in sorted(patched_files() | new_files())))
+        products = [f"--exclude={pattern}" for pattern in
+                    ("/.git", "*.o", "*.ko", "*.a", "*.cmd", "/.config", "/vmlinux*",
+                     "/include/config", "/include/generated", "/arch/*/include/generated")]
+        self.path.mkdir(parents=True, exist_ok=True)
+        run_logged(f"Copy {source.tree}", ["rsync", "-a", f"--exclude-from={keep}", *products,
+                   f"{source.tree}/", f"{self.path}/"], self._logs / "copy.log")
+        self._stamp.write_text(source.name)
+
+    def original(self, source: Source, path: str) -> Path:
+        """A file as it was before any patch."""
+        if source.tree:
+            return source.tree / path
+        copy = self._pristine / path
+        if not copy.exists() and (self.path / path).exists():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            partial = copy.with_name(copy.name + ".partial")
+            shutil.copy2(self.path / path, partial)
+            partial.rename(copy)
+        return copy
+
+    def _overlay(self, source: Source) -> None:
+        with Step("Lay patches and new files over it"), \
+                tempfile.TemporaryDirectory(dir=self.path.parent) as tmp:
+            scratch = Path(tmp)
+            wanted: Dict[str, Path] = {}
+
+            for path in patched_files() | self._patched_before():
+                original = self.original(source, path)
+                if not original.exists():
+                    continue
+                (scratch / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(original, scratch / path)
+                wanted[path] = scratch / path
+            for topic in topics():
+                apply_patch(topic.patch, scratch)
+
+            for path in new_files():
+                if source.tree and (source.tree / path).exists():
+                    raise Failure(f"{source.tree} has a {path} of its own; "
+                                  "use a tree without these patches")
+                wanted[path] = REPO / path
+
+            for path in self._new_before() - wanted.keys():
+                (self.path / path).unlink(missing_ok=True)
+            self._new_list().write_text("\n".join(sorted(new_files())))
+            for path, content in wanted.items():
+                _update(self.path / path, content)
+
+    def _new_list(self) -> Path:
+        return self._stamp.with_name("linux.new-files")
+
+    def _new_before(self) -> Set[str]:
+        listing = self._new_list()
+        return set(listing.read_text().split()) if listing.exists() else set()
+
+    def _patched_before(self) -> Set[str]:
+        if not self._pristine.exists():
+            return set()
+        return {str(path.relative_to(self._pristine))
+                for path in self._pristine.rglob("*")
+                if path.is_file() and path.suffix != ".partial"}
+
+
+def _update(target: Path, content: Path) -> None:
+    """Write a file if that changes it; whole, or not at all."""
+    data = content.read_bytes()
+    if target.exists() and target.read_bytes() == data:
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial = target.with_name(target.name + ".partial")
+    partial.write_bytes(data)
+    shutil.copymode(content, partial)
+    partial.rename(target)

@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a person sees: steps, how long they take, and how they fail."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Mapping, Optional, Sequence
+
+# How often a step that goes on for long says so, in seconds.
+_REMIND_TTY = 1
+_REMIND_LOG = 60
+
+
+class Failure(Exception):
+    """An expected way to fail: one clear sentence, and what mends it."""
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+class Step:
+    """Say what is done, how long it has taken so far, and in the end.
+
+    Use as a context manager; call tick() now and then.
+    """
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self._start = time.monotonic()
+        self._said = 0.0
+        self._tty = sys.stdout.isatty()
+
+    def _elapsed(self) -> float:
+        return time.monotonic() - self._start
+
+    def __enter__(self) -> "Step":
+        if not self._tty:
+            say(f"        {self.title} ...")
+        self.tick()
+        return self
+
+    def tick(self, detail: str = "") -> None:
+        elapsed = self._elapsed()
+        if elapsed - self._said < (_REMIND_TTY if self._tty else _REMIND_LOG):
+            return
+        self._said = elapsed
+        line = f"[{elapsed:4.0f}s] {self.title} ... {detail}"
+        if self._tty:
+            width = os.get_terminal_size().columns - 1
+            print(f"\r\033[K{line[:width]}", end="", flush=True)
+        else:
+            say(line)
+
+    def __exit__(self, kind: object, value: object, traceback: object) -> None:
+        end = "\r\033[K" if self._tty else ""
+        state = "" if kind is None else " - not finished"
+        say(f"{end}[{self._elapsed():4.0f}s] {self.title}{state}")
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    """End a process and all that it started."""
+    for sig in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, sig)
+            process.wait(timeout=5)
+            return
+        except ProcessLookupError:
+            process.wait()
+            return
+        except subprocess.TimeoutExpired:
+            continue
+
+
+def explain(log: Path) -> str:
+    """What a log says about why a command failed."""
+    lines = log.read_text(errors="replace").splitlines()
+    if any("No space left on device" in line for line in lines[-200:]):
+        return "the disk is full; free some space and run the same command again"
+    errors = [line for line in lines if "error:" in line or "Error " in line or "*** " in line]
+    for line in (errors or lines)[:1] if errors else lines[-1:]:
+        return f"it says: {line.strip()}"
+    return "it says nothing"
+
+
+def run_logged(title: str, argv: Sequence[str], log: Path, *,
+               cwd: Optional[Path] = None,
+               env: Optional[Mapping[str, str]] = None) -> None:
+    """Run a command as a step, its output in a log; raise Failure if it fails."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with Step(title) as step, log.open("wb") as out:
+        process = subprocess.Popen(argv, cwd=cwd, stdin=subprocess.DEVNULL,
+                                   stdout=out, stderr=subprocess.STDOUT,
+                                   env={**os.environ, "LC_ALL": "C", **(env or {})},
+                                   start_new_session=True)
+        try:
+            while True:
+                try:
+                    process.wait(timeout=0.5)
+                    break
+                except subprocess.TimeoutExpired:
+                    step.tick(f"{log.stat().st_size // 1024} KiB of log")
+        except BaseException:
+            _stop(process)
+            raise
+        if process.returncode:
+            raise Failure(f"{title} failed, {explain(log)}. All of it is in {log}")

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""How a run of the emulated host is judged."""
+
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from hostlib import machine
+from hostlib.machine import Machine, choose_accel
+from hostlib.ui import Failure
+
+_judge = Machine._judge  # pylint: disable=protected-access
+
+
+class JudgeTest(unittest.TestCase):
+    def setUp(self) -> None:
+        tmp = tempfile.TemporaryDirectory()
+        self.addCleanup(tmp.cleanup)
+        self.shared = Path(tmp.name)
+        self.console = self.shared / "console.log"
+
+    def test_status_of_the_job(self) -> None:
+        self.console.write_text("[    1.0] reboot: Restarting system\n")
+        (self.shared / "status").write_text("3\n")
+        self.assertEqual(_judge(self.shared, self.console).status, 3)
+
+    def test_job_that_did_not_end(self) -> None:
+        self.console.write_text("[    1.0] booted\n")
+        with self.assertRaisesRegex(Failure, "before its job was done.*console.log"):
+            _judge(self.shared, self.console)
+
+    def test_splats_fail_even_if_the_job_ended_well(self) -> None:
+        for splat in ("WARNING: CPU: 0 PID: 1 at kernel/events/core.c:1",
+                      "BUG: sleeping function called from invalid context",
+                      "INFO: suspicious RCU usage", "WARNING: suspicious RCU usage",
+                      "[ BUG: Invalid wait context ]", "Oops: 0000 [#1] SMP",
+                      "Kernel panic - not syncing: panic_on_warn set ..."):
+            with self.subTest(splat):
+                self.console.write_text(f"[    2.0] {splat}\n")
+                (self.shared / "status").write_text("0\n")
+                with self.assertRaisesRegex(Failure, "The host's kernel says"):
+                    _judge(self.shared, self.console)
+
+
+class AccelTest(unittest.TestCase):
+    def test_auto_takes_kvm_only_if_it_nests(self) -> None:
+        for nests, accel in ((True, "kvm"), (False, "tcg")):
+            with mock.patch.object(machine, "_can_nest", return_value=nests):
+                self.assertEqual(choose_accel("auto"), accel)
+                self.assertEqual(choose_accel("tcg"), "tcg")
+
+    def test_kvm_is_refused_where_it_does_not_nest(self) -> None:
+        with mock.patch.object(machine, "_can_nest", return_value=False):
+            with self.assertRaisesRegex(Failure, "ACCEL=tcg"):
+                choose_accel("kvm")
+
+    def test_unknown_accelerator(self) -> None:
+        with self.assertRaisesRegex(Failure, "auto, tcg or kvm"):
+            choose_accel("xen")
+
+
+if __name__ == "__main__":
+    unittest.main()
