@@ -5,6 +5,7 @@
 /bin/busybox --install -s /bin
 mount -t proc proc /proc
 mount -t sysfs sys /sys
+mount -t devtmpfs dev /dev
 mount -t tmpfs tmp /tmp
 mount -t 9p -o trans=virtio,version=9p2000.L,cache=none guest /mnt
 

@@ -34,14 +34,16 @@ event=cycles
 perf stat -e cycles -- true 2>&1 | grep -q "not supported\|No supported" && event=cpu-clock
 
 symbols="--guestkallsyms=$out/guest/kallsyms --guestmodules=$out/guest/modules"
-perf kvm --guest $symbols record -e $event -F 999 -g -p $vm -o $out/perf.data.guest \
+perf kvm --guest $symbols record -e $event -F 999 -g -p $vm -o perf.data.guest \
 	-- sleep "${DEMO_SECONDS:-10}" > $out/record.log 2>&1 || fail "perf record failed, see record.log"
 kill $vm
+# perf writes from its ring buffer, which an uncached share can't take; so copy.
+cp perf.data.guest $out/
 
-perf kvm --guest $symbols -i $out/perf.data.guest report --stdio \
+perf kvm --guest $symbols -i perf.data.guest report --stdio \
 	> $out/report.txt 2> $out/report.log || fail "perf report failed, see report.log"
-perf script $symbols -i $out/perf.data.guest -F comm,misc,ip,sym \
+perf script $symbols -i perf.data.guest -F comm,misc,ip,sym \
 	> $out/script.txt 2> $out/script.log || fail "perf script failed, see script.log"
-perf data convert $symbols --to-json $out/perf.json -i $out/perf.data.guest --force \
+perf data convert $symbols --to-json $out/perf.json -i perf.data.guest --force \
 	> $out/json.log 2>&1 || fail "perf data convert failed, see json.log"
 echo "Sampled with $event."

@@ -1,20 +1,24 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# The init of the emulated host: "job" runs /run/shared/job, "shell" asks a person.
+# The init of the emulated host: $mode, from the
+# kernel's command line, is "job" to run /run/shared/job, or "shell" for a person.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp LC_ALL=C
 
 mount -t proc proc /proc
 mount -t sysfs sys /sys
-mount -t tmpfs tmp /tmp
 mount -t tmpfs run /run
 mkdir -p /dev/pts /dev/shm /run/shared
 mount -t devpts pts /dev/pts
+ln -s /proc/self/fd /dev/fd
+ln -s fd/0 /dev/stdin
+ln -s fd/1 /dev/stdout
+ln -s fd/2 /dev/stderr
 mount -t tmpfs shm /dev/shm
 # Uncached: the machine around reads what is written here as it comes.
 mount -t 9p -o trans=virtio,version=9p2000.L,cache=none,msize=262144 shared /run/shared
 
 # Where programs expect to write; what they write is gone with this host.
-for dir in /root /var; do
+for dir in /tmp /root /var; do
 	mkdir -p "/run/over$dir/up" "/run/over$dir/work"
 	mount -t overlay -o "lowerdir=$dir,upperdir=/run/over$dir/up,workdir=/run/over$dir/work" \
 		overlay "$dir" 2>/dev/null
@@ -27,17 +31,18 @@ hostname host 2>/dev/null
 grep -q vmx /proc/cpuinfo && kvm=kvm_intel || kvm=kvm_amd
 modprobe -d "$BUILD_MODULES" "$kvm" || echo "KVM could not be loaded"
 
-if [ "$1" = shell ]; then
+if [ "$mode" = shell ]; then
 	cd "$BUILD_SELFTESTS" || cd /
 	echo "This is the patched host. Here are the KVM selftests (x86/guest_callchain_test),"
 	echo "perf is in the PATH, files in /run/shared are kept. Leave with exit or Ctrl-D."
 	setsid -c /bin/bash --norc -i </dev/ttyS0 >/dev/ttyS0 2>&1
 else
 	cd /tmp || exit
-	sh /run/shared/job >/run/shared/output 2>&1 </dev/null
-	echo $? > /run/shared/status
+	# By a pipe: what reopens its own standard output must not start over.
+	{ sh /run/shared/job; echo $? > /run/shared/status; } 2>&1 </dev/null |
+		cat > /run/shared/output
 fi
 
 sync
 umount /run/shared
-reboot -f >/dev/null 2>&1
+busybox reboot -f >/dev/null 2>&1

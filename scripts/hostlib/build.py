@@ -59,6 +59,7 @@ class Build:
         self.kernel = self.path / "kernel"
         self.modules = self.path / "modules"
         self.perf = build / "perf" / "perf"
+        self.tsc_khz = build / "tsc_khz"
         self.selftests = self.path / "selftests" / "kvm"
         self._jobs = f"-j{os.cpu_count() or 1}"
 
@@ -76,6 +77,8 @@ class Build:
         kernel_inputs = self._build_kernel()
         self._build_perf()
         self._build_selftests(kernel_inputs)
+        run_logged("Build the clock's ruler", ["gcc", "-O2", "-o", str(self.tsc_khz),
+                   str(REPO / "scripts" / "tsc_khz.c")], self.log_dir / "tsc_khz.log")
 
     def _overlay(self, tops: Iterable[str]) -> List[object]:
         """Our files below some folders, and all patches that touch these."""

@@ -17,7 +17,7 @@ _SVG = "http://www.w3.org/2000/svg"
 _NARROWEST = 0.001
 _WIDTH_INCHES = 14.0
 _ROW_INCHES = 0.22
-_CHARS_PER_INCH = 13.5
+_CHARS_PER_INCH = 15.0
 
 # A box: depth, left edge in samples, width in samples, function.
 Box = Tuple[int, int, int, str]

@@ -81,12 +81,16 @@ class Machine:
     def _argv(self, shared: Path, serial: List[str], mode: str) -> List[str]:
         cpu = ["-accel", "kvm", "-cpu", "host"] if self._accel == "kvm" else \
               ["-accel", "tcg,thread=multi", "-cpu", "max,+svm"]
+        # With KVM the guest is told; an emulated PIT can't be relied upon to tell.
+        khz = [] if self._accel == "kvm" else [f"tsc_early_khz={self._tsc_khz()}"]
         append = " ".join([
             "console=ttyS0 root=rootfs rootfstype=9p ro",
             "rootflags=trans=virtio,version=9p2000.L,cache=loose,msize=262144",
             # A kernel that warns is a kernel that fails; it ends QEMU, by -no-reboot.
             "panic=-1 panic_on_warn=1 oops=panic reboot=t",
-            f"init={_INIT}", self._kernel_args, "--", mode])
+            # What the kernel doesn't know becomes init's environment; QEMU appends its
+            # devices, hence nothing behind a "--".
+            f"init={_INIT} mode={mode}", *khz, self._kernel_args])
         return [
             "qemu-system-x86_64", "-M", "microvm,acpi=off,rtc=on", *cpu, "-smp", "2",
             "-m", "2G", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
@@ -96,6 +100,10 @@ class Machine:
             "-fsdev", f"local,id=shared,path={shared},security_model=none,multidevs=remap",
             "-device", "virtio-9p-device,fsdev=shared,mount_tag=shared",
         ]
+
+    def _tsc_khz(self) -> int:
+        return int(subprocess.run([str(self._build.tsc_khz)], check=True,
+                                  stdout=subprocess.PIPE).stdout)
 
     def _prepare(self, shared: Path, job: str) -> None:
         if not shutil.which("qemu-system-x86_64"):

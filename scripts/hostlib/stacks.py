@@ -10,7 +10,8 @@ from typing import Iterable, Iterator, List, Tuple
 _HEADER = re.compile(r"^\S.*?\s+([A-Za-z]*)\s*$")
 _FRAME = re.compile(r"^\s+([0-9a-f]+) (.*)$")
 
-# perf's letters in the misc column for samples of a guest.
+# perf's letters for samples of a guest.  It takes the mode for a mask, and so has
+# "KGg" for a guest's user mode: the last letter is what counts.
 _GUEST_KERNEL, _GUEST_USER = "G", "g"
 
 
@@ -40,7 +41,7 @@ def read(lines: Iterable[str]) -> Iterator[Sample]:
             functions.append(frame.group(2).strip())
         elif line.strip():
             header = _HEADER.match(line)
-            mode, started = (header.group(1) if header else ""), True
+            mode, started = (header.group(1)[-1:] if header else ""), True
         elif started:
             yield Sample(mode, tuple(functions))
             functions, started = [], False

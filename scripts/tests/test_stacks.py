@@ -11,7 +11,7 @@ qemu-system-x86 G
 \tffffffff81000020 vfs_write
 \tffffffff81000030 do_syscall_64
 
-qemu-system-x86 g    
+qemu-system-x86 KGg    
 \t          4005d0 [unknown]
 
 CPU 0/KVM K    

@@ -12,7 +12,7 @@
 #include "processor.h"
 #include "test_util.h"
 
-#define NR_SAMPLES		100
+#define NR_SAMPLES		25
 #define NR_SAMPLES_READ_ONLY	1000
 
 /* kernel.perf_event_max_stack, and so the depth of an event that asks for none */
