@@ -2,6 +2,7 @@
 """What a person sees: steps, how long they take, and how they fail."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -75,15 +76,20 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
             continue
 
 
+# With less than this many bytes left, a disk counts as full.
+_FULL = 16 << 20
+
+
 def explain(log: Path) -> str:
-    """What a log says about why a command failed."""
+    """Why a command failed, by its log."""
     lines = log.read_text(errors="replace").splitlines()
-    if any("No space left on device" in line for line in lines[-200:]):
+    # A full disk leaves no room for the message that says so.
+    if (shutil.disk_usage(log.parent).free < _FULL or
+            any("No space left on device" in line for line in lines[-200:])):
         return "the disk is full; free some space and run the same command again"
     errors = [line for line in lines if "error:" in line or "Error " in line or "*** " in line]
-    for line in (errors or lines)[:1] if errors else lines[-1:]:
-        return f"it says: {line.strip()}"
-    return "it says nothing"
+    said = (errors[:1] or lines[-1:] or ["nothing"])[0]
+    return f"it says: {said.strip()}"
 
 
 def run_logged(title: str, argv: Sequence[str], log: Path, *,

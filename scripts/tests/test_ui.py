@@ -1,0 +1,37 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a person reads when a command fails."""
+
+import tempfile
+import unittest
+from pathlib import Path
+from unittest import mock
+
+from hostlib.ui import Failure, explain, run_logged
+
+
+class ExplainTest(unittest.TestCase):
+    def setUp(self) -> None:
+        tmp = tempfile.TemporaryDirectory()
+        self.addCleanup(tmp.cleanup)
+        self.log = Path(tmp.name) / "log"
+
+    def test_first_error_of_a_compiler(self) -> None:
+        self.log.write_text("CC a.o\na.c:1: error: first\na.c:2: error: second\nmake: *** [x]\n")
+        self.assertEqual(explain(self.log), "it says: a.c:1: error: first")
+
+    def test_full_disk(self) -> None:
+        self.log.write_text("tar: linux/x: Cannot write: No space left on device\n")
+        self.assertIn("disk is full", explain(self.log))
+
+    def test_full_disk_without_room_to_say_so(self) -> None:
+        self.log.write_text("")
+        with mock.patch("shutil.disk_usage", return_value=mock.Mock(free=0)):
+            self.assertIn("disk is full", explain(self.log))
+
+    def test_failing_command_names_its_log(self) -> None:
+        with self.assertRaisesRegex(Failure, "Try this failed, it says: no such luck.*log"):
+            run_logged("Try this", ["sh", "-c", "echo no such luck; exit 1"], self.log)
+
+
+if __name__ == "__main__":
+    unittest.main()
