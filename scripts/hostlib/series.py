@@ -37,6 +37,8 @@ def write(source: Source, build: Path, folder: Path) -> None:
             _git(repo, "commit", "-q", "-s", "-F", "-", stdin=message(topic.patch))
         _git(repo, "format-patch", "-q", "--cover-letter", "-o", str(folder),
              f"HEAD~{len(topics())}")
+        # To be filled in; "git am" would stumble over it.
+        (folder / "0000-cover-letter.patch").rename(folder / "cover-letter.txt")
 
 
 def message(patch: Path) -> str:
