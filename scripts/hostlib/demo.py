@@ -11,7 +11,7 @@ from typing import Tuple
 
 from . import flamegraph, stacks
 from .build import Build
-from .machine import Machine, pass_on
+from .machine import Machine, check_console, pass_on
 from .selftests import Counts
 from .tree import REPO
 from .ui import Failure, Step, say
@@ -68,6 +68,7 @@ def run(build: Build, accel: str, folder: Path) -> Profile:
     _write_initrd(folder / "initrd.img")
     job = (_GUEST / "demo-host.sh").read_text()
     outcome = Machine(build, accel).run(job, folder, _DEADLINE, pass_on)
+    check_console(folder / "guest.log", "guest")
     if outcome.status:
         raise Failure(f"The demo failed on the host, what it says is above; see {folder}")
 

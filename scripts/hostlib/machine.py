@@ -24,7 +24,7 @@ from .ui import Failure
 _INIT = REPO / "scripts" / "guest" / "init.sh"
 
 # What a kernel prints when something is wrong with it.
-SPLAT = re.compile(r"Kernel panic|Oops|BUG:|WARNING:|general protection|"
+_SPLAT = re.compile(r"Kernel panic|Oops|BUG:|WARNING:|general protection|"
                    r"INFO: (suspicious RCU|possible|task .* blocked|rcu_)|"
                    r"\[ BUG|Invalid wait context|soft lockup|hard LOCKUP|"
                    r"KASAN:|UBSAN:|kmemleak: \d|bad: scheduling|possible circular locking")
@@ -125,7 +125,7 @@ class Machine:
     def shell(self, shared: Path) -> None:
         """A shell on the host's console; returns when the user leaves it."""
         self._prepare(shared, "")
-        argv = self._argv(shared, ["-serial", "mon:stdio"], "shell")
+        argv = self._argv(shared, ["-serial", "mon:stdio"], "shell quiet")
         subprocess.run(argv, check=False)
 
     def run(self, job: str, shared: Path, deadline: int,
@@ -180,14 +180,19 @@ class Machine:
 
     @staticmethod
     def _judge(shared: Path, console: Path) -> Outcome:
-        text = console.read_text(errors="replace") if console.exists() else ""
-        for line in text.splitlines():
-            if SPLAT.search(line) and not _HARMLESS.search(line):
-                raise Failure(f"The host's kernel says: {line.strip()}; see {console}")
+        check_console(console, "host")
         status = shared / "status"
         if not status.exists():
             raise Failure(f"The host ended before its job was done; see {console}")
         return Outcome(int(status.read_text()), console)
+
+
+def check_console(console: Path, who: str) -> None:
+    """Raise Failure if a kernel complains on its console."""
+    text = console.read_text(errors="replace") if console.exists() else ""
+    for line in text.splitlines():
+        if _SPLAT.search(line) and not _HARMLESS.search(line):
+            raise Failure(f"The {who}'s kernel says: {line.strip()}; see {console}")
 
 
 def pass_on(text: str) -> None:

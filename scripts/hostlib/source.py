@@ -106,7 +106,7 @@ class _PrivateApt:
 
 
 def _cached(downloads: Path) -> List[Path]:
-    """Packages that apt has checked: it gives a file its name only then."""
+    """Packages that apt has fetched and checked."""
     return sorted(downloads.glob(f"{PACKAGE}_*.deb"), key=lambda p: p.stat().st_mtime)
 
 
@@ -121,7 +121,9 @@ def _fetch() -> Source:
         raise Failure(f"Debian's keyring {KEYRING} is missing; "
                       "install the package debian-archive-keyring")
 
-    downloads.mkdir(parents=True, exist_ok=True)
+    # What lies in there may be half of a package; apt goes on from it.
+    incoming = downloads / "incoming"
+    incoming.mkdir(parents=True, exist_ok=True)
     apt = _PrivateApt(folder / "apt", _mirror())
     with Step(f"Look for {PACKAGE} in Debian's suites"):
         trouble = apt.get("update")
@@ -139,11 +141,12 @@ def _fetch() -> Source:
                           "with KERNEL_SRC=DIR")
 
     with Step(f"Download {PACKAGE} {versions[0]}, 160 MB"):
-        trouble = apt.get("download", f"{PACKAGE}={versions[0]}", cwd=downloads)
+        trouble = apt.get("download", f"{PACKAGE}={versions[0]}", cwd=incoming)
         if trouble:
             raise Failure(f"The download failed ({trouble.strip().splitlines()[-1]}); run the "
                           "same command again, it goes on from what is there")
-    package = _cached(downloads)[-1]
+    fetched = _cached(incoming)[-1]
+    package = fetched.rename(downloads / fetched.name)
     return Source(package.stem, tarball_package=package)
 
 

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Finding a kernel's source, and saying what to do where there is none."""
+
+import os
+import tempfile
+import unittest
+from pathlib import Path
+from typing import List, Optional
+from unittest import mock
+
+from hostlib import source
+from hostlib.ui import Failure
+
+
+class _FakeApt:
+    """An apt whose mirror has some versions of some kernels."""
+    found: List[str] = []
+    others: List[str] = []
+    download_error = ""
+
+    def __init__(self, folder: Path, mirror: str) -> None:
+        self.mirror = mirror
+
+    def get(self, *args: str, cwd: Optional[Path] = None) -> str:
+        if args[0] == "download" and not self.download_error:
+            assert cwd
+            version = args[1].split("=")[1]
+            (cwd / f"{source.PACKAGE}_{version}_all.deb").write_text("whole")
+        elif args[0] == "download":
+            assert cwd
+            (cwd / f"{source.PACKAGE}_9_all.deb").write_text("half")
+            return self.download_error
+        return ""
+
+    def cache(self, *args: str) -> str:
+        return "".join(f"linux-source-{name} - Linux kernel source\n" for name in self.others)
+
+    def have_lists(self) -> bool:
+        return bool(self.others)
+
+    def versions(self) -> List[str]:
+        return self.found
+
+
+class FetchTest(unittest.TestCase):
+    def setUp(self) -> None:
+        tmp = tempfile.TemporaryDirectory()
+        self.addCleanup(tmp.cleanup)
+        self.cache = Path(tmp.name)
+        self._patch(mock.patch.dict(os.environ, {"XDG_CACHE_HOME": tmp.name}))
+        self._patch(mock.patch.object(source, "_PrivateApt", _FakeApt))
+        self._patch(mock.patch.object(source, "_mirror", return_value="mirror"))
+        self._patch(mock.patch.multiple(_FakeApt, found=["7.3.4-1", "7.3.1-1"],
+                                        others=["7.2", "7.3"], download_error=""))
+
+    def _patch(self, patcher: "mock._patch[object]") -> None:
+        patcher.start()
+        self.addCleanup(patcher.stop)
+
+    def test_takes_the_newest_and_keeps_it(self) -> None:
+        found = source.find(None)
+        self.assertEqual(found.name, "linux-source-7.3_7.3.4-1_all")
+        with mock.patch.object(_FakeApt, "found", []):
+            self.assertEqual(source.find(None), found)
+
+    def test_no_network(self) -> None:
+        with mock.patch.multiple(_FakeApt, found=[], others=[]):
+            with self.assertRaisesRegex(Failure, "can't be reached.*KERNEL_SRC"):
+                source.find(None)
+
+    def test_no_suite_has_it_any_more(self) -> None:
+        with mock.patch.multiple(_FakeApt, found=[], others=["7.9", "7.8"]):
+            with self.assertRaisesRegex(Failure, "they have linux-source-7.8, "
+                                                 "linux-source-7.9; .*KERNEL_SRC=DIR"):
+                source.find(None)
+
+    def test_half_a_download_is_not_taken_for_a_package(self) -> None:
+        with mock.patch.object(_FakeApt, "download_error", "E: Connection reset"):
+            with self.assertRaisesRegex(Failure, "Connection reset.*goes on"):
+                source.find(None)
+        self.assertEqual(list((self.cache / "kvm-guest-callchains/sources").glob("*.deb")), [])
+
+
+class MirrorTest(unittest.TestCase):
+    @staticmethod
+    def _targets(text: str) -> "mock._patch[object]":
+        return mock.patch.object(source, "_run", return_value=mock.Mock(stdout=text))
+
+    def test_debian_and_not_its_security_updates(self) -> None:
+        with self._targets("http://a/debian-security/ Debian-Security\n"
+                           "http://a/debian/ Debian\n"):
+            self.assertEqual(source._mirror(), "http://a/debian/")
+
+    def test_before_the_first_update(self) -> None:
+        with self._targets("http://a/debian-security \nhttp://a/debian \n"):
+            self.assertEqual(source._mirror(), "http://a/debian")
+
+    def test_another_distribution(self) -> None:
+        with self._targets("http://a/ubuntu Ubuntu\n"):
+            with self.assertRaisesRegex(Failure, "no mirror of Debian.*KERNEL_SRC=DIR"):
+                source._mirror()
+
+
+if __name__ == "__main__":
+    unittest.main()
