@@ -7,7 +7,8 @@ set -eu
 packages="
 	bc bison build-essential busybox-static ccache cpio debian-archive-keyring
 	flex git kmod libdw-dev libelf-dev libssl-dev libtraceevent-dev patch perl
-	pkg-config python3 python3-matplotlib qemu-system-x86 rsync util-linux xz-utils
+	pkg-config python3 python3-matplotlib qemu-system-x86 rsync util-linux uuid-dev
+	xz-utils
 "
 
 fail()
