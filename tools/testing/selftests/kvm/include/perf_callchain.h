@@ -29,12 +29,38 @@ struct callchain_sample {
 	const u64 *ips;
 };
 
+/* kernel.perf_event_max_stack, and so the depth of an event that asks for none */
+#define DEFAULT_MAX_STACK	127
+
+/* The longest chain: a marker, and as many entries as any test builds. */
+#define CALLCHAIN_MAX_ENTRIES	1024
+
+/**
+ * struct callchain_expectation - what each sample of a guest must be
+ * @name:	the case, for messages
+ * @cpumode:	PERF_RECORD_MISC_GUEST_*
+ * @ip:		PERF_SAMPLE_IP
+ * @nr:		entries in @ips
+ * @ips:	the whole chain, context marker first
+ */
+struct callchain_expectation {
+	const char *name;
+	u16 cpumode;
+	u64 ip;
+	unsigned int nr;
+	u64 ips[CALLCHAIN_MAX_ENTRIES];
+};
+
 typedef void (*callchain_sample_fn)(const struct callchain_sample *sample, void *arg);
 
 bool pmi_source_available(enum pmi_source source, const char **why_not);
 void vcpu_run_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
 		      const struct perf_event_attr *attr, unsigned int nr_samples,
 		      callchain_sample_fn fn, void *arg);
+unsigned int vcpu_run_and_compare(struct kvm_vcpu *vcpu, enum pmi_source source,
+				  const struct perf_event_attr *attr,
+				  unsigned int nr_samples,
+				  const struct callchain_expectation *e);
 
 static inline bool callchain_sample_is_guest(const struct callchain_sample *sample)
 {

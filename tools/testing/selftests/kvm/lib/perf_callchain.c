@@ -252,3 +252,59 @@ void vcpu_run_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
 	munmap(map, map_size);
 	close(fd);
 }
+
+struct comparison {
+	const struct callchain_expectation *expected;
+	unsigned int nr_guest;
+};
+
+static void compare(const struct callchain_sample *s, void *arg)
+{
+	struct comparison *c = arg;
+	const struct callchain_expectation *e = c->expected;
+	unsigned int i;
+
+	/* The host's part of KVM_RUN is sampled as well, with the host's chain. */
+	if (!callchain_sample_is_guest(s)) {
+		for (i = 0; i < s->nr; i++)
+			TEST_ASSERT(s->ips[i] != (u64)PERF_CONTEXT_GUEST_KERNEL &&
+				    s->ips[i] != (u64)PERF_CONTEXT_GUEST_USER,
+				    "%s: a host sample has guest frames", e->name);
+		return;
+	}
+
+	TEST_ASSERT(s->cpumode == e->cpumode, "%s: cpumode %u, not %u", e->name,
+		    s->cpumode, e->cpumode);
+	TEST_ASSERT(s->ip == e->ip, "%s: IP 0x%lx, not 0x%lx", e->name, s->ip, e->ip);
+	for (i = 0; i < min_t(u64, s->nr, e->nr); i++)
+		TEST_ASSERT(s->ips[i] == e->ips[i], "%s: entry %u is 0x%lx, not 0x%lx",
+			    e->name, i, s->ips[i], e->ips[i]);
+	TEST_ASSERT(s->nr == e->nr, "%s: a chain of %lu entries, not %u", e->name,
+		    s->nr, e->nr);
+	c->nr_guest++;
+}
+
+/**
+ * vcpu_run_and_compare - sample a vCPU, and compare each sample of its guest
+ * @vcpu:	the vCPU, see vcpu_run_sampled()
+ * @source:	the kind of PMI
+ * @attr:	what to set beyond the source
+ * @nr_samples:	how many samples to take
+ * @e:		what each of them must be, unless it hits the host
+ *
+ * Return: how many samples hit the guest, half of them at the least.
+ */
+unsigned int vcpu_run_and_compare(struct kvm_vcpu *vcpu, enum pmi_source source,
+				  const struct perf_event_attr *attr,
+				  unsigned int nr_samples,
+				  const struct callchain_expectation *e)
+{
+	struct comparison c = { .expected = e };
+
+	vcpu_run_sampled(vcpu, source, attr, nr_samples, compare, &c);
+
+	/* The guest does nothing but loop: few PMIs can miss it. */
+	TEST_ASSERT(c.nr_guest >= nr_samples / 2, "%s: only %u of %u samples are the guest's",
+		    e->name, c.nr_guest, nr_samples);
+	return c.nr_guest;
+}

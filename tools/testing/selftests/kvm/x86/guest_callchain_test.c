@@ -15,16 +15,6 @@
 #define NR_SAMPLES		25
 #define NR_SAMPLES_READ_ONLY	1000
 
-/* kernel.perf_event_max_stack, and so the depth of an event that asks for none */
-#define DEFAULT_MAX_STACK	127
-
-/*
- * The guest stands here for ever, without a stack access of its own: one
- * instruction, so that the sampled IP is known.
- */
-void guest_loop(void);
-asm(".pushsection .text; guest_loop: jmp guest_loop; .popsection");
-
 static const struct {
 	const char *name;
 	struct guest_stack_layout layout;
@@ -97,93 +87,17 @@ FIXTURE_TEARDOWN(guest_callchain)
 		kvm_vm_free(self->vm);
 }
 
-static void build_and_use_stack(struct kvm_vcpu *vcpu, struct guest_stack *stack,
-				const struct guest_stack_layout *layout, bool user)
-{
-	guest_stack_build(vcpu->vm, stack, layout);
-	if (user)
-		vm_set_user_accessible(vcpu->vm, stack->gva, stack->nr_pages);
-	guest_stack_use(vcpu, stack, (gva_t)guest_loop);
-}
-
-/**
- * struct expectation - what each sample of the guest must be
- * @name:	the case, for messages
- * @cpumode:	PERF_RECORD_MISC_GUEST_*
- * @nr:		entries in @ips
- * @ips:	the whole chain, context marker first
- * @nr_guest:	counts the samples that were compared
- */
-struct expectation {
-	const char *name;
-	u16 cpumode;
-	unsigned int nr;
-	u64 ips[2 + GUEST_STACK_MAX_FRAMES];
-	unsigned int nr_guest;
-};
-
-static void expect_chain(struct expectation *e, const char *name, bool user,
-			 const struct guest_stack *stack, unsigned int max_stack)
-{
-	unsigned int i, nr_ras = min(stack->nr_frames, max_stack - 1);
-
-	memset(e, 0, sizeof(*e));
-	e->name = name;
-	e->cpumode = user ? PERF_RECORD_MISC_GUEST_USER : PERF_RECORD_MISC_GUEST_KERNEL;
-	e->ips[e->nr++] = user ? PERF_CONTEXT_GUEST_USER : PERF_CONTEXT_GUEST_KERNEL;
-	e->ips[e->nr++] = (u64)guest_loop;
-	for (i = 0; i < nr_ras; i++)
-		e->ips[e->nr++] = stack->ras[i];
-}
-
-static void compare(const struct callchain_sample *s, void *arg)
-{
-	struct expectation *e = arg;
-	unsigned int i;
-
-	/* The host's part of KVM_RUN is sampled as well, with the host's chain. */
-	if (!callchain_sample_is_guest(s)) {
-		for (i = 0; i < s->nr; i++)
-			TEST_ASSERT(s->ips[i] != (u64)PERF_CONTEXT_GUEST_KERNEL &&
-				    s->ips[i] != (u64)PERF_CONTEXT_GUEST_USER,
-				    "%s: a host sample has guest frames", e->name);
-		return;
-	}
-
-	TEST_ASSERT(s->cpumode == e->cpumode, "%s: cpumode %u, not %u", e->name,
-		    s->cpumode, e->cpumode);
-	TEST_ASSERT(s->ip == (u64)guest_loop, "%s: IP 0x%lx, not 0x%lx", e->name,
-		    s->ip, (u64)guest_loop);
-	for (i = 0; i < min_t(u64, s->nr, e->nr); i++)
-		TEST_ASSERT(s->ips[i] == e->ips[i], "%s: entry %u is 0x%lx, not 0x%lx",
-			    e->name, i, s->ips[i], e->ips[i]);
-	TEST_ASSERT(s->nr == e->nr, "%s: a chain of %lu entries, not %u", e->name,
-		    s->nr, e->nr);
-	e->nr_guest++;
-}
-
-static void sample_and_compare(struct kvm_vcpu *vcpu, enum pmi_source source,
-			       const struct perf_event_attr *attr, unsigned int nr,
-			       struct expectation *e)
-{
-	vcpu_run_sampled(vcpu, source, attr, nr, compare, e);
-
-	/* The guest does nothing but loop: few PMIs can miss it. */
-	TEST_ASSERT(e->nr_guest >= nr / 2, "%s: only %u of %u samples are the guest's",
-		    e->name, e->nr_guest, nr);
-}
-
 TEST_F(guest_callchain, known_stacks)
 {
 	const struct perf_event_attr attr = {};
 	struct guest_stack stack;
-	struct expectation e;
+	struct callchain_expectation e;
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_SIZE(stacks); i++) {
-		build_and_use_stack(self->vcpu, &stack, &stacks[i].layout, variant->user);
-		expect_chain(&e, stacks[i].name, variant->user, &stack, DEFAULT_MAX_STACK);
-		sample_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &e);
+		guest_stack_build_and_use(self->vcpu, &stack, &stacks[i].layout, variant->user);
+		expect_guest_stack(&e, stacks[i].name, variant->user, &stack, DEFAULT_MAX_STACK);
+		vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &e);
 	}
 }
 
@@ -192,13 +106,13 @@ TEST_F(guest_callchain, sample_max_stack)
 	const struct guest_stack_layout layout = { 16, 32, 0xf00 };
 	struct perf_event_attr attr = {};
 	struct guest_stack stack;
-	struct expectation e;
+	struct callchain_expectation e;
 
-	build_and_use_stack(self->vcpu, &stack, &layout, variant->user);
+	guest_stack_build_and_use(self->vcpu, &stack, &layout, variant->user);
 	for (attr.sample_max_stack = 1; attr.sample_max_stack < 20; attr.sample_max_stack += 3) {
-		expect_chain(&e, "sample_max_stack", variant->user, &stack,
-			     attr.sample_max_stack);
-		sample_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &e);
+		expect_guest_stack(&e, "sample_max_stack", variant->user, &stack,
+				   attr.sample_max_stack);
+		vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &e);
 	}
 }
 
@@ -207,21 +121,21 @@ TEST_F(guest_callchain, exclude_callchain)
 	const struct guest_stack_layout layout = { 16, 32, 0xf00 };
 	struct perf_event_attr attr = {};
 	struct guest_stack stack;
-	struct expectation e;
+	struct callchain_expectation e;
 
-	build_and_use_stack(self->vcpu, &stack, &layout, variant->user);
+	guest_stack_build_and_use(self->vcpu, &stack, &layout, variant->user);
 
 	/* The other mode's exclusion changes nothing, one's own leaves an empty chain. */
 	attr.exclude_callchain_kernel = variant->user;
 	attr.exclude_callchain_user = !variant->user;
-	expect_chain(&e, "other mode excluded", variant->user, &stack, DEFAULT_MAX_STACK);
-	sample_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &e);
+	expect_guest_stack(&e, "other mode excluded", variant->user, &stack, DEFAULT_MAX_STACK);
+	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &e);
 
 	attr.exclude_callchain_kernel = !variant->user;
 	attr.exclude_callchain_user = variant->user;
-	expect_chain(&e, "own mode excluded", variant->user, &stack, DEFAULT_MAX_STACK);
+	expect_guest_stack(&e, "own mode excluded", variant->user, &stack, DEFAULT_MAX_STACK);
 	e.nr = 0;
-	sample_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &e);
+	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &e);
 }
 
 static void is_not_guest(const struct callchain_sample *s, void *arg)
@@ -242,7 +156,7 @@ TEST_F(guest_callchain, exclude_guest)
 	const struct perf_event_attr attr = { .exclude_guest = 1 };
 	struct guest_stack stack;
 
-	build_and_use_stack(self->vcpu, &stack, &layout, variant->user);
+	guest_stack_build_and_use(self->vcpu, &stack, &layout, variant->user);
 	vcpu_run_sampled(self->vcpu, variant->source, &attr, NR_SAMPLES, is_not_guest, NULL);
 }
 
@@ -267,24 +181,23 @@ TEST_F(guest_callchain, read_only)
 	const struct guest_stack_layout layout = { 16, 4096, 0x7f0 };
 	const struct perf_event_attr attr = {};
 	struct guest_stack stack;
-	struct expectation e;
+	struct callchain_expectation e;
 	void *before, *after;
 	unsigned int i;
 	size_t size;
 
-	build_and_use_stack(self->vcpu, &stack, &layout, variant->user);
-	expect_chain(&e, "read only", variant->user, &stack, DEFAULT_MAX_STACK);
+	guest_stack_build_and_use(self->vcpu, &stack, &layout, variant->user);
+	expect_guest_stack(&e, "read only", variant->user, &stack, DEFAULT_MAX_STACK);
 
 	/* Let the guest's own accesses, to its code, leave what marks they leave. */
-	sample_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &e);
+	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &e);
 
 	for (i = 0; i < stack.nr_pages; i++)
 		*vm_get_pte_level(self->vm, stack.gva + i * PAGE_SIZE, PG_LEVEL_4K) &=
 			~PTE_ACCESSED_MASK(&self->vm->mmu);
 
 	before = copy_guest_memory(self->vm, &size);
-	e.nr_guest = 0;
-	sample_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES_READ_ONLY, &e);
+	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES_READ_ONLY, &e);
 	after = copy_guest_memory(self->vm, &size);
 
 	for (i = 0; i < size / sizeof(u64); i++)

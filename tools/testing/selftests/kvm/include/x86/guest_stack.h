@@ -6,6 +6,7 @@
 #define SELFTEST_KVM_GUEST_STACK_H
 
 #include "kvm_util.h"
+#include "perf_callchain.h"
 #include "processor.h"
 
 #define GUEST_STACK_MAX_FRAMES	512
@@ -15,11 +16,13 @@
  * @nr_frames:	how many frames
  * @stride:	bytes from one frame to the next, 16 and up
  * @offset:	where the innermost frame lies in its page, in bytes
+ * @min_gva:	where to look for free addresses; zero for the usual place
  */
 struct guest_stack_layout {
 	unsigned int nr_frames;
 	unsigned int stride;
 	unsigned int offset;
+	gva_t min_gva;
 };
 
 /**
@@ -29,6 +32,7 @@ struct guest_stack_layout {
  * @sp:		what belongs into RSP
  * @fp:		what belongs into RBP; zero if there is no frame
  * @nr_frames:	how many frames
+ * @frames:	where they lie, and the outermost one that has no return address
  * @ras:	their return addresses, innermost first: what a walk must find
  */
 struct guest_stack {
@@ -37,11 +41,22 @@ struct guest_stack {
 	u64 sp;
 	u64 fp;
 	unsigned int nr_frames;
+	gva_t frames[GUEST_STACK_MAX_FRAMES + 1];
 	u64 ras[GUEST_STACK_MAX_FRAMES];
 };
 
+/*
+ * One instruction that jumps to itself: a guest that stands here for ever has a
+ * known IP, and never touches its stack.
+ */
+void guest_loop(void);
+
 void guest_stack_build(struct kvm_vm *vm, struct guest_stack *stack,
 		       const struct guest_stack_layout *layout);
+void guest_stack_build_and_use(struct kvm_vcpu *vcpu, struct guest_stack *stack,
+			       const struct guest_stack_layout *layout, bool user);
+void expect_guest_stack(struct callchain_expectation *e, const char *name, bool user,
+			const struct guest_stack *stack, unsigned int max_stack);
 void guest_stack_use(struct kvm_vcpu *vcpu, const struct guest_stack *stack, gva_t rip);
 
 u64 *vm_get_pte_level(struct kvm_vm *vm, gva_t gva, int level);

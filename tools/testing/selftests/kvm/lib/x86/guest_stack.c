@@ -14,6 +14,8 @@
 /* What a leaf function has on the stack below the frame of its caller. */
 #define RED_ZONE_SIZE		128
 
+asm(".pushsection .text; .global guest_loop; guest_loop: jmp guest_loop; .popsection");
+
 static void write_word(struct kvm_vm *vm, gva_t gva, u64 word)
 {
 	*(u64 *)addr_gva2hva(vm, gva) = word;
@@ -42,7 +44,8 @@ void guest_stack_build(struct kvm_vm *vm, struct guest_stack *stack,
 
 	/* The page below is for what a leaf function has below its caller's frame. */
 	stack->nr_pages = 1 + DIV_ROUND_UP(size + sizeof(u64), PAGE_SIZE);
-	stack->gva = vm_alloc(vm, stack->nr_pages * PAGE_SIZE, DEFAULT_GUEST_STACK_VADDR_MIN);
+	stack->gva = vm_alloc(vm, stack->nr_pages * PAGE_SIZE,
+			      layout->min_gva ?: DEFAULT_GUEST_STACK_VADDR_MIN);
 	stack->nr_frames = layout->nr_frames;
 
 	fp = stack->gva + PAGE_SIZE + layout->offset;
@@ -50,11 +53,13 @@ void guest_stack_build(struct kvm_vm *vm, struct guest_stack *stack,
 	stack->sp = fp - RED_ZONE_SIZE;
 
 	for (i = 0; i < layout->nr_frames; i++, fp += layout->stride) {
+		stack->frames[i] = fp;
 		stack->ras[i] = FAKE_TEXT_GVA + (i + 1) * FAKE_FUNCTION_SIZE;
 		write_word(vm, fp, fp + layout->stride);
 		write_word(vm, fp + 8, stack->ras[i]);
 	}
 
+	stack->frames[i] = fp;
 	write_word(vm, fp, 0);
 	write_word(vm, fp + 8, 0);
 }
@@ -74,6 +79,45 @@ void guest_stack_use(struct kvm_vcpu *vcpu, const struct guest_stack *stack, gva
 	regs.rsp = stack->sp;
 	regs.rbp = stack->fp;
 	vcpu_regs_set(vcpu, &regs);
+}
+
+/**
+ * guest_stack_build_and_use - give a vCPU in guest_loop() a stack
+ * @vcpu:	the vCPU
+ * @stack:	is filled in
+ * @layout:	where the frames are to lie
+ * @user:	let user mode access the stack
+ */
+void guest_stack_build_and_use(struct kvm_vcpu *vcpu, struct guest_stack *stack,
+			       const struct guest_stack_layout *layout, bool user)
+{
+	guest_stack_build(vcpu->vm, stack, layout);
+	if (user)
+		vm_set_user_accessible(vcpu->vm, stack->gva, stack->nr_pages);
+	guest_stack_use(vcpu, stack, (gva_t)guest_loop);
+}
+
+/**
+ * expect_guest_stack - expect the frames of a stack, as guest_loop()'s callers
+ * @e:		is filled in
+ * @name:	the case, for messages
+ * @user:	the guest is in user mode
+ * @stack:	the stack
+ * @max_stack:	how many entries the event takes, the marker aside
+ */
+void expect_guest_stack(struct callchain_expectation *e, const char *name, bool user,
+			const struct guest_stack *stack, unsigned int max_stack)
+{
+	unsigned int i, nr_ras = min(stack->nr_frames, max_stack - 1);
+
+	e->name = name;
+	e->cpumode = user ? PERF_RECORD_MISC_GUEST_USER : PERF_RECORD_MISC_GUEST_KERNEL;
+	e->ip = (u64)guest_loop;
+	e->nr = 0;
+	e->ips[e->nr++] = user ? PERF_CONTEXT_GUEST_USER : PERF_CONTEXT_GUEST_KERNEL;
+	e->ips[e->nr++] = e->ip;
+	for (i = 0; i < nr_ras; i++)
+		e->ips[e->nr++] = stack->ras[i];
 }
 
 /**
