@@ -4,20 +4,21 @@
 # Debian's Python, which the python3-* packages belong to.
 PYTHON := /usr/bin/python3
 
-export BUILD KERNEL_SRC KCONFIG ACCEL
+export BUILD KERNEL_SRC KCONFIG ACCEL KARGS
 
-.PHONY: help demo test selftests build shell series clean packages
+.PHONY: help demo test test-debug selftests build shell series clean packages
 .DEFAULT_GOAL := help
 
 help: ## print this help
 	@echo "Entry points:"
-	@sed -n 's/^\([a-z]*\):.* ## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
 	@echo "  make -C tools/testing/selftests TARGETS=kvm run_tests"
 	@echo "                    run the KVM selftests as kernel developers do"
 	@echo "Variables:"
 	@echo "  ACCEL=auto|tcg|kvm  how QEMU runs the host; auto takes KVM if it can nest"
 	@echo "  KERNEL_SRC=DIR      use this Linux source, and leave it as it is"
 	@echo "  KCONFIG=FILE        merge a fragment into the kernel's configuration"
+	@echo "  KARGS=ARGS          boot the host with them, e.g. kvm_amd.npt=0"
 	@echo "  BUILD=DIR           build there, not in ./build"
 
 demo: packages ## profile a Linux guest from its host, and draw its flame graph
@@ -25,6 +26,9 @@ demo: packages ## profile a Linux guest from its host, and draw its flame graph
 
 test: packages ## run all tests; ends with "N passed, N failed, N skipped"
 	@$(PYTHON) scripts/host.py test
+
+test-debug: packages ## run the KVM selftests on a host with lockdep and KASAN
+	@KCONFIG=scripts/configs/debug.config $(PYTHON) scripts/host.py selftests
 
 selftests: packages ## run the KVM selftests on the patched host, print KTAP
 	@$(PYTHON) scripts/host.py selftests

@@ -36,6 +36,10 @@ def accel() -> str:
     return choose_accel(os.environ.get("ACCEL") or "auto")
 
 
+def kernel_args() -> str:
+    return os.environ.get("KARGS") or ""
+
+
 def built() -> Build:
     """The host, built if that is necessary."""
     extra = os.environ.get("KCONFIG")
@@ -56,7 +60,7 @@ def cmd_build() -> int:
 def cmd_selftests() -> int:
     using = accel()
     build = built()
-    ktap = selftests.run(build, using, results_dir("selftests"))
+    ktap = selftests.run(build, using, results_dir("selftests"), kernel_args())
     return 1 if selftests.count(ktap, build.tree.path).failed else 0
 
 
@@ -70,9 +74,9 @@ def cmd_test() -> int:
 
     using = accel()
     build = built()
-    ktap = selftests.run(build, using, results_dir("selftests"))
+    ktap = selftests.run(build, using, results_dir("selftests"), kernel_args())
     counts.add(selftests.count(ktap, build.tree.path))
-    counts.add(demo.check(demo.run(build, using, results_dir("demo"))))
+    counts.add(demo.check(demo.run(build, using, results_dir("demo"), kernel_args())))
     for remark in counts.remarks:
         say(remark)
     say(str(counts))
@@ -81,14 +85,14 @@ def cmd_test() -> int:
 
 def cmd_demo() -> int:
     using = accel()
-    demo.show(demo.run(built(), using, results_dir("demo")))
+    demo.show(demo.run(built(), using, results_dir("demo"), kernel_args()))
     return 0
 
 
 def cmd_shell() -> int:
     if not sys.stdin.isatty():
         raise Failure("make shell needs a terminal; for a script, use make test")
-    Machine(built(), accel()).shell(results_dir("shell"))
+    Machine(built(), accel(), kernel_args()).shell(results_dir("shell"))
     return 0
 
 

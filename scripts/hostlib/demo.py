@@ -63,11 +63,11 @@ def _write_initrd(path: Path) -> None:
                            input=names.encode(), stdout=out, check=True)
 
 
-def run(build: Build, accel: str, folder: Path) -> Profile:
+def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Profile:
     """Boot host and guest, sample the guest, and leave all that was found in a folder."""
     _write_initrd(folder / "initrd.img")
     job = (_GUEST / "demo-host.sh").read_text()
-    outcome = Machine(build, accel).run(job, folder, _DEADLINE, pass_on)
+    outcome = Machine(build, accel, kernel_args).run(job, folder, _DEADLINE, pass_on)
     check_console(folder / "guest.log", "guest")
     if outcome.status:
         raise Failure(f"The demo failed on the host, what it says is above; see {folder}")
