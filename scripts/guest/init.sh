@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# The init of the emulated host: $mode, from the
-# kernel's command line, is "job" to run /run/shared/job, or "shell" for a person.
+# The init of the emulated host: $mode, from the kernel's command line, is "job"
+# to run /run/shared/job, or "shell" for a person.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp LC_ALL=C
 
 mount -t proc proc /proc
@@ -23,7 +23,6 @@ for dir in /tmp /root /var; do
 	mount -t overlay -o "lowerdir=$dir,upperdir=/run/over$dir/up,workdir=/run/over$dir/work" \
 		overlay "$dir" 2>/dev/null
 done
-echo 1 > /proc/sys/kernel/printk
 echo -1 > /proc/sys/kernel/perf_event_paranoid
 hostname host 2>/dev/null
 
@@ -32,11 +31,14 @@ grep -q vmx /proc/cpuinfo && kvm=kvm_intel || kvm=kvm_amd
 modprobe -d "$BUILD_MODULES" "$kvm" || echo "KVM could not be loaded"
 
 if [ "$mode" = shell ]; then
+	echo 1 > /proc/sys/kernel/printk
 	cd "$BUILD_SELFTESTS" || cd /
 	echo "This is the patched host. Here are the KVM selftests (x86/guest_callchain_test),"
 	echo "perf is in the PATH, files in /run/shared are kept. Leave with exit or Ctrl-D."
 	setsid -c /bin/bash --norc -i </dev/ttyS0 >/dev/ttyS0 2>&1
 else
+	# The machine around reads the console to see whether this kernel complains.
+	echo 7 > /proc/sys/kernel/printk
 	cd /tmp || exit
 	# By a pipe: what reopens its own standard output must not start over.
 	{ sh /run/shared/job; echo $? > /run/shared/status; } 2>&1 </dev/null |
