@@ -67,7 +67,7 @@ def cmd_selftests() -> int:
 def cmd_test() -> int:
     counts = selftests.Counts()
     suite = unittest.defaultTestLoader.discover(str(REPO / "scripts" / "tests"))
-    result = unittest.TextTestRunner(stream=sys.stdout, verbosity=1).run(suite)
+    result = unittest.TextTestRunner(stream=sys.stdout, verbosity=1, buffer=True).run(suite)
     counts.failed += len(result.failures) + len(result.errors)
     counts.skipped += len(result.skipped)
     counts.passed += result.testsRun - counts.failed - counts.skipped

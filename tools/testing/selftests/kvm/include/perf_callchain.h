@@ -57,6 +57,9 @@ bool pmi_source_available(enum pmi_source source, const char **why_not);
 void vcpu_run_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
 		      const struct perf_event_attr *attr, unsigned int nr_samples,
 		      callchain_sample_fn fn, void *arg);
+void vcpu_run_sampled_bpf(struct kvm_vcpu *vcpu, enum pmi_source source,
+			  const struct perf_event_attr *attr, int prog_fd,
+			  unsigned int nr_samples, callchain_sample_fn fn, void *arg);
 unsigned int vcpu_run_and_compare(struct kvm_vcpu *vcpu, enum pmi_source source,
 				  const struct perf_event_attr *attr,
 				  unsigned int nr_samples,

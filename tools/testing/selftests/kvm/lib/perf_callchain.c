@@ -200,17 +200,18 @@ static unsigned int read_samples(struct perf_event_mmap_page *page,
 }
 
 /**
- * vcpu_run_sampled - run a vCPU until perf has taken a number of samples of it
+ * vcpu_run_sampled_bpf - as vcpu_run_sampled(), with a BPF program at the event
  * @vcpu:	the vCPU; its guest must not exit to userspace by itself
  * @source:	the kind of PMI
  * @attr:	what to set beyond the source, e.g. exclude_* and sample_max_stack
+ * @prog_fd:	a program of BPF_PROG_TYPE_PERF_EVENT, which must let samples pass
  * @nr_samples:	how many, those that hit the host between VM exits included
  * @fn:		called with each sample, in the order in which they were taken
  * @arg:	passed to @fn
  */
-void vcpu_run_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
-		      const struct perf_event_attr *attr, unsigned int nr_samples,
-		      callchain_sample_fn fn, void *arg)
+void vcpu_run_sampled_bpf(struct kvm_vcpu *vcpu, enum pmi_source source,
+			  const struct perf_event_attr *attr, int prog_fd,
+			  unsigned int nr_samples, callchain_sample_fn fn, void *arg)
 {
 	struct kicker kicker = { .vcpu = vcpu, .vcpu_thread = pthread_self() };
 	struct sigaction sa = { .sa_handler = ignore_signal };
@@ -232,6 +233,10 @@ void vcpu_run_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
 	TEST_ASSERT(map != MAP_FAILED, "mmap() of perf's ring buffer failed: %s",
 		    strerror(errno));
 
+	if (prog_fd >= 0)
+		TEST_ASSERT(!ioctl(fd, PERF_EVENT_IOC_SET_BPF, prog_fd),
+			    "PERF_EVENT_IOC_SET_BPF failed: %s", strerror(errno));
+
 	kicker.fd = fd;
 	vcpu->run->immediate_exit = 0;
 	TEST_ASSERT(!sigaction(SIGUSR1, &sa, NULL), "sigaction(SIGUSR1)");
@@ -251,6 +256,22 @@ void vcpu_run_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
 
 	munmap(map, map_size);
 	close(fd);
+}
+
+/**
+ * vcpu_run_sampled - run a vCPU until perf has taken a number of samples of it
+ * @vcpu:	the vCPU; its guest must not exit to userspace by itself
+ * @source:	the kind of PMI
+ * @attr:	what to set beyond the source, e.g. exclude_* and sample_max_stack
+ * @nr_samples:	how many, those that hit the host between VM exits included
+ * @fn:		called with each sample, in the order in which they were taken
+ * @arg:	passed to @fn
+ */
+void vcpu_run_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
+		      const struct perf_event_attr *attr, unsigned int nr_samples,
+		      callchain_sample_fn fn, void *arg)
+{
+	vcpu_run_sampled_bpf(vcpu, source, attr, -1, nr_samples, fn, arg);
 }
 
 struct comparison {

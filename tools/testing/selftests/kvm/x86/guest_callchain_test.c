@@ -3,7 +3,10 @@
  * Callchains of guests in perf samples: guests with stacks of known frames are
  * sampled, and each sample is compared, whole and in order, with what was built.
  */
+#include <linux/bpf.h>
 #include <linux/perf_event.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "guest_stack.h"
 #include "kvm_test_harness.h"
@@ -158,6 +161,66 @@ TEST_F(guest_callchain, exclude_guest)
 
 	guest_stack_build_and_use(self->vcpu, &stack, &layout, variant->user);
 	vcpu_run_sampled(self->vcpu, variant->source, &attr, NR_SAMPLES, is_not_guest, NULL);
+}
+
+/* A program that asks for the kernel's stack, and lets the sample pass. */
+static int load_bpf_get_stack(void)
+{
+	const struct bpf_insn insns[] = {
+		{ BPF_ALU64 | BPF_MOV | BPF_X, BPF_REG_2, BPF_REG_10 },
+		{ BPF_ALU64 | BPF_ADD | BPF_K, BPF_REG_2, .imm = -64 },
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_3, .imm = 64 },
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_4, .imm = 0 },
+		{ BPF_JMP | BPF_CALL, .imm = BPF_FUNC_get_stack },
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, .imm = 1 },
+		{ BPF_JMP | BPF_EXIT },
+	};
+	union bpf_attr attr = {
+		.prog_type = BPF_PROG_TYPE_PERF_EVENT,
+		.insns = (u64)insns,
+		.insn_cnt = ARRAY_SIZE(insns),
+		.license = (u64)"GPL",
+	};
+
+	return syscall(SYS_bpf, BPF_PROG_LOAD, &attr, sizeof(attr));
+}
+
+static void is_bare(const struct callchain_sample *s, void *arg)
+{
+	unsigned int *nr_guest = arg;
+
+	if (!callchain_sample_is_guest(s))
+		return;
+
+	TEST_ASSERT(s->nr == 2 && s->ips[0] == (u64)PERF_CONTEXT_KERNEL &&
+		    s->ips[1] == (u64)PERF_CONTEXT_USER,
+		    "BPF's helper is shown %lu entries, from 0x%lx", s->nr, s->ips[0]);
+	++*nr_guest;
+}
+
+/*
+ * BPF's stack helpers read the chain that is recorded, and take it for one of the
+ * host: with such a program, samples of guests have the host's bare markers.
+ */
+TEST_F(guest_callchain, bpf_stack_helper)
+{
+	const struct guest_stack_layout layout = { 16, 32, 0xf00 };
+	const struct perf_event_attr attr = {};
+	unsigned int nr_guest = 0;
+	struct guest_stack stack;
+	int prog_fd;
+
+	prog_fd = load_bpf_get_stack();
+	if (prog_fd < 0 && (errno == ENOSYS || errno == EINVAL))
+		SKIP(return, "The host has no BPF programs for perf events");
+	TEST_ASSERT(prog_fd >= 0, "BPF_PROG_LOAD failed: %s", strerror(errno));
+
+	guest_stack_build_and_use(self->vcpu, &stack, &layout, variant->user);
+	vcpu_run_sampled_bpf(self->vcpu, variant->source, &attr, prog_fd, NR_SAMPLES,
+			     is_bare, &nr_guest);
+	TEST_ASSERT(nr_guest >= NR_SAMPLES / 2, "Only %u of %u samples are the guest's",
+		    nr_guest, NR_SAMPLES);
+	close(prog_fd);
 }
 
 static void *copy_guest_memory(struct kvm_vm *vm, size_t *size)
