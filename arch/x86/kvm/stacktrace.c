@@ -9,25 +9,17 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/kvm_host.h>
-#include <linux/stacktrace.h>
+#include <linux/perf_event.h>
 #include <linux/uaccess.h>
+
+#include <asm/ptrace.h>
+#include <asm/segment.h>
 
 #include "mmu.h"
 #include "regs.h"
+#include "stacktrace.h"
+#include "trace.h"
 #include "x86.h"
-
-/* Why a walk ended; counted in the vCPU's stats, see end_stat[]. */
-enum guest_unwind_end {
-	UNWIND_GOES_ON,
-	UNWIND_END_LAST,	/* a frame that returns nowhere, the outermost one */
-	UNWIND_END_DEPTH,	/* perf wanted no more */
-	UNWIND_END_MODE,	/* not 64-bit code, or a nested guest */
-	UNWIND_END_UNALIGNED,	/* no frame pointer; or the mark of an entry frame */
-	UNWIND_END_BACKWARDS,	/* no frame pointer; or another stack; or a cycle */
-	UNWIND_END_NONCANONICAL, /* no frame pointer, or no return address */
-	UNWIND_END_UNMAPPED,	/* the guest can't read there */
-	UNWIND_END_NO_MEMORY,	/* the host can't: no memslot, or nothing mapped */
-};
 
 #define END_STAT(_reason, _stat) \
 	[UNWIND_END_##_reason] = offsetof(struct kvm_vcpu_stat, callchain_end_##_stat)
@@ -35,7 +27,6 @@ enum guest_unwind_end {
 static const size_t end_stat[] = {
 	END_STAT(LAST, last),
 	END_STAT(DEPTH, depth),
-	END_STAT(MODE, mode),
 	END_STAT(UNALIGNED, unaligned),
 	END_STAT(BACKWARDS, backwards),
 	END_STAT(NONCANONICAL, noncanonical),
@@ -43,32 +34,80 @@ static const size_t end_stat[] = {
 	END_STAT(NO_MEMORY, no_memory),
 };
 
+/* Where Linux guests save what an interrupt or a system call interrupted. */
+struct entry_frame {
+	u8 bp, ip, cs, flags, sp, size;
+};
+
+static const struct entry_frame entry_frame_64 = {
+	.bp	= offsetof(struct pt_regs, bp),
+	.ip	= offsetof(struct pt_regs, ip),
+	.cs	= offsetof(struct pt_regs, cs),
+	.flags	= offsetof(struct pt_regs, flags),
+	.sp	= offsetof(struct pt_regs, sp),
+	.size	= sizeof(struct pt_regs),
+};
+
+/* The 32-bit struct pt_regs, of which a 64-bit host has no definition. */
+static const struct entry_frame entry_frame_32 = {
+	.bp = 20, .ip = 48, .cs = 52, .flags = 56, .sp = 60, .size = 68,
+};
+
 /**
  * struct guest_unwind_state - a position on a guest's stack
  * @vcpu:	the vCPU whose stack is walked
- * @ip:		instruction pointer of the current frame, a guest virtual address
- * @fp:		frame pointer that leads to the caller's frame
- * @sp:		lowest address at which the caller's frame may lie
+ * @ip:		instruction pointer of the current frame, a linear address
+ * @fp:		frame pointer that leads to the caller's frame, relative to @ss_base
+ * @sp:		lowest linear address at which the caller's frame may lie
+ * @cs_base:	where the code segment begins; zero in 64-bit code
+ * @ss_base:	where the stack segment begins; zero in 64-bit code
+ * @access:	PFERR_USER_MASK to read with the rights of the guest's user mode
+ * @word:	bytes in the guest's words: 8, 4, or 2
  * @va_bits:	width of the guest's virtual addresses
- * @has_frames:	whether this kind of guest can be walked; if not, there is just @ip
+ * @user:	the current frame is one of the guest's user mode
  * @page_gva:	guest virtual address of the stack page that was translated last
  * @page_hva:	where the VMM has mapped that page
  * @end:	whether the walk has ended, and why
+ * @nr_reads:	words that were read from the guest's stack
+ * @nr_walks:	pages of the stack that were translated
  */
 struct guest_unwind_state {
 	struct kvm_vcpu		*vcpu;
 	u64			ip;
 	u64			fp;
 	u64			sp;
+	u64			cs_base;
+	u64			ss_base;
+	u64			access;
+	u8			word;
 	u8			va_bits;
-	bool			has_frames;
+	bool			user;
 	gva_t			page_gva;
 	const void __user	*page_hva;
 	enum guest_unwind_end	end;
+	unsigned int		nr_reads;
+	unsigned int		nr_walks;
 };
 
 #define for_each_guest_frame(state, vcpu) \
 	for (guest_unwind_start(state, vcpu); !(state)->end; guest_unwind_next(state))
+
+/* The highest address; outside of 64-bit code, arithmetic wraps behind it. */
+static u64 guest_top(const struct guest_unwind_state *state)
+{
+	return state->word == 8 ? U64_MAX : U32_MAX;
+}
+
+/* Does @nr bytes at @gva end before addresses do, so that more can lie above? */
+static bool guest_fits(const struct guest_unwind_state *state, gva_t gva, u8 nr)
+{
+	return gva <= guest_top(state) - nr;
+}
+
+static bool guest_canonical(const struct guest_unwind_state *state, u64 addr)
+{
+	return state->word < 8 || __is_canonical_address(addr, state->va_bits);
+}
 
 /*
  * Translate the page that @gva lies in.  kvm->srcu, which keeps the memslot, is
@@ -81,10 +120,11 @@ static enum guest_unwind_end guest_unwind_map(struct guest_unwind_state *state, 
 	gpa_t gpa;
 
 	/* Translation ignores the bits that make an address non-canonical. */
-	if (!__is_canonical_address(gva, state->va_bits))
+	if (!guest_canonical(state, gva))
 		return UNWIND_END_NONCANONICAL;
 
-	gpa = kvm_mmu_gva_to_gpa_peek(vcpu, gva & PAGE_MASK);
+	state->nr_walks++;
+	gpa = kvm_mmu_gva_to_gpa_peek(vcpu, gva & PAGE_MASK, state->access);
 	if (gpa == INVALID_GPA)
 		return UNWIND_END_UNMAPPED;
 
@@ -102,14 +142,16 @@ static enum guest_unwind_end guest_unwind_map(struct guest_unwind_state *state, 
 }
 
 /*
- * A frame that is aligned to words may still straddle two pages, hence word by
- * word.  Memslots lie in user memory, KVM checks that when it adds one.
+ * Words are aligned, so none straddles two pages; what consists of several may,
+ * hence word by word.  Memslots lie in user memory, KVM checks that when it adds
+ * one.
  */
 static enum guest_unwind_end guest_unwind_read(struct guest_unwind_state *state,
 					       gva_t gva, u64 *word)
 {
 	enum guest_unwind_end end;
-	const u64 __user *uptr;
+	const void __user *uptr;
+	int r;
 
 	if (!state->page_hva || (gva & PAGE_MASK) != state->page_gva) {
 		end = guest_unwind_map(state, gva);
@@ -118,45 +160,153 @@ static enum guest_unwind_end guest_unwind_read(struct guest_unwind_state *state,
 	}
 
 	uptr = state->page_hva + offset_in_page(gva);
-	return __get_user(*word, uptr) ? UNWIND_END_NO_MEMORY : UNWIND_GOES_ON;
+	state->nr_reads++;
+	switch (state->word) {
+	case 8:
+		r = __get_user(*word, (const u64 __user *)uptr);
+		break;
+	case 4:
+		r = __get_user(*word, (const u32 __user *)uptr);
+		break;
+	default:
+		r = __get_user(*word, (const u16 __user *)uptr);
+		break;
+	}
+	return r ? UNWIND_END_NO_MEMORY : UNWIND_GOES_ON;
+}
+
+/*
+ * Is state->fp the mark of an entry frame?  Linux makes pointers to struct
+ * pt_regs odd, or, in 32-bit kernels, clears their topmost bit: see
+ * ENCODE_FRAME_POINTER in arch/x86/include/asm/frame.h.
+ */
+static bool guest_unwind_decode(const struct guest_unwind_state *state, gva_t *regs)
+{
+	if (state->user)
+		return false;
+
+	switch (state->word) {
+	case 8:
+		*regs = state->fp - 1;
+		return IS_ALIGNED(*regs, 8);
+	case 4:
+		/* Only then does the kernel live in the upper half. */
+		*regs = state->fp | BIT(31);
+		return *regs != state->fp && (state->sp & BIT(31)) && IS_ALIGNED(*regs, 4);
+	default:
+		return false;
+	}
+}
+
+/*
+ * Go on with what was interrupted, and saved at @regs.  System calls don't mark
+ * their frame, and any guest may have an odd frame pointer, so that it takes
+ * plausible contents as well.  Ascending, not to translate a page twice.
+ */
+static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state, gva_t regs)
+{
+	const struct entry_frame *frame = state->word == 8 ? &entry_frame_64 : &entry_frame_32;
+	u64 bp, ip, cs, flags, sp;
+	enum guest_unwind_end end;
+
+	if (regs < state->sp || !guest_fits(state, regs, frame->size))
+		return UNWIND_END_BACKWARDS;
+
+	if ((end = guest_unwind_read(state, regs + frame->bp, &bp)) ||
+	    (end = guest_unwind_read(state, regs + frame->ip, &ip)) ||
+	    (end = guest_unwind_read(state, regs + frame->cs, &cs)) ||
+	    (end = guest_unwind_read(state, regs + frame->flags, &flags)) ||
+	    (end = guest_unwind_read(state, regs + frame->sp, &sp)))
+		return end;
+
+	/* A kernel thread that never was in user mode has nothing there. */
+	if (!ip)
+		return UNWIND_END_LAST;
+	if (!guest_canonical(state, ip))
+		return UNWIND_END_NONCANONICAL;
+
+	/* Intel SDM vol. 1, 3.4.3: bit 1 is always set; 3, 5, 15, and 22 up never. */
+	cs &= U16_MAX;
+	if ((flags & (GENMASK_ULL(63, 22) | X86_EFLAGS_VM | BIT(15) | BIT(5) | BIT(3) |
+		      X86_EFLAGS_FIXED)) != X86_EFLAGS_FIXED || !cs)
+		return UNWIND_END_UNALIGNED;
+
+	switch (cs & SEGMENT_RPL_MASK) {
+	case 0:
+		/* The same stack: one way only, as for frames. */
+		if (sp < regs)
+			return UNWIND_END_BACKWARDS;
+		break;
+	case USER_RPL:
+		/* The stack is another one, once; and it is read as user mode would. */
+		state->user = true;
+		state->access = PFERR_USER_MASK;
+		state->page_hva = NULL;
+		if (cs == __USER32_CS)
+			state->word = 4;
+		break;
+	default:
+		return UNWIND_END_UNALIGNED;
+	}
+
+	state->ip = ip;
+	state->fp = bp;
+	state->sp = sp;
+	/* Linux has flat segments. */
+	state->cs_base = 0;
+	state->ss_base = 0;
+	return UNWIND_GOES_ON;
+}
+
+/*
+ * A system call begins with a frame pointer of zero, and puts the frame of its
+ * first function right below what it interrupted: see entry_SYSCALL_64().
+ */
+static enum guest_unwind_end guest_unwind_outermost(struct guest_unwind_state *state)
+{
+	/* x86-64 psABI, 3.4.1: a frame pointer of zero marks the outermost frame. */
+	if (state->user || state->word < 8 || !IS_ALIGNED(state->sp, 8) ||
+	    guest_unwind_entry(state, state->sp) || !state->user)
+		return UNWIND_END_LAST;
+
+	return UNWIND_GOES_ON;
 }
 
 static enum guest_unwind_end __guest_unwind_next(struct guest_unwind_state *state)
 {
 	enum guest_unwind_end end;
-	u64 fp = state->fp;
 	u64 next_fp, ra;
+	gva_t frame;
 
-	if (!state->has_frames)
-		return UNWIND_END_MODE;
+	if (!state->fp)
+		return guest_unwind_outermost(state);
 
-	/* x86-64 psABI, 3.4.1: a frame pointer of zero marks the outermost frame. */
-	if (!fp)
-		return UNWIND_END_LAST;
+	if (guest_unwind_decode(state, &frame))
+		return guest_unwind_entry(state, frame);
 
-	/* The ABI aligns frames; Linux marks its entry frames by an odd pointer. */
-	if (!IS_ALIGNED(fp, sizeof(u64)))
+	frame = (state->ss_base + state->fp) & guest_top(state);
+	if (!IS_ALIGNED(frame, state->word))
 		return UNWIND_END_UNALIGNED;
 
-	/* They lie on top of each other: no cycles, no way back. */
-	if (fp < state->sp)
+	/* Frames lie on top of each other: no cycles, no way back. */
+	if (frame < state->sp || !guest_fits(state, frame, 2 * state->word))
 		return UNWIND_END_BACKWARDS;
 
-	end = guest_unwind_read(state, fp, &next_fp);
+	end = guest_unwind_read(state, frame, &next_fp);
 	if (end)
 		return end;
-	end = guest_unwind_read(state, fp + sizeof(u64), &ra);
+	end = guest_unwind_read(state, frame + state->word, &ra);
 	if (end)
 		return end;
 
 	if (!ra)
 		return UNWIND_END_LAST;
-	if (!__is_canonical_address(ra, state->va_bits))
+	if (!guest_canonical(state, ra))
 		return UNWIND_END_NONCANONICAL;
 
-	state->ip = ra;
+	state->ip = (state->cs_base + ra) & guest_top(state);
 	state->fp = next_fp;
-	state->sp = fp + 2 * sizeof(u64);
+	state->sp = frame + 2 * state->word;
 	return UNWIND_GOES_ON;
 }
 
@@ -167,14 +317,32 @@ static void guest_unwind_next(struct guest_unwind_state *state)
 
 static void guest_unwind_start(struct guest_unwind_state *state, struct kvm_vcpu *vcpu)
 {
+	int cpl = kvm_x86_call(get_cpl)(vcpu);
+	int cs_db, cs_l;
+
 	*state = (struct guest_unwind_state) {
 		.vcpu		= vcpu,
-		.ip		= kvm_rip_read(vcpu),
-		.sp		= kvm_rsp_read(vcpu),
-		.fp		= kvm_rbp_read_raw(vcpu),
+		.ip		= kvm_get_linear_rip(vcpu),
+		/* Rings 1 and 2 aren't the kernel, but have its rights to memory. */
+		.user		= cpl != 0,
+		.access		= cpl == 3 ? PFERR_USER_MASK : 0,
 		.va_bits	= vcpu_virt_addr_bits(vcpu),
-		.has_frames	= is_64_bit_mode(vcpu) && !is_guest_mode(vcpu),
 	};
+
+	kvm_x86_call(get_cs_db_l_bits)(vcpu, &cs_db, &cs_l);
+	if (is_long_mode(vcpu) && cs_l) {
+		state->word = 8;
+		state->fp = kvm_rbp_read_raw(vcpu);
+		state->sp = kvm_rsp_read(vcpu);
+		return;
+	}
+
+	state->cs_base = kvm_get_segment_base(vcpu, VCPU_SREG_CS);
+	state->ss_base = kvm_get_segment_base(vcpu, VCPU_SREG_SS);
+	state->word = cs_db ? 4 : 2;
+	state->fp = kvm_rbp_read_raw(vcpu) & GENMASK(state->word * 8 - 1, 0);
+	state->sp = kvm_rsp_read(vcpu) & GENMASK(state->word * 8 - 1, 0);
+	state->sp = (state->ss_base + state->sp) & guest_top(state);
 }
 
 /**
@@ -185,29 +353,43 @@ static void guest_unwind_start(struct guest_unwind_state *state, struct kvm_vcpu
  * @cookie:		passed to @consume_entry
  *
  * Reads the guest's memory with the privileges that the guest has right now,
- * and writes none of it.  Each entry costs two reads at the most, plus the walk
- * of the page tables when a frame lies on another page than the one before.
+ * and writes none of it.  Addresses are linear ones, i.e. segment bases are
+ * added.  Each entry costs five words and two walks of the page tables at the
+ * most: two words that may straddle pages for a frame, five for the registers
+ * that Linux saves on entry.
  *
  * Context: the PMI, IRQ or NMI, with kvm_arch_pmi_in_guest() true: kvm->srcu is
  * held then, and registers may be cached.  Page faults must be disabled.
  */
 void kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu,
-			      stack_trace_consume_fn consume_entry, void *cookie)
+			      perf_guest_consume_fn consume_entry, void *cookie)
 {
 	struct guest_unwind_state state;
+	unsigned int nr_frames = 0;
 
 	if (vcpu->arch.guest_state_protected)
 		return;
 
+	/* NMIs come before KVM has put the host's PKRU back, and saved the guest's. */
+	if (kvm_handling_nmi_from_guest(vcpu))
+		kvm_load_host_pkru(vcpu);
+
 	for_each_guest_frame(&state, vcpu) {
-		if (!consume_entry(cookie, state.ip)) {
+		if (!consume_entry(cookie, state.ip, state.user)) {
 			state.end = UNWIND_END_DEPTH;
 			break;
 		}
-		vcpu->stat.callchain_frames++;
+		nr_frames++;
 	}
+
+	if (kvm_handling_nmi_from_guest(vcpu))
+		kvm_load_guest_pkru(vcpu);
 
 	/* Only this thread's PMIs count, and they don't interrupt each other. */
 	vcpu->stat.callchain_walks++;
+	vcpu->stat.callchain_frames += nr_frames;
 	++*(u64 *)((void *)&vcpu->stat + end_stat[state.end]);
+
+	trace_kvm_stack_walk(vcpu->vcpu_id, nr_frames, state.nr_reads, state.nr_walks,
+			     state.end);
 }

@@ -18,6 +18,9 @@
 #define SAMPLE_PERIOD_NS	200000
 #define SAMPLE_PERIOD_CYCLES	500000
 
+/* How often to try again when too few samples hit the guest. */
+#define MAX_ROUNDS		10
+
 /* Room for a thousand chains of full depth; a power of two. */
 #define RING_PAGES		512
 
@@ -310,10 +313,10 @@ static void compare(const struct callchain_sample *s, void *arg)
  * @vcpu:	the vCPU, see vcpu_run_sampled()
  * @source:	the kind of PMI
  * @attr:	what to set beyond the source
- * @nr_samples:	how many samples to take
+ * @nr_samples:	how many samples to take at a time
  * @e:		what each of them must be, unless it hits the host
  *
- * Return: how many samples hit the guest, half of them at the least.
+ * Return: how many samples hit the guest, half of @nr_samples at the least.
  */
 unsigned int vcpu_run_and_compare(struct kvm_vcpu *vcpu, enum pmi_source source,
 				  const struct perf_event_attr *attr,
@@ -321,11 +324,13 @@ unsigned int vcpu_run_and_compare(struct kvm_vcpu *vcpu, enum pmi_source source,
 				  const struct callchain_expectation *e)
 {
 	struct comparison c = { .expected = e };
+	unsigned int round;
 
-	vcpu_run_sampled(vcpu, source, attr, nr_samples, compare, &c);
+	/* The guest does nothing but loop, but who knows who else wants this CPU. */
+	for (round = 0; round < MAX_ROUNDS && c.nr_guest < nr_samples / 2; round++)
+		vcpu_run_sampled(vcpu, source, attr, nr_samples, compare, &c);
 
-	/* The guest does nothing but loop: few PMIs can miss it. */
 	TEST_ASSERT(c.nr_guest >= nr_samples / 2, "%s: only %u of %u samples are the guest's",
-		    e->name, c.nr_guest, nr_samples);
+		    e->name, c.nr_guest, round * nr_samples);
 	return c.nr_guest;
 }

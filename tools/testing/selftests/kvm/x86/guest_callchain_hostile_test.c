@@ -172,7 +172,7 @@ static const struct hostile_case stack_cases[] = {
 	{ "points backwards",	next_is_frame, BAD - 1, BAD + 1, "backwards" },
 	{ "long cycle",		next_is_frame, 0, BAD + 1, "backwards" },
 	{ "skips frames",	next_is_frame, NR_FRAMES, BAD + 1, "last" },
-	{ "misaligned by 1",	next_is_off_by, 1, BAD + 1, "unaligned" },
+	{ "misaligned by 2",	next_is_off_by, 2, BAD + 1, "unaligned" },
 	{ "misaligned by 4",	next_is_off_by, 4, BAD + 1, "unaligned" },
 	{ "overlaps a frame",	next_is_off_by, -(u64)PAGE_SIZE + 8, BAD + 1, "backwards" },
 	{ "zero",		next_is, 0, BAD + 1, "last" },
