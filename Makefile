@@ -4,7 +4,7 @@
 # Debian's Python, which the python3-* packages belong to.
 PYTHON := /usr/bin/python3
 
-export BUILD KERNEL_SRC KCONFIG ACCEL KARGS
+export BUILD KERNEL_SRC KCONFIG ACCEL KARGS TESTS
 
 .PHONY: help demo test test-debug selftests build shell series clean packages
 .DEFAULT_GOAL := help
@@ -19,6 +19,7 @@ help: ## print this help
 	@echo "  KERNEL_SRC=DIR      use this Linux source, and leave it as it is"
 	@echo "  KCONFIG=FILE        merge a fragment into the kernel's configuration"
 	@echo "  KARGS=ARGS          boot the host with them, e.g. kvm_amd.npt=0"
+	@echo "  TESTS=NAMES         run just these selftests, e.g. guest_callchain_test"
 	@echo "  BUILD=DIR           build there, not in ./build"
 
 demo: packages ## profile a Linux guest from its host, and draw its flame graph

@@ -60,7 +60,8 @@ def cmd_build() -> int:
 def cmd_selftests() -> int:
     using = accel()
     build = built()
-    ktap = selftests.run(build, using, results_dir("selftests"), kernel_args())
+    ktap = selftests.run(build, using, results_dir("selftests"), kernel_args(),
+                         os.environ.get("TESTS") or "")
     return 1 if selftests.count(ktap, build.tree.path).failed else 0
 
 

@@ -182,7 +182,8 @@ static enum guest_unwind_end guest_unwind_read(struct guest_unwind_state *state,
  */
 static bool guest_unwind_decode(const struct guest_unwind_state *state, gva_t *regs)
 {
-	if (state->user)
+	/* Linux has flat segments. */
+	if (state->user || state->cs_base || state->ss_base)
 		return false;
 
 	switch (state->word) {
@@ -252,9 +253,6 @@ static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state
 	state->ip = ip;
 	state->fp = bp;
 	state->sp = sp;
-	/* Linux has flat segments. */
-	state->cs_base = 0;
-	state->ss_base = 0;
 	return UNWIND_GOES_ON;
 }
 

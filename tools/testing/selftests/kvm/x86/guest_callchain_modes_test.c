@@ -1,0 +1,379 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Callchains of guests in every mode in which x86 code can run: paging modes,
+ * page sizes, word sizes, segments, and nested guests.
+ */
+#include "guest_stack.h"
+#include "kvm_test_harness.h"
+#include "kvm_util.h"
+#include "perf_callchain.h"
+#include "processor.h"
+#include "svm_util.h"
+#include "test_util.h"
+
+#define NR_SAMPLES	20
+#define NR_FRAMES	8
+
+/* A memslot of 4 MiB, the largest page outside of long mode, and one above 4 GiB. */
+#define MEM_GPA		0x10000000ULL
+#define HIGH_MEM_GPA	0x140000000ULL
+#define MEM_PAGES	1024
+#define MEM_SLOT	1
+#define HIGH_MEM_SLOT	2
+
+/* What lies where in the slot. */
+#define CODE_OFF	0x0000
+#define TABLES_OFF	0x1000
+#define STACK_OFF	0x10000
+#define STACK_PAGES	16
+
+/* Where paging maps code and stack; not in the same table at any level but the root. */
+#define CODE_GVA	0x40000000U
+#define STACK_GVA	0x90000000U
+
+/* mov %rax,%cr3 (or %eax); 1: jmp 1b: the same bytes in all modes. */
+static const u8 code[] = { 0x0f, 0x22, 0xd8, 0xeb, 0xfe };
+
+#define LOOP_OFF	3
+
+enum paging {
+	PAGING_OFF,
+	PAGING_32,
+	PAGING_32_NO_PSE,	/* bit 7 of a PDE is ignored */
+	PAGING_32_4M,
+	PAGING_32_PSE36,	/* 4 MiB, above 4 GiB */
+	PAGING_PAE,
+	PAGING_PAE_2M,
+	PAGING_LONG,		/* as the selftests' library does it */
+};
+
+struct mode {
+	const char *name;
+	enum paging paging;
+	u8 word;
+	bool real;
+	bool user;
+	u32 cs_base;
+	u32 ss_base;
+};
+
+static const struct mode modes[] = {
+	{ "32-bit, no paging",			PAGING_OFF, 4 },
+	{ "32-bit, no paging, user",		PAGING_OFF, 4, .user = true },
+	{ "32-bit",				PAGING_32, 4 },
+	{ "32-bit, user",			PAGING_32, 4, .user = true },
+	{ "32-bit, CR4.PSE clear",		PAGING_32_NO_PSE, 4 },
+	{ "32-bit, 4 MiB page",			PAGING_32_4M, 4 },
+	{ "32-bit, PSE-36",			PAGING_32_PSE36, 4 },
+	{ "32-bit, PAE",			PAGING_PAE, 4 },
+	{ "32-bit, PAE, user",			PAGING_PAE, 4, .user = true },
+	{ "32-bit, PAE, 2 MiB page",		PAGING_PAE_2M, 4 },
+	{ "32-bit, segments",			PAGING_32, 4, .cs_base = 0x30000000,
+						.ss_base = 0x8fff0000 },
+	{ "32-bit, segments that wrap",		PAGING_PAE, 4, .cs_base = 0xc0000000,
+						.ss_base = 0xa0000000 },
+	{ "16-bit, protected mode",		PAGING_32, 2, .cs_base = CODE_GVA,
+						.ss_base = STACK_GVA },
+	{ "16-bit, real mode",			PAGING_OFF, 2, .real = true,
+						.cs_base = MEM_GPA,
+						.ss_base = MEM_GPA + STACK_OFF },
+	{ "compatibility mode, 32-bit",		PAGING_LONG, 4 },
+	{ "compatibility mode, 32-bit, user",	PAGING_LONG, 4, .user = true },
+	{ "compatibility mode, 32-bit, segments", PAGING_LONG, 4, .cs_base = 0xc0000000,
+						.ss_base = 0xa0000000 },
+	{ "compatibility mode, 16-bit",		PAGING_LONG, 2, .cs_base = CODE_GVA,
+						.ss_base = STACK_GVA },
+};
+
+struct mode_guest {
+	const struct mode *mode;
+	struct kvm_vcpu *vcpu;
+	struct kvm_vm *vm;
+	u32 code;		/* linear addresses */
+	u32 stack;
+	u64 decoy_cr3;		/* has the code, and not the stack */
+	u64 cr3;
+};
+
+FIXTURE(modes)
+{
+};
+
+FIXTURE_VARIANT(modes)
+{
+	enum pmi_source source;
+};
+
+FIXTURE_VARIANT_ADD(modes, irq)
+{
+	.source = PMI_IRQ,
+};
+
+FIXTURE_VARIANT_ADD(modes, nmi)
+{
+	.source = PMI_NMI,
+};
+
+FIXTURE_SETUP(modes)
+{
+	const char *why_not;
+
+	if (!pmi_source_available(variant->source, &why_not))
+		SKIP(return, "%s", why_not);
+}
+
+FIXTURE_TEARDOWN(modes)
+{
+}
+
+/* Pages of the stack are mapped in reverse order, unless they are in a large page. */
+static gpa_t stack_gpa(const struct mode_guest *g, unsigned int off)
+{
+	switch (g->mode->paging) {
+	case PAGING_OFF:
+	case PAGING_32_4M:
+	case PAGING_PAE_2M:
+		return MEM_GPA + STACK_OFF + off;
+	case PAGING_32_PSE36:
+		return HIGH_MEM_GPA + STACK_OFF + off;
+	default:
+		return MEM_GPA + STACK_OFF + (STACK_PAGES - 1 - off / PAGE_SIZE) * PAGE_SIZE +
+		       off % PAGE_SIZE;
+	}
+}
+
+#define TABLE_FLAGS	(BIT(0) | BIT(1) | BIT(2))	/* present, writable, user */
+#define LARGE_PAGE	BIT(7)
+
+static u32 *table32(struct mode_guest *g, unsigned int nr)
+{
+	return addr_gpa2hva(g->vm, MEM_GPA + TABLES_OFF + nr * PAGE_SIZE);
+}
+
+static u64 *table64(struct mode_guest *g, unsigned int nr)
+{
+	return (u64 *)table32(g, nr);
+}
+
+static u64 to_table(unsigned int nr)
+{
+	return (MEM_GPA + TABLES_OFF + nr * PAGE_SIZE) | TABLE_FLAGS;
+}
+
+static void build_32_tables(struct mode_guest *g)
+{
+	u32 *pd = table32(g, 0), *decoy = table32(g, 1);
+	u32 *code_pt = table32(g, 2), *stack_pt = table32(g, 3);
+	unsigned int i;
+
+	pd[CODE_GVA >> 22] = decoy[CODE_GVA >> 22] = to_table(2);
+	pd[STACK_GVA >> 22] = to_table(3);
+	code_pt[0] = (MEM_GPA + CODE_OFF) | TABLE_FLAGS;
+	for (i = 0; i < STACK_PAGES; i++)
+		stack_pt[i] = stack_gpa(g, i * PAGE_SIZE) | TABLE_FLAGS;
+
+	switch (g->mode->paging) {
+	case PAGING_32_NO_PSE:
+		pd[STACK_GVA >> 22] |= LARGE_PAGE;
+		break;
+	case PAGING_32_4M:
+		pd[STACK_GVA >> 22] = MEM_GPA | TABLE_FLAGS | LARGE_PAGE;
+		break;
+	case PAGING_32_PSE36:
+		/* SDM vol. 3, table 5-4: bits 13 to 20 are bits 32 to 39 of the address. */
+		pd[STACK_GVA >> 22] = (u32)HIGH_MEM_GPA | (HIGH_MEM_GPA >> 32) << 13 |
+				      TABLE_FLAGS | LARGE_PAGE;
+		break;
+	default:
+		break;
+	}
+
+	g->cr3 = to_table(0) & PAGE_MASK;
+	g->decoy_cr3 = to_table(1) & PAGE_MASK;
+}
+
+static void build_pae_tables(struct mode_guest *g)
+{
+	/* A PDPT has 32 bytes, and need not lie at the beginning of a page. */
+	u64 *pdpt = table64(g, 0) + 12, *decoy = table64(g, 1);
+	u64 *code_pd = table64(g, 2), *code_pt = table64(g, 3);
+	u64 *stack_pd = table64(g, 4), *stack_pt = table64(g, 5);
+	unsigned int i;
+
+	pdpt[CODE_GVA >> 30] = decoy[CODE_GVA >> 30] = to_table(2) & ~6ULL;
+	pdpt[STACK_GVA >> 30] = to_table(4) & ~6ULL;
+	code_pd[(CODE_GVA >> 21) & 511] = to_table(3);
+	code_pt[0] = (MEM_GPA + CODE_OFF) | TABLE_FLAGS;
+	stack_pd[(STACK_GVA >> 21) & 511] = to_table(5);
+	for (i = 0; i < STACK_PAGES; i++)
+		stack_pt[i] = stack_gpa(g, i * PAGE_SIZE) | TABLE_FLAGS;
+	if (g->mode->paging == PAGING_PAE_2M)
+		stack_pd[(STACK_GVA >> 21) & 511] = MEM_GPA | TABLE_FLAGS | LARGE_PAGE;
+
+	g->cr3 = (to_table(0) & PAGE_MASK) + 12 * sizeof(u64);
+	g->decoy_cr3 = to_table(1) & PAGE_MASK;
+}
+
+static void build_long_tables(struct mode_guest *g)
+{
+	unsigned int i;
+
+	virt_pg_map(g->vm, CODE_GVA, MEM_GPA + CODE_OFF);
+	vm_set_user_accessible(g->vm, CODE_GVA, 1);
+	for (i = 0; i < STACK_PAGES; i++)
+		virt_pg_map(g->vm, STACK_GVA + i * PAGE_SIZE, stack_gpa(g, i * PAGE_SIZE));
+	vm_set_user_accessible(g->vm, STACK_GVA, STACK_PAGES);
+	g->cr3 = g->vm->mmu.pgd;
+	g->decoy_cr3 = g->cr3;
+}
+
+static void build_tables(struct mode_guest *g)
+{
+	g->code = CODE_GVA;
+	g->stack = STACK_GVA;
+
+	switch (g->mode->paging) {
+	case PAGING_OFF:
+		g->code = MEM_GPA + CODE_OFF;
+		g->stack = MEM_GPA + STACK_OFF;
+		break;
+	case PAGING_32:
+	case PAGING_32_NO_PSE:
+		build_32_tables(g);
+		break;
+	case PAGING_32_4M:
+	case PAGING_32_PSE36:
+		build_32_tables(g);
+		g->stack += STACK_OFF;
+		break;
+	case PAGING_PAE:
+		build_pae_tables(g);
+		break;
+	case PAGING_PAE_2M:
+		build_pae_tables(g);
+		g->stack += STACK_OFF;
+		break;
+	case PAGING_LONG:
+		build_long_tables(g);
+		break;
+	}
+}
+
+static void set_segment(struct kvm_segment *seg, u32 base, const struct mode *mode)
+{
+	seg->base = base;
+	seg->limit = 0xffffffff;
+	seg->g = 1;
+	seg->l = 0;
+	seg->db = mode->word == 4;
+	if (mode->user) {
+		seg->selector |= 3;
+		seg->dpl = 3;
+	}
+}
+
+static void enter_mode(struct mode_guest *g)
+{
+	const struct mode *mode = g->mode;
+	struct kvm_sregs sregs;
+
+	vcpu_sregs_get(g->vcpu, &sregs);
+	set_segment(&sregs.cs, mode->cs_base, mode);
+	set_segment(&sregs.ss, mode->ss_base, mode);
+	/* Writing CR3 is privileged. */
+	sregs.cr3 = mode->user ? g->cr3 : g->decoy_cr3;
+
+	if (mode->paging != PAGING_LONG) {
+		sregs.efer = 0;
+		sregs.cr4 = 0;
+		sregs.cr0 = X86_CR0_NE | X86_CR0_ET;
+		if (!mode->real)
+			sregs.cr0 |= X86_CR0_PE;
+		if (mode->paging != PAGING_OFF)
+			sregs.cr0 |= X86_CR0_PG;
+		if (mode->paging == PAGING_32_4M || mode->paging == PAGING_32_PSE36)
+			sregs.cr4 |= X86_CR4_PSE;
+		if (mode->paging == PAGING_PAE || mode->paging == PAGING_PAE_2M)
+			sregs.cr4 |= X86_CR4_PAE;
+	}
+	vcpu_sregs_set(g->vcpu, &sregs);
+}
+
+/* Writes a word of the mode's size, at an offset into the stack. */
+static void write_stack(struct mode_guest *g, unsigned int off, u32 word)
+{
+	memcpy(addr_gpa2hva(g->vm, stack_gpa(g, off)), &word, g->mode->word);
+}
+
+/*
+ * Every other frame straddles two pages.  Return addresses are such that adding
+ * the code segment's base may wrap.
+ */
+static void build_stack(struct mode_guest *g, struct callchain_expectation *e)
+{
+	const struct mode *mode = g->mode;
+	unsigned int i, off = PAGE_SIZE - mode->word;
+	u32 ra = mode->word == 2 ? 0x4000 : 0x81234000;
+	struct kvm_regs regs;
+
+	vcpu_regs_get(g->vcpu, &regs);
+	regs.rax = g->cr3;
+	regs.rip = g->code - mode->cs_base;
+	/* Privileged, and in vain without page tables. */
+	if (mode->user || mode->paging == PAGING_OFF)
+		regs.rip += LOOP_OFF;
+	regs.rsp = g->stack - mode->ss_base;
+	/* What is above a word of this mode is not part of the pointer. */
+	regs.rbp = ((g->stack + off - mode->ss_base) & GENMASK(mode->word * 8 - 1, 0)) |
+		   0xdeadbeef00000000ULL;
+	if (mode->word == 2)
+		regs.rbp |= 0xbad0000;
+	vcpu_regs_set(g->vcpu, &regs);
+
+	e->name = mode->name;
+	e->cpumode = mode->user ? PERF_RECORD_MISC_GUEST_USER : PERF_RECORD_MISC_GUEST_KERNEL;
+	e->ip = g->code + LOOP_OFF - mode->cs_base;
+	e->nr = 0;
+	e->ips[e->nr++] = mode->user ? PERF_CONTEXT_GUEST_USER : PERF_CONTEXT_GUEST_KERNEL;
+	e->ips[e->nr++] = g->code + LOOP_OFF;
+
+	for (i = 0; i < NR_FRAMES; i++, off += PAGE_SIZE / 2, ra += 0x40) {
+		write_stack(g, off, g->stack + off + PAGE_SIZE / 2 - mode->ss_base);
+		write_stack(g, off + mode->word, ra);
+		e->ips[e->nr++] = (u32)(mode->cs_base + ra);
+	}
+}
+
+static void ignore_sample(const struct callchain_sample *s, void *unused)
+{
+}
+
+TEST_F(modes, all)
+{
+	const struct perf_event_attr attr = {};
+	struct callchain_expectation e;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(modes); i++) {
+		struct mode_guest g = { .mode = &modes[i] };
+
+		TH_LOG("%s", modes[i].name);
+		g.vm = vm_create_with_one_vcpu(&g.vcpu, guest_loop);
+		vm_userspace_mem_region_add(g.vm, VM_MEM_SRC_ANONYMOUS, MEM_GPA, MEM_SLOT,
+					    MEM_PAGES, 0);
+		vm_userspace_mem_region_add(g.vm, VM_MEM_SRC_ANONYMOUS, HIGH_MEM_GPA,
+					    HIGH_MEM_SLOT, MEM_PAGES, 0);
+		memcpy(addr_gpa2hva(g.vm, MEM_GPA + CODE_OFF), code, sizeof(code));
+
+		build_tables(&g);
+		enter_mode(&g);
+		build_stack(&g, &e);
+
+		/* Let it come to its loop, PMIs may be pending before its first instruction. */
+		vcpu_run_sampled(g.vcpu, variant->source, &attr, 3, ignore_sample, NULL);
+		vcpu_run_and_compare(g.vcpu, variant->source, &attr, NR_SAMPLES, &e);
+		kvm_vm_free(g.vm);
+	}
+}
+
+TEST_HARNESS_MAIN
