@@ -376,4 +376,140 @@ TEST_F(modes, all)
 	}
 }
 
+/* Far from the guest's code, to have an entry of its own in the root table. */
+#define FAR_STACK_GVA	(1ULL << 46)
+
+static void switch_cr3_and_loop(void)
+{
+	asm volatile("mov %%rax, %%cr3; jmp guest_loop" : : );
+}
+
+TEST_F(modes, cr3)
+{
+	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100,
+						   .min_gva = FAR_STACK_GVA };
+	const struct perf_event_attr attr = {};
+	struct callchain_expectation e;
+	struct guest_stack stack;
+	struct kvm_vcpu *vcpu;
+	struct kvm_sregs sregs;
+	struct kvm_regs regs;
+	struct kvm_vm *vm;
+	gpa_t decoy;
+
+	vm = vm_create_with_one_vcpu(&vcpu, guest_loop);
+	if (vm->mmu.pgtable_levels == 5)
+		vcpu_use_4_level_paging(vcpu);
+	guest_stack_build(vm, &stack, &layout);
+	guest_stack_use(vcpu, &stack, (gva_t)switch_cr3_and_loop);
+	expect_guest_stack(&e, "new CR3", false, &stack, DEFAULT_MAX_STACK);
+
+	decoy = vm_phy_page_alloc(vm, KVM_GUEST_PAGE_TABLE_MIN_PADDR, 0);
+	memcpy(addr_gpa2hva(vm, decoy), addr_gpa2hva(vm, vm->mmu.pgd), PAGE_SIZE);
+	((u64 *)addr_gpa2hva(vm, decoy))[(stack.gva >> 39) & 511] = 0;
+
+	vcpu_regs_get(vcpu, &regs);
+	regs.rax = vm->mmu.pgd;
+	vcpu_regs_set(vcpu, &regs);
+	vcpu_sregs_get(vcpu, &sregs);
+	sregs.cr3 = decoy;
+	vcpu_sregs_set(vcpu, &sregs);
+
+	vcpu_run_sampled(vcpu, variant->source, &attr, 3, ignore_sample, NULL);
+	vcpu_run_and_compare(vcpu, variant->source, &attr, NR_SAMPLES, &e);
+	kvm_vm_free(vm);
+}
+
+/* What belongs into the registers of L2, once it runs. */
+static u64 l2_rsp, l2_rbp;
+
+static void l2_code(void)
+{
+	GUEST_SYNC(2);
+	asm volatile("mov %0, %%rsp; mov %1, %%rbp; jmp guest_loop"
+		     : : "r"(l2_rsp), "r"(l2_rbp));
+}
+
+static void l1_code(struct svm_test_data *svm)
+{
+	generic_svm_setup(svm, l2_code);
+	run_guest(svm->vmcb, svm->vmcb_gpa);
+	GUEST_FAIL("L2 exited to L1 with 0x%lx", (u64)svm->vmcb->control.exit_code);
+}
+
+static struct kvm_vm *create_nested_guest(struct kvm_vcpu **vcpu, bool npt)
+{
+	struct kvm_vm *vm = vm_create_with_one_vcpu(vcpu, l1_code);
+	gva_t svm_gva;
+
+	if (npt)
+		vm_enable_tdp(vm);
+	vcpu_alloc_svm(vm, &svm_gva);
+	vcpu_args_set(*vcpu, 1, svm_gva);
+	return vm;
+}
+
+/*
+ * L2's stack is where both levels of translation lead to: with NPT, L1 maps a
+ * page of it elsewhere, to other return addresses.
+ */
+static void test_nested(enum pmi_source source, bool npt)
+{
+	const struct guest_stack_layout layout = { NR_FRAMES, PAGE_SIZE, 0x7f0,
+						   .min_gva = FAR_STACK_GVA };
+	const unsigned int moved = 3;
+	const struct perf_event_attr attr = {};
+	struct callchain_expectation e;
+	struct guest_stack stack;
+	struct kvm_vcpu *vcpu;
+	struct kvm_vm *vm;
+	struct ucall uc;
+	gva_t gva;
+
+	vm = create_nested_guest(&vcpu, npt);
+	guest_stack_build(vm, &stack, &layout);
+
+	if (npt) {
+		gpa_t gpa = addr_gva2gpa(vm, stack.frames[moved] & PAGE_MASK);
+		gva_t other = vm_alloc_page(vm);
+
+		tdp_identity_map_default_memslots(vm);
+		memcpy(addr_gva2hva(vm, other), addr_gpa2hva(vm, gpa), PAGE_SIZE);
+		stack.ras[moved] ^= BIT(20);
+		gva = other + (stack.frames[moved] & ~PAGE_MASK) + 8;
+		*(u64 *)addr_gva2hva(vm, gva) = stack.ras[moved];
+		*tdp_get_pte(vm, gpa) &= ~PHYSICAL_PAGE_MASK;
+		*tdp_get_pte(vm, gpa) |= addr_gva2gpa(vm, other);
+	}
+
+	l2_rsp = stack.sp;
+	l2_rbp = stack.fp;
+	sync_global_to_guest(vm, l2_rsp);
+	sync_global_to_guest(vm, l2_rbp);
+
+	vcpu_run(vcpu);
+	TEST_ASSERT(get_ucall(vcpu, &uc) == UCALL_SYNC && uc.args[1] == 2,
+		    "L2 does not run: %s", (char *)uc.buffer);
+
+	expect_guest_stack(&e, npt ? "L2 with NPT" : "L2 with shadow paging", false,
+			   &stack, DEFAULT_MAX_STACK);
+	vcpu_run_sampled(vcpu, source, &attr, 3, ignore_sample, NULL);
+	vcpu_run_and_compare(vcpu, source, &attr, NR_SAMPLES, &e);
+	kvm_vm_free(vm);
+}
+
+TEST_F(modes, nested)
+{
+	if (!kvm_cpu_has(X86_FEATURE_SVM))
+		SKIP(return, "The host can't nest SVM");
+	test_nested(variant->source, false);
+}
+
+TEST_F(modes, nested_npt)
+{
+	if (!kvm_cpu_has(X86_FEATURE_SVM) || !kvm_cpu_has_npt())
+		SKIP(return, "The host can't nest SVM with NPT");
+	test_nested(variant->source, true);
+}
+
 TEST_HARNESS_MAIN
