@@ -462,6 +462,7 @@ static void test_nested(enum pmi_source source, bool npt)
 	struct callchain_expectation e;
 	struct guest_stack stack;
 	struct kvm_vcpu *vcpu;
+	u64 *tdp_pte = NULL;
 	struct kvm_vm *vm;
 	struct ucall uc;
 	gva_t gva;
@@ -478,8 +479,9 @@ static void test_nested(enum pmi_source source, bool npt)
 		stack.ras[moved] ^= BIT(20);
 		gva = other + (stack.frames[moved] & ~PAGE_MASK) + 8;
 		*(u64 *)addr_gva2hva(vm, gva) = stack.ras[moved];
-		*tdp_get_pte(vm, gpa) &= ~PHYSICAL_PAGE_MASK;
-		*tdp_get_pte(vm, gpa) |= addr_gva2gpa(vm, other);
+		tdp_pte = tdp_get_pte(vm, gpa);
+		*tdp_pte &= ~(PHYSICAL_PAGE_MASK | PTE_ACCESSED_MASK(&vm->stage2_mmu));
+		*tdp_pte |= addr_gva2gpa(vm, other);
 	}
 
 	l2_rsp = stack.sp;
@@ -495,6 +497,10 @@ static void test_nested(enum pmi_source source, bool npt)
 			   &stack, DEFAULT_MAX_STACK);
 	vcpu_run_sampled(vcpu, source, &attr, 3, ignore_sample, NULL);
 	vcpu_run_and_compare(vcpu, source, &attr, NR_SAMPLES, &e);
+	if (npt)
+		TEST_ASSERT(!(*tdp_pte & PTE_ACCESSED_MASK(&vm->stage2_mmu)),
+			    "Sampling set the Accessed bit of an entry in L1's NPT: 0x%lx",
+			    *tdp_pte);
 	kvm_vm_free(vm);
 }
 
