@@ -255,7 +255,8 @@ void vcpu_run_sampled_bpf(struct kvm_vcpu *vcpu, enum pmi_source source,
 	vcpu->run->immediate_exit = 0;
 
 	nr = read_samples(map, fn, arg);
-	TEST_ASSERT(nr == nr_samples, "Asked for %u samples, got %u", nr_samples, nr);
+	/* One more NMI may have been under way when the event was stopped. */
+	TEST_ASSERT(nr >= nr_samples, "Asked for %u samples, got %u", nr_samples, nr);
 
 	munmap(map, map_size);
 	close(fd);
