@@ -4,7 +4,7 @@
 # Debian's Python, which the python3-* packages belong to.
 PYTHON := /usr/bin/python3
 
-export BUILD KERNEL_SRC KCONFIG ACCEL KARGS TESTS
+export BUILD KERNEL_SRC KCONFIG ACCEL KARGS TESTS BASELINE
 
 .PHONY: help demo test test-debug selftests build shell series clean packages
 .DEFAULT_GOAL := help

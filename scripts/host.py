@@ -17,7 +17,7 @@ sys.dont_write_bytecode = True
 from hostlib import demo, selftests, series, source  # noqa: E402
 from hostlib.build import Build  # noqa: E402
 from hostlib.machine import Machine, choose_accel  # noqa: E402
-from hostlib.tree import REPO  # noqa: E402
+from hostlib.tree import BASELINE_V3, REPO  # noqa: E402
 from hostlib.ui import Failure, say  # noqa: E402
 
 
@@ -45,8 +45,15 @@ def built() -> Build:
     extra = os.environ.get("KCONFIG")
     if extra and not Path(extra).is_file():
         raise Failure(f"KCONFIG={extra} is no file; name a fragment of a kernel's configuration")
-    build = Build(build_dir(), source.find(os.environ.get("KERNEL_SRC")),
-                  Path(extra) if extra else None)
+    folder = build_dir()
+    baseline = os.environ.get("BASELINE")
+    if baseline:
+        if baseline != "v3":
+            raise Failure(f"BASELINE={baseline} is not known; there is only v3")
+        # A tree of its own: one that changes back and forth is compiled each time.
+        folder /= "baseline-v3"
+    build = Build(folder, source.find(os.environ.get("KERNEL_SRC")),
+                  Path(extra) if extra else None, BASELINE_V3 if baseline else None)
     build.all()
     return build
 

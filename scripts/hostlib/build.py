@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Iterable, List, Optional
 
 from .source import Source
-from .tree import REPO, Tree, new_files, topics
+from .tree import REPO, Tree
 from .ui import Failure, run_logged
 
 CONFIGS = REPO / "scripts" / "configs"
@@ -45,10 +45,12 @@ class Build:
         build: the build folder
         source: the kernel's source
         extra_config: a fragment that is merged over host.config
+        extra_patches: a folder with a series that is laid over ours
     """
 
-    def __init__(self, build: Path, source: Source, extra_config: Optional[Path]) -> None:
-        self.tree = Tree(build)
+    def __init__(self, build: Path, source: Source, extra_config: Optional[Path],
+                 extra_patches: Optional[Path] = None) -> None:
+        self.tree = Tree(build, extra_patches)
         self._source = source
         self._fragments = [CONFIGS / "host.config"]
         name = "host"
@@ -86,8 +88,9 @@ class Build:
     def _overlay(self, tops: Iterable[str]) -> List[object]:
         """Our files below some folders, and all patches that touch these."""
         tops = tuple(tops)
-        files = [REPO / path for path in sorted(new_files()) if path.startswith(tops)]
-        patches = [topic.patch for topic in topics()
+        files = [file for path, file in sorted(self.tree.new_files.items())
+                 if path.startswith(tops)]
+        patches = [topic.patch for topic in self.tree.topics
                    if any(f"+++ b/{top}" in topic.patch.read_text() for top in tops)]
         return [*map(str, files), *files, *patches]
 

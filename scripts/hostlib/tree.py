@@ -10,13 +10,14 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Set
+from typing import Dict, List, Optional, Set
 
 from .source import SERIES, Source
 from .ui import Failure, Step, run_logged
 
 REPO = Path(__file__).resolve().parents[2]
 PATCHES = REPO / "patches" / f"v{SERIES}"
+BASELINE_V3 = REPO / "patches" / "baseline-v3"
 
 # The folders of this repository that hold new kernel files, at Linux's paths.
 _OVERLAY = ("arch", "include", "kernel", "tools", "virt", "Documentation")
@@ -32,16 +33,16 @@ class Topic:
     new_files: List[str]
 
 
-def topics() -> List[Topic]:
-    """The series, in order.  Its format is told in patches/README.md."""
+def topics(folder: Path = PATCHES) -> List[Topic]:
+    """A series, in order.  Its format is told in patches/README.md."""
     result: List[Topic] = []
-    for line in (PATCHES / "series").read_text().splitlines():
+    for line in (folder / "series").read_text().splitlines():
         if not line.strip() or line.startswith("#"):
             continue
         if line[0].isspace():
             result[-1].new_files.append(line.strip())
         else:
-            result.append(Topic(PATCHES / line.strip(), []))
+            result.append(Topic(folder / line.strip(), []))
     return result
 
 
@@ -85,9 +86,20 @@ def apply_patch(patch: Path, folder: Path) -> None:
 
 
 class Tree:
-    """The assembled kernel source, and the pristine copies of what was patched."""
+    """The assembled kernel source, and the pristine copies of what was patched.
 
-    def __init__(self, build: Path) -> None:
+    Args:
+        build: the build folder
+        extra: a folder with a series of its own, to lay over ours, and its new files
+    """
+
+    def __init__(self, build: Path, extra: Optional[Path] = None) -> None:
+        self.topics = topics() + (topics(extra) if extra else [])
+        self.new_files = {path: REPO / path for path in new_files()}
+        if extra:
+            self.new_files.update({path: extra / path for topic in topics(extra)
+                                   for path in topic.new_files})
+        self._patched = {path for topic in self.topics for path in _touched(topic.patch)}
         self.path = build / "linux"
         self._stamp = build / "linux.base"
         self._pristine = build / "pristine"
@@ -128,7 +140,7 @@ class Tree:
             self._forget()
         keep = self._logs / "copy.exclude"
         keep.parent.mkdir(parents=True, exist_ok=True)
-        keep.write_text("".join(f"/{path}\n" for path in sorted(patched_files() | new_files())))
+        keep.write_text("".join(f"/{path}\n" for path in sorted(self._patched | self.new_files.keys())))
         products = [f"--exclude={pattern}" for pattern in
                     ("/.git", "*.o", "*.ko", "*.a", "*.cmd", "/.config", "/vmlinux*",
                      "/include/config", "/include/generated", "/arch/*/include/generated")]
@@ -155,25 +167,25 @@ class Tree:
             scratch = Path(tmp)
             wanted: Dict[str, Path] = {}
 
-            for path in patched_files() | self._patched_before():
+            for path in self._patched | self._patched_before():
                 original = self.original(source, path)
                 if not original.exists():
                     continue
                 (scratch / path).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(original, scratch / path)
                 wanted[path] = scratch / path
-            for topic in topics():
+            for topic in self.topics:
                 apply_patch(topic.patch, scratch)
 
-            for path in new_files():
+            for path, ours in self.new_files.items():
                 if source.tree and (source.tree / path).exists():
                     raise Failure(f"{source.tree} has a {path} of its own; "
                                   "use a tree without these patches")
-                wanted[path] = REPO / path
+                wanted[path] = ours
 
             for path in self._new_before() - wanted.keys():
                 (self.path / path).unlink(missing_ok=True)
-            self._new_list().write_text("\n".join(sorted(new_files())))
+            self._new_list().write_text("\n".join(sorted(self.new_files)))
             for path, content in wanted.items():
                 _update(self.path / path, content)
 
