@@ -6,20 +6,21 @@ PYTHON := /usr/bin/python3
 
 export BUILD KERNEL_SRC KCONFIG ACCEL KARGS TESTS BASELINE
 
-.PHONY: help demo test test-debug selftests build shell series clean packages
+.PHONY: help demo test test-debug test-baseline selftests build shell series clean packages
 .DEFAULT_GOAL := help
 
 help: ## print this help
 	@echo "Entry points:"
-	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 20
+	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
 	@echo "  make -C tools/testing/selftests TARGETS=kvm run_tests"
-	@echo "                    run the KVM selftests as kernel developers do"
+	@echo "                      run the KVM selftests as kernel developers do"
 	@echo "Variables:"
 	@echo "  ACCEL=auto|tcg|kvm  how QEMU runs the host; auto takes KVM if it can nest"
 	@echo "  KERNEL_SRC=DIR      use this Linux source, and leave it as it is"
 	@echo "  KCONFIG=FILE        merge a fragment into the kernel's configuration"
 	@echo "  KARGS=ARGS          boot the host with them, e.g. kvm_amd.npt=0"
 	@echo "  TESTS=NAMES         run just these selftests, e.g. guest_callchain_test"
+	@echo "  BASELINE=v3         build a host that can walk as the series of 2023 did"
 	@echo "  BUILD=DIR           build there, not in ./build"
 
 demo: packages ## profile a Linux guest from its host, and draw its flame graph
@@ -30,6 +31,9 @@ test: packages ## run all tests; ends with "N passed, N failed, N skipped"
 
 test-debug: packages ## run the KVM selftests on a host with lockdep and KASAN
 	@KCONFIG=scripts/configs/debug.config $(PYTHON) scripts/host.py selftests
+
+test-baseline: packages ## test the tests: the walk of 2023 must fail some
+	@$(PYTHON) scripts/host.py test-baseline
 
 selftests: packages ## run the KVM selftests on the patched host, print KTAP
 	@$(PYTHON) scripts/host.py selftests

@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-from hostlib import demo, selftests, series, source  # noqa: E402
+from hostlib import baseline, demo, selftests, series, source  # noqa: E402
 from hostlib.build import Build  # noqa: E402
 from hostlib.machine import Machine, choose_accel  # noqa: E402
 from hostlib.tree import BASELINE_V3, REPO  # noqa: E402
@@ -46,14 +46,14 @@ def built() -> Build:
     if extra and not Path(extra).is_file():
         raise Failure(f"KCONFIG={extra} is no file; name a fragment of a kernel's configuration")
     folder = build_dir()
-    baseline = os.environ.get("BASELINE")
-    if baseline:
-        if baseline != "v3":
-            raise Failure(f"BASELINE={baseline} is not known; there is only v3")
+    base = os.environ.get("BASELINE")
+    if base:
+        if base != "v3":
+            raise Failure(f"BASELINE={base} is not known; there is only v3")
         # A tree of its own: one that changes back and forth is compiled each time.
         folder /= "baseline-v3"
     build = Build(folder, source.find(os.environ.get("KERNEL_SRC")),
-                  Path(extra) if extra else None, BASELINE_V3 if baseline else None)
+                  Path(extra) if extra else None, BASELINE_V3 if base else None)
     build.all()
     return build
 
@@ -70,6 +70,12 @@ def cmd_selftests() -> int:
     ktap = selftests.run(build, using, results_dir("selftests"), kernel_args(),
                          os.environ.get("TESTS") or "")
     return 1 if selftests.count(ktap, build.tree.path).failed else 0
+
+
+def cmd_test_baseline() -> int:
+    os.environ["BASELINE"] = "v3"
+    using = accel()
+    return 0 if baseline.check(built(), using, results_dir("baseline-v3")) else 1
 
 
 def cmd_test() -> int:
@@ -118,6 +124,7 @@ def cmd_clean() -> int:
 
 
 COMMANDS = {"build": cmd_build, "selftests": cmd_selftests, "test": cmd_test,
+            "test-baseline": cmd_test_baseline,
             "demo": cmd_demo, "shell": cmd_shell, "series": cmd_series, "clean": cmd_clean}
 
 

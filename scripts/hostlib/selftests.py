@@ -5,7 +5,7 @@ import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, List
+from typing import Any, Iterator, List
 
 from .build import SELFTESTS, Build
 from .machine import Machine, pass_on
@@ -71,8 +71,13 @@ def run(build: Build, accel: str, results: Path, kernel_args: str = "",
     return ktap
 
 
-def count(ktap: str, tree: Path) -> Counts:
-    """Count the test cases in the output of run(), by the kernel's own parser."""
+def _leaves(test: Any) -> Iterator[Any]:
+    for sub in test.subtests:
+        yield from _leaves(sub) if sub.subtests else [sub]
+
+
+def cases(ktap: str, tree: Path) -> List[Any]:
+    """The test cases in the output of run(), by the kernel's own parser."""
     sys.path.insert(0, str(tree / "tools/testing/kunit"))
     import kunit_parser  # type: ignore[import-not-found]
     import kunit_printer  # type: ignore[import-not-found]
@@ -80,23 +85,20 @@ def count(ktap: str, tree: Path) -> Counts:
 
     # kselftest nests by "# ", the parser expects KTAP's indentation.
     lines = [re.sub(r"^# ", "    ", line) for line in ktap.splitlines()]
-    top = kunit_parser.parse_run_tests(lines, kunit_printer.null_printer)
-    counts = Counts()
+    return list(_leaves(kunit_parser.parse_run_tests(lines, kunit_printer.null_printer)))
 
-    def walk(test: Any, name: str) -> None:
-        for sub in test.subtests:
-            walk(sub, sub.name)
-        if test.subtests:
-            return
+
+def count(ktap: str, tree: Path) -> Counts:
+    """Count the test cases in the output of run()."""
+    counts = Counts()
+    for test in cases(ktap, tree):
         status = test.status.name
         if status == "SUCCESS":
             counts.passed += 1
         elif status == "SKIPPED":
             counts.skipped += 1
-            counts.remarks.append(f"skipped: {name}: {test.skip_reason or 'no reason given'}")
+            counts.remarks.append(f"skipped: {test.name}: {test.skip_reason or 'no reason given'}")
         else:
             counts.failed += 1
-            counts.remarks.append(f"failed: {name}")
-
-    walk(top, "selftests")
+            counts.remarks.append(f"failed: {test.name}")
     return counts

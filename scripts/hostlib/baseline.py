@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Test the tests: the walk of 2023 must fail those that guard what it got wrong."""
+
+import re
+from pathlib import Path
+from typing import List, Tuple
+
+from . import selftests
+from .build import Build
+from .ui import say
+
+# Test cases by pattern, and what the walk of 2023 makes of them.
+_FAILS = [
+    (r"guest_callchain\..*\.read_only", "it sets Accessed bits"),
+    (r"hostile\.\w+\.stacks", "it follows cycles"),
+    (r"entry\.\w+\.cases", "it does not find user mode below the kernel"),
+    (r"modes\.\w+\.all", "it has no PAE, and 32-bit values are not truncated"),
+    (r"modes\.\w+\.nested_npt", "it sets Accessed bits in L1's NPT"),
+]
+_PASSES = [
+    (r"guest_callchain\..*\.known_stacks", "it does walk stacks"),
+    (r"hostile\.\w+\.privileges", "it reads with the guest's own rights"),
+]
+
+
+def check(build: Build, accel: str, results: Path) -> bool:
+    """Run the tests with the walk of 2023, say what they found, and whether it was right."""
+    ktap = selftests.run(build, accel, results, "kvm.stack_walk_v3=1")
+    cases = [(test.name, test.status.name) for test in selftests.cases(ktap, build.tree.path)]
+    good = True
+    for expected, table in (("FAILURE", _FAILS), ("SUCCESS", _PASSES)):
+        for pattern, why in table:
+            wrong = _unlike(cases, pattern, expected)
+            say(f"{'wrong' if wrong else 'ok'}: {pattern}: {why}"
+                + "".join(f"; {name}: {status}" for name, status in wrong))
+            good &= not wrong
+    return good
+
+
+def _unlike(cases: List[Tuple[str, str]], pattern: str, expected: str) -> List[Tuple[str, str]]:
+    found = [(name, status) for name, status in cases if re.fullmatch(pattern, name)]
+    return [case for case in found if case[1] != expected] if found else [(pattern, "missing")]
