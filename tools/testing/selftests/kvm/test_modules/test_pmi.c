@@ -77,8 +77,8 @@ static int test_pmi_nmi(unsigned int cmd, struct pt_regs *regs)
 	if (!atomic_xchg(&tc->pending, 0))
 		return NMI_DONE;
 
-	/* The last NMI may come when its event has gone. */
-	if (event) {
+	/* The last NMI may come when its event has stopped, or gone. */
+	if (event && !(event->hw.state & PERF_HES_STOPPED)) {
 		local64_add(event->hw.sample_period, &event->count);
 		perf_sample_data_init(&data, 0, event->hw.last_period);
 		perf_event_overflow(event, &data, regs);
