@@ -60,6 +60,11 @@ void vcpu_run_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
 void vcpu_run_sampled_bpf(struct kvm_vcpu *vcpu, enum pmi_source source,
 			  const struct perf_event_attr *attr, int prog_fd,
 			  unsigned int nr_samples, callchain_sample_fn fn, void *arg);
+void vcpu_run_sampled_to_exit(struct kvm_vcpu *vcpu, enum pmi_source source,
+			      const struct perf_event_attr *attr,
+			      callchain_sample_fn fn, void *arg);
+bool callchain_sample_compare(const struct callchain_sample *s,
+			      const struct callchain_expectation *e);
 unsigned int vcpu_run_and_compare(struct kvm_vcpu *vcpu, enum pmi_source source,
 				  const struct perf_event_attr *attr,
 				  unsigned int nr_samples,

@@ -23,6 +23,7 @@
 
 /* Room for a thousand chains of full depth; a power of two. */
 #define RING_PAGES		512
+#define RING_MAP_SIZE		((1 + RING_PAGES) * getpagesize())
 
 #define TEST_PMI_TYPE		"/sys/bus/event_source/devices/test_pmi/type"
 
@@ -202,6 +203,28 @@ static unsigned int read_samples(struct perf_event_mmap_page *page,
 	return nr;
 }
 
+static int open_event(struct perf_event_attr *attr, enum pmi_source source, void **map)
+{
+	int fd;
+
+	TEST_ASSERT(pmi_source_config(source, attr), "PMI source is not available");
+	attr->sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN;
+	attr->disabled = 1;
+
+	fd = perf_event_open(attr, 0, -1);
+	TEST_ASSERT(fd >= 0, "perf_event_open() failed: %s", strerror(errno));
+	*map = mmap(NULL, RING_MAP_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+	TEST_ASSERT(*map != MAP_FAILED, "mmap() of perf's ring buffer failed: %s",
+		    strerror(errno));
+	return fd;
+}
+
+static void close_event(int fd, void *map)
+{
+	munmap(map, RING_MAP_SIZE);
+	close(fd);
+}
+
 /**
  * vcpu_run_sampled_bpf - as vcpu_run_sampled(), with a BPF program at the event
  * @vcpu:	the vCPU; its guest must not exit to userspace by itself
@@ -218,24 +241,14 @@ void vcpu_run_sampled_bpf(struct kvm_vcpu *vcpu, enum pmi_source source,
 {
 	struct kicker kicker = { .vcpu = vcpu, .vcpu_thread = pthread_self() };
 	struct sigaction sa = { .sa_handler = ignore_signal };
-	const size_t map_size = (1 + RING_PAGES) * getpagesize();
 	struct perf_event_attr a = *attr;
 	pthread_t kicker_thread;
 	unsigned int nr;
 	void *map;
 	int fd, r;
 
-	TEST_ASSERT(pmi_source_config(source, &a), "PMI source is not available");
-	a.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN;
 	a.wakeup_events = nr_samples;
-	a.disabled = 1;
-
-	fd = perf_event_open(&a, 0, -1);
-	TEST_ASSERT(fd >= 0, "perf_event_open() failed: %s", strerror(errno));
-	map = mmap(NULL, map_size, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	TEST_ASSERT(map != MAP_FAILED, "mmap() of perf's ring buffer failed: %s",
-		    strerror(errno));
-
+	fd = open_event(&a, source, &map);
 	if (prog_fd >= 0)
 		TEST_ASSERT(!ioctl(fd, PERF_EVENT_IOC_SET_BPF, prog_fd),
 			    "PERF_EVENT_IOC_SET_BPF failed: %s", strerror(errno));
@@ -258,8 +271,7 @@ void vcpu_run_sampled_bpf(struct kvm_vcpu *vcpu, enum pmi_source source,
 	/* One more NMI may have been under way when the event was stopped. */
 	TEST_ASSERT(nr >= nr_samples, "Asked for %u samples, got %u", nr_samples, nr);
 
-	munmap(map, map_size);
-	close(fd);
+	close_event(fd, map);
 }
 
 /**
@@ -278,15 +290,48 @@ void vcpu_run_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
 	vcpu_run_sampled_bpf(vcpu, source, attr, -1, nr_samples, fn, arg);
 }
 
+/**
+ * vcpu_run_sampled_to_exit - sample a vCPU until its guest exits to userspace
+ * @vcpu:	the vCPU
+ * @source:	the kind of PMI
+ * @attr:	what to set beyond the source
+ * @fn:		called with each sample, in the order in which they were taken
+ * @arg:	passed to @fn
+ */
+void vcpu_run_sampled_to_exit(struct kvm_vcpu *vcpu, enum pmi_source source,
+			      const struct perf_event_attr *attr,
+			      callchain_sample_fn fn, void *arg)
+{
+	struct perf_event_attr a = *attr;
+	void *map;
+	int fd;
+
+	fd = open_event(&a, source, &map);
+	TEST_ASSERT(!ioctl(fd, PERF_EVENT_IOC_ENABLE, 0), "PERF_EVENT_IOC_ENABLE failed: %s",
+		    strerror(errno));
+	vcpu_run(vcpu);
+	TEST_ASSERT(!ioctl(fd, PERF_EVENT_IOC_DISABLE, 0), "PERF_EVENT_IOC_DISABLE failed: %s",
+		    strerror(errno));
+
+	read_samples(map, fn, arg);
+	close_event(fd, map);
+}
+
 struct comparison {
 	const struct callchain_expectation *expected;
 	unsigned int nr_guest;
 };
 
-static void compare(const struct callchain_sample *s, void *arg)
+/**
+ * callchain_sample_compare - compare one sample
+ * @s:	the sample
+ * @e:	what it must be if it hit the guest
+ *
+ * Return: whether it hit the guest.
+ */
+bool callchain_sample_compare(const struct callchain_sample *s,
+			      const struct callchain_expectation *e)
 {
-	struct comparison *c = arg;
-	const struct callchain_expectation *e = c->expected;
 	unsigned int i;
 
 	/* The host's part of KVM_RUN is sampled as well, with the host's chain. */
@@ -295,7 +340,7 @@ static void compare(const struct callchain_sample *s, void *arg)
 			TEST_ASSERT(s->ips[i] != (u64)PERF_CONTEXT_GUEST_KERNEL &&
 				    s->ips[i] != (u64)PERF_CONTEXT_GUEST_USER,
 				    "%s: a host sample has guest frames", e->name);
-		return;
+		return false;
 	}
 
 	TEST_ASSERT(s->cpumode == e->cpumode, "%s: cpumode %u, not %u", e->name,
@@ -306,7 +351,14 @@ static void compare(const struct callchain_sample *s, void *arg)
 			    e->name, i, s->ips[i], e->ips[i]);
 	TEST_ASSERT(s->nr == e->nr, "%s: a chain of %lu entries, not %u", e->name,
 		    s->nr, e->nr);
-	c->nr_guest++;
+	return true;
+}
+
+static void compare(const struct callchain_sample *s, void *arg)
+{
+	struct comparison *c = arg;
+
+	c->nr_guest += callchain_sample_compare(s, c->expected);
 }
 
 /**
