@@ -160,19 +160,35 @@ void vm_set_user_accessible(struct kvm_vm *vm, gva_t gva, unsigned int nr_pages)
 	}
 }
 
+/* Where the library's GDT is free, and flat 64-bit segments of DPL 3. */
+#define USER_CS			0x28
+#define USER_CS_DESC		0x00affb000000ffffULL
+#define USER_DS			0x30
+#define USER_DS_DESC		0x00cff3000000ffffULL
+
+/* RSP0, where exceptions in user mode find their stack. */
+#define TSS_RSP0		4
+
 /**
  * vcpu_enter_user_mode - continue at CPL 3, in 64-bit code
  * @vcpu:	the vCPU
+ *
+ * Exceptions may be handled, and return to user mode.
  */
 void vcpu_enter_user_mode(struct kvm_vcpu *vcpu)
 {
+	struct kvm_vm *vm = vcpu->vm;
 	struct kvm_sregs sregs;
 
+	write_word(vm, vm->arch.gdt + USER_CS, USER_CS_DESC);
+	write_word(vm, vm->arch.gdt + USER_DS, USER_DS_DESC);
+	write_word(vm, vm->arch.tss + TSS_RSP0, vm_alloc_stack(vm, 1));
+
 	vcpu_sregs_get(vcpu, &sregs);
-	sregs.cs.selector |= 3;
+	sregs.cs.selector = USER_CS | 3;
 	sregs.cs.dpl = 3;
 	sregs.ss = sregs.ds;
-	sregs.ss.selector |= 3;
+	sregs.ss.selector = USER_DS | 3;
 	sregs.ss.dpl = 3;
 	vcpu_sregs_set(vcpu, &sregs);
 }
