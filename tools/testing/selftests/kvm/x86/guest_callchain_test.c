@@ -15,8 +15,7 @@
 #include "processor.h"
 #include "test_util.h"
 
-#define NR_SAMPLES		25
-#define NR_SAMPLES_READ_ONLY	1000
+#define NR_SAMPLES	25
 
 static const struct {
 	const char *name;
@@ -221,55 +220,6 @@ TEST_F(guest_callchain, bpf_stack_helper)
 	TEST_ASSERT(nr_guest >= NR_SAMPLES / 2, "Only %u of %u samples are the guest's",
 		    nr_guest, NR_SAMPLES);
 	close(prog_fd);
-}
-
-static void *copy_guest_memory(struct kvm_vm *vm, size_t *size)
-{
-	struct userspace_mem_region *region = vm_get_mem_region(vm, MEM_REGION_PT);
-	void *copy;
-
-	*size = region->region.memory_size;
-	copy = malloc(*size);
-	TEST_ASSERT(copy, "malloc(%lu)", *size);
-	memcpy(copy, region->host_mem, *size);
-	return copy;
-}
-
-/*
- * The guest never touches its stack, so nothing but a walk that forgets itself
- * could set an Accessed bit on the way there.
- */
-TEST_F(guest_callchain, read_only)
-{
-	const struct guest_stack_layout layout = { 16, 4096, 0x7f0 };
-	const struct perf_event_attr attr = {};
-	struct guest_stack stack;
-	struct callchain_expectation e;
-	void *before, *after;
-	unsigned int i;
-	size_t size;
-
-	guest_stack_build_and_use(self->vcpu, &stack, &layout, variant->user);
-	expect_guest_stack(&e, "read only", variant->user, &stack, DEFAULT_MAX_STACK);
-
-	/* Let the guest's own accesses, to its code, leave what marks they leave. */
-	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &e);
-
-	for (i = 0; i < stack.nr_pages; i++)
-		*vm_get_pte_level(self->vm, stack.gva + i * PAGE_SIZE, PG_LEVEL_4K) &=
-			~PTE_ACCESSED_MASK(&self->vm->mmu);
-
-	before = copy_guest_memory(self->vm, &size);
-	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES_READ_ONLY, &e);
-	after = copy_guest_memory(self->vm, &size);
-
-	for (i = 0; i < size / sizeof(u64); i++)
-		TEST_ASSERT(((u64 *)before)[i] == ((u64 *)after)[i],
-			    "Sampling changed the guest's memory at GPA 0x%lx: 0x%lx, was 0x%lx",
-			    i * sizeof(u64), ((u64 *)after)[i], ((u64 *)before)[i]);
-
-	free(before);
-	free(after);
 }
 
 TEST_HARNESS_MAIN
