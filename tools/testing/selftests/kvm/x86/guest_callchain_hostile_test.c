@@ -4,6 +4,8 @@
  * should be: each case must yield exactly the frames before the trouble, and
  * end for exactly one reason.
  */
+#include <fcntl.h>
+#include <linux/falloc.h>
 #include <sys/mman.h>
 
 #include "guest_stack.h"
@@ -26,6 +28,13 @@
 /* A physical address at which the tests have no memslot. */
 #define NO_MEMSLOT_GPA	(1ULL << 34)
 
+/* A memslot for a page that is tampered with, large enough for a huge page. */
+#define BAD_SLOT	1
+#define BAD_SLOT_GPA	(1ULL << 35)
+#define BAD_SLOT_PAGES	(PG_SIZE_2M / PG_SIZE_4K)
+
+#define LOCAL_APIC_GPA	0xfee00000ULL
+
 struct hostile_guest {
 	struct kvm_vcpu *vcpu;
 	struct kvm_vm *vm;
@@ -39,6 +48,8 @@ struct hostile_case {
 	unsigned int nr_frames;
 	const char *end;
 	bool user;
+	int levels;		/* run with so many levels only; zero for any */
+	unsigned long vm_type;
 };
 
 static void set_word(struct hostile_guest *guest, gva_t gva, u64 word)
@@ -78,13 +89,77 @@ static void next_is_off_by(struct hostile_guest *guest, u64 bytes)
 	next_is(guest, guest->stack.frames[BAD + 1] + bytes);
 }
 
-static void next_is_page_table(struct hostile_guest *guest, u64 unused)
+/* Map the page of a frame which, if it were complete, would lead back to the first. */
+static void next_is_mapped(struct hostile_guest *guest, u64 fp)
+{
+	gpa_t gpa = vm_alloc_page_table(guest->vm);
+	u64 *frame = addr_gpa2hva(guest->vm, gpa) + fp % PAGE_SIZE;
+
+	virt_pg_map(guest->vm, fp & ~(PAGE_SIZE - 1), gpa);
+	frame[0] = guest->stack.frames[0];
+	if ((fp + 8) % PAGE_SIZE)
+		frame[1] = guest->stack.ras[BAD + 1];
+	next_is(guest, fp);
+}
+
+static u64 noncanonical_hole(struct hostile_guest *guest)
+{
+	return 1ULL << (guest->vm->mmu.pgtable_levels == 5 ? 56 : 47);
+}
+
+static void next_is_below_hole(struct hostile_guest *guest, u64 bytes)
+{
+	next_is_mapped(guest, noncanonical_hole(guest) - bytes);
+}
+
+static void next_is_in_hole(struct hostile_guest *guest, u64 bytes)
+{
+	next_is(guest, -noncanonical_hole(guest) - bytes);
+}
+
+static void next_is_above_hole(struct hostile_guest *guest, u64 bytes)
+{
+	next_is_mapped(guest, -noncanonical_hole(guest) + bytes);
+}
+
+static void next_straddles(struct hostile_guest *guest, u64 unused)
+{
+	gva_t absent = (guest->stack.frames[BAD + 1] & PAGE_MASK) + PAGE_SIZE;
+
+	set_word(guest, absent - 8, guest->stack.frames[BAD + 3]);
+	next_is(guest, absent - 8);
+	*vm_get_pte_level(guest->vm, absent, PG_LEVEL_4K) &= ~PTE_PRESENT_MASK(&guest->vm->mmu);
+}
+
+/* The innermost frame lies on the page at address zero. */
+static void first_is_low(struct hostile_guest *guest, u64 fp)
+{
+	struct kvm_regs regs;
+
+	next_is_mapped(guest, 8);
+	set_word(guest, 8, guest->stack.frames[1]);
+	set_word(guest, 16, guest->stack.ras[0]);
+	next_is_frame(guest, BAD + 1);
+
+	vcpu_regs_get(guest->vcpu, &regs);
+	regs.rsp = 0;
+	regs.rbp = fp;
+	vcpu_regs_set(guest->vcpu, &regs);
+}
+
+static gpa_t table_of_level(struct hostile_guest *guest, int level)
+{
+	if (level == guest->vm->mmu.pgtable_levels)
+		return guest->vm->mmu.pgd;
+	return PTE_GET_PA(*bad_pte(guest, level + 1));
+}
+
+static void next_is_page_table(struct hostile_guest *guest, u64 level)
 {
 	gva_t gva = vm_unused_gva_gap(guest->vm, PAGE_SIZE, bad_frame(guest));
-	gpa_t table = PTE_GET_PA(*bad_pte(guest, PG_LEVEL_2M));
 
 	/* The half of the table that is unused: a frame without return address. */
-	virt_pg_map(guest->vm, gva, table);
+	virt_pg_map(guest->vm, gva, table_of_level(guest, level));
 	next_is(guest, gva + PAGE_SIZE / 2);
 }
 
@@ -111,19 +186,78 @@ static void set_page_size(struct hostile_guest *guest, u64 level)
 	*bad_pte(guest, level) |= PTE_HUGE_MASK(&guest->vm->mmu);
 }
 
-static void point_to_no_memslot(struct hostile_guest *guest, u64 level)
+static void point_to(struct hostile_guest *guest, int level, gpa_t gpa)
 {
 	u64 *pte = bad_pte(guest, level);
 
-	*pte = (*pte & ~PHYSICAL_PAGE_MASK) | NO_MEMSLOT_GPA;
+	*pte = (*pte & ~PHYSICAL_PAGE_MASK) | gpa;
 }
 
-static void point_to_itself(struct hostile_guest *guest, u64 level)
+static void point_to_no_memslot(struct hostile_guest *guest, u64 level)
 {
-	u64 *pte = bad_pte(guest, level);
-	gpa_t self = addr_hva2gpa(guest->vm, pte) & PAGE_MASK;
+	point_to(guest, level, NO_MEMSLOT_GPA);
+}
 
-	*pte = (*pte & ~PHYSICAL_PAGE_MASK) | self;
+static void point_to_local_apic(struct hostile_guest *guest, u64 level)
+{
+	point_to(guest, level, LOCAL_APIC_GPA);
+}
+
+static void point_past_maxphyaddr(struct hostile_guest *guest, u64 level)
+{
+	TEST_ASSERT(guest->vm->pa_bits < 52, "No address bit is reserved");
+	point_to(guest, level, BIT_ULL(guest->vm->pa_bits));
+}
+
+#define ENTRY_TO_TABLE(_entry, _table)	((_entry) << 4 | (_table))
+
+static void point_to_table(struct hostile_guest *guest, u64 entry_to_table)
+{
+	point_to(guest, entry_to_table >> 4, table_of_level(guest, entry_to_table & 15));
+}
+
+static void point_to_random_bits(struct hostile_guest *guest, u64 level)
+{
+	struct kvm_random_state rng = new_kvm_random_state(1);
+	gpa_t gpa = vm_alloc_page_table(guest->vm);
+	u64 *words = addr_gpa2hva(guest->vm, gpa);
+	unsigned int i;
+
+	for (i = 0; i < PAGE_SIZE / sizeof(*words); i++)
+		words[i] = kvm_random_u64(&rng);
+	point_to(guest, level, gpa);
+}
+
+/* Bits below the address of a large page are reserved, bit 12 aside. */
+static void set_page_size_misaligned(struct hostile_guest *guest, u64 level)
+{
+	*bad_pte(guest, level) |= PTE_HUGE_MASK(&guest->vm->mmu) | BIT_ULL(13);
+}
+
+static struct userspace_mem_region *add_bad_slot(struct hostile_guest *guest,
+						 enum vm_mem_backing_src_type src, u32 flags)
+{
+	vm_userspace_mem_region_add(guest->vm, src, BAD_SLOT_GPA, BAD_SLOT, BAD_SLOT_PAGES,
+				    flags);
+	return memslot2region(guest->vm, BAD_SLOT);
+}
+
+/* All frames lie on one large page, of which there is memory for the first 2 MiB. */
+static void map_large_page(struct hostile_guest *guest, u64 level)
+{
+	struct userspace_mem_region *region = add_bad_slot(guest, VM_MEM_SRC_ANONYMOUS, 0);
+	unsigned int i;
+
+	TEST_ASSERT(level < PG_LEVEL_1G || kvm_cpu_has(X86_FEATURE_GBPAGES),
+		    "The host has no pages of 1 GiB");
+	TEST_ASSERT(!(guest->stack.gva % PG_SIZE_1G), "The stack begins at 0x%lx",
+		    guest->stack.gva);
+
+	for (i = 0; i < guest->stack.nr_pages; i++)
+		memcpy(region->host_mem + i * PAGE_SIZE,
+		       addr_gva2hva(guest->vm, guest->stack.gva + i * PAGE_SIZE), PAGE_SIZE);
+	point_to(guest, level, BAD_SLOT_GPA);
+	set_page_size(guest, level);
 }
 
 /* Tamper with what the sampled mode may read. */
@@ -166,10 +300,65 @@ static void unmap_page(struct hostile_guest *guest, u64 unused)
 	TEST_ASSERT(!munmap(bad_hva(guest), PAGE_SIZE), "munmap()");
 }
 
+/* Move what an entry points to, a stack page or a table, to a memslot of its own. */
+static struct userspace_mem_region *move_to_slot(struct hostile_guest *guest, int level,
+						 enum vm_mem_backing_src_type src, u32 flags)
+{
+	struct userspace_mem_region *region = add_bad_slot(guest, src, flags);
+
+	memcpy(region->host_mem, addr_gpa2hva(guest->vm, PTE_GET_PA(*bad_pte(guest, level))),
+	       PAGE_SIZE);
+	point_to(guest, level, BAD_SLOT_GPA);
+	return region;
+}
+
+static void move_to_readonly_slot(struct hostile_guest *guest, u64 level)
+{
+	move_to_slot(guest, level, VM_MEM_SRC_ANONYMOUS, KVM_MEM_READONLY);
+}
+
+static void delete_slot(struct hostile_guest *guest, u64 level)
+{
+	move_to_slot(guest, level, VM_MEM_SRC_ANONYMOUS, 0);
+	vm_mem_region_delete(guest->vm, BAD_SLOT);
+}
+
+static void move_slot(struct hostile_guest *guest, u64 level)
+{
+	move_to_slot(guest, level, VM_MEM_SRC_ANONYMOUS, 0);
+	vm_mem_region_move(guest->vm, BAD_SLOT, 2 * BAD_SLOT_GPA);
+}
+
+static void back_by(struct hostile_guest *guest, u64 src)
+{
+	struct userspace_mem_region *region = move_to_slot(guest, PG_LEVEL_4K, src, 0);
+
+	if (src == VM_MEM_SRC_ANONYMOUS_THP)
+		TEST_ASSERT(!madvise(region->host_mem, PG_SIZE_2M, MADV_COLLAPSE),
+			    "MADV_COLLAPSE failed: %s", strerror(errno));
+}
+
+static void punch_hole(struct hostile_guest *guest, u64 src)
+{
+	struct userspace_mem_region *region = move_to_slot(guest, PG_LEVEL_4K, src, 0);
+
+	TEST_ASSERT(!fallocate(region->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
+			       PG_SIZE_2M),
+		    "FALLOC_FL_PUNCH_HOLE failed: %s", strerror(errno));
+}
+
+/* The VMM's mapping still has the frames. */
+static void make_private(struct hostile_guest *guest, u64 level)
+{
+	move_to_slot(guest, level, VM_MEM_SRC_ANONYMOUS, KVM_MEM_GUEST_MEMFD);
+	vm_mem_set_private(guest->vm, BAD_SLOT_GPA, PAGE_SIZE);
+}
+
 static const struct hostile_case stack_cases[] = {
 	{ "untouched",		NULL, 0, NR_FRAMES, "last" },
 	{ "points to itself",	next_is_frame, BAD, BAD + 1, "backwards" },
 	{ "points backwards",	next_is_frame, BAD - 1, BAD + 1, "backwards" },
+	{ "cycle of three",	next_is_frame, BAD - 2, BAD + 1, "backwards" },
 	{ "long cycle",		next_is_frame, 0, BAD + 1, "backwards" },
 	{ "skips frames",	next_is_frame, NR_FRAMES, BAD + 1, "last" },
 	{ "misaligned by 2",	next_is_off_by, 2, BAD + 1, "unaligned" },
@@ -182,28 +371,87 @@ static const struct hostile_case stack_cases[] = {
 	{ "top of memory",	next_is, -16ULL, BAD + 1, "backwards" },
 	{ "last word of memory", next_is, -8ULL, BAD + 1, "backwards" },
 	{ "near the top of memory", next_is, -32ULL, BAD + 1, "unmapped" },
+	{ "top of memory, mapped", next_is_mapped, -16ULL, BAD + 1, "backwards" },
+	{ "last word of memory, mapped", next_is_mapped, -8ULL, BAD + 1, "backwards" },
+	{ "first at address 0",	first_is_low, 0, 0, "last" },
+	{ "first at address 8",	first_is_low, 8, NR_FRAMES, "last" },
+	{ "ends at the hole",	next_is_below_hole, 16, BAD + 2, "backwards" },
+	{ "reaches into the hole", next_is_below_hole, 8, BAD + 1, "noncanonical" },
+	{ "last word of the hole", next_is_in_hole, 8, BAD + 1, "noncanonical" },
+	{ "begins above the hole", next_is_above_hole, 0, BAD + 2, "backwards" },
+	{ "straddles into nothing", next_straddles, 0, BAD + 1, "unmapped" },
 	{ "no return address",	return_address_is, 0, BAD, "last" },
 	{ "return to nowhere",	return_address_is, 1ULL << 62, BAD, "noncanonical" },
-	{ "in a page table",	next_is_page_table, 0, BAD + 1, "last" },
+	{ "in a level 1 table",	next_is_page_table, 1, BAD + 1, "last" },
+	{ "in a level 2 table",	next_is_page_table, 2, BAD + 1, "last" },
+	{ "in a level 3 table",	next_is_page_table, 3, BAD + 1, "last" },
+	{ "in a level 4 table",	next_is_page_table, 4, BAD + 1, "last" },
+	{ "in a level 5 table",	next_is_page_table, 5, BAD + 1, "last", .levels = 5 },
 };
 
 static const struct hostile_case page_table_cases[] = {
-	{ "page not present",		clear_present, 1, BAD, "unmapped" },
-	{ "level 2 not present",	clear_present, 2, 0, "unmapped" },
-	{ "level 3 not present",	clear_present, 3, 0, "unmapped" },
-	{ "level 4 not present",	clear_present, 4, 0, "unmapped" },
-	{ "page has a reserved bit",	set_reserved, 1, BAD, "unmapped" },
-	{ "level 2 has a reserved bit",	set_reserved, 2, 0, "unmapped" },
-	{ "level 3 has a reserved bit",	set_reserved, 3, 0, "unmapped" },
-	{ "level 4 has a reserved bit",	set_reserved, 4, 0, "unmapped" },
-	{ "level 4 is a page",		set_page_size, 4, 0, "unmapped" },
-	{ "page outside of memslots",	point_to_no_memslot, 1, BAD, "no_memory" },
-	{ "level 1 outside of memslots", point_to_no_memslot, 2, 0, "unmapped" },
-	{ "level 2 outside of memslots", point_to_no_memslot, 3, 0, "unmapped" },
-	{ "level 3 outside of memslots", point_to_no_memslot, 4, 0, "unmapped" },
-	{ "level 4 points to itself",	point_to_itself, 4, 0, "unmapped" },
-	{ "level 3 points to itself",	point_to_itself, 3, 0, "unmapped" },
-	{ "level 2 points to itself",	point_to_itself, 2, 0, "unmapped" },
+	{ "page not present", clear_present, 1, BAD, "unmapped" },
+	{ "level 2 not present", clear_present, 2, 0, "unmapped" },
+	{ "level 3 not present", clear_present, 3, 0, "unmapped" },
+	{ "level 4 not present", clear_present, 4, 0, "unmapped" },
+	{ "level 5 not present", clear_present, 5, 0, "unmapped", .levels = 5 },
+	{ "page has a reserved bit", set_reserved, 1, BAD, "unmapped" },
+	{ "level 2 has a reserved bit", set_reserved, 2, 0, "unmapped" },
+	{ "level 3 has a reserved bit", set_reserved, 3, 0, "unmapped" },
+	{ "level 4 has a reserved bit", set_reserved, 4, 0, "unmapped" },
+	{ "level 5 has a reserved bit", set_reserved, 5, 0, "unmapped", .levels = 5 },
+	{ "page past MAXPHYADDR", point_past_maxphyaddr, 1, BAD, "unmapped" },
+	{ "level 2 past MAXPHYADDR", point_past_maxphyaddr, 2, 0, "unmapped" },
+	{ "level 3 past MAXPHYADDR", point_past_maxphyaddr, 3, 0, "unmapped" },
+	{ "level 4 past MAXPHYADDR", point_past_maxphyaddr, 4, 0, "unmapped" },
+	{ "level 5 past MAXPHYADDR", point_past_maxphyaddr, 5, 0, "unmapped", .levels = 5 },
+	{ "level 4 is a page", set_page_size, 4, 0, "unmapped" },
+	{ "level 5 is a page", set_page_size, 5, 0, "unmapped", .levels = 5 },
+	{ "level 2 is a misaligned page", set_page_size_misaligned, 2, 0, "unmapped" },
+	{ "level 3 is a misaligned page", set_page_size_misaligned, 3, 0, "unmapped" },
+	{ "2 MiB page", map_large_page, PG_LEVEL_2M, NR_FRAMES, "last" },
+	{ "1 GiB page", map_large_page, PG_LEVEL_1G, NR_FRAMES, "last" },
+	{ "page outside of memslots", point_to_no_memslot, 1, BAD, "no_memory" },
+	{ "level 1 table outside of memslots", point_to_no_memslot, 2, 0, "unmapped" },
+	{ "level 2 table outside of memslots", point_to_no_memslot, 3, 0, "unmapped" },
+	{ "level 3 table outside of memslots", point_to_no_memslot, 4, 0, "unmapped" },
+	{ "level 4 table outside of memslots", point_to_no_memslot, 5, 0, "unmapped", .levels = 5 },
+	{ "page in the local APIC", point_to_local_apic, 1, BAD, "no_memory" },
+	{ "level 1 table in the local APIC", point_to_local_apic, 2, 0, "unmapped" },
+	{ "level 2 table in the local APIC", point_to_local_apic, 3, 0, "unmapped" },
+	{ "level 3 table in the local APIC", point_to_local_apic, 4, 0, "unmapped" },
+	{ "level 4 table in the local APIC", point_to_local_apic, 5, 0, "unmapped", .levels = 5 },
+	{ "page of random bits", point_to_random_bits, 1, BAD, "noncanonical" },
+	{ "level 1 table of random bits", point_to_random_bits, 2, 0, "unmapped" },
+	{ "level 2 table of random bits", point_to_random_bits, 3, 0, "unmapped" },
+	{ "level 3 table of random bits", point_to_random_bits, 4, 0, "unmapped" },
+	{ "level 4 table of random bits", point_to_random_bits, 5, 0, "unmapped", .levels = 5 },
+	{ "page is the level 1 table", point_to_table, ENTRY_TO_TABLE(1, 1), BAD, "last" },
+	{ "page is the level 2 table", point_to_table, ENTRY_TO_TABLE(1, 2), BAD, "last" },
+	{ "page is the level 3 table", point_to_table, ENTRY_TO_TABLE(1, 3), BAD, "last" },
+	{ "page is the level 4 table", point_to_table, ENTRY_TO_TABLE(1, 4), BAD, "last" },
+	{ "page is the level 5 table",
+		point_to_table, ENTRY_TO_TABLE(1, 5), BAD, "last", .levels = 5 },
+	{ "level 2 points to the level 2 table",
+		point_to_table, ENTRY_TO_TABLE(2, 2), 0, "unmapped" },
+	{ "level 2 points to the level 3 table",
+		point_to_table, ENTRY_TO_TABLE(2, 3), 0, "unmapped" },
+	{ "level 2 points to the level 4 table",
+		point_to_table, ENTRY_TO_TABLE(2, 4), 0, "unmapped" },
+	{ "level 2 points to the level 5 table",
+		point_to_table, ENTRY_TO_TABLE(2, 5), 0, "unmapped", .levels = 5 },
+	{ "level 3 points to the level 3 table",
+		point_to_table, ENTRY_TO_TABLE(3, 3), 0, "unmapped" },
+	{ "level 3 points to the level 4 table",
+		point_to_table, ENTRY_TO_TABLE(3, 4), 0, "unmapped" },
+	{ "level 3 points to the level 5 table",
+		point_to_table, ENTRY_TO_TABLE(3, 5), 0, "unmapped", .levels = 5 },
+	{ "level 4 points to the level 4 table",
+		point_to_table, ENTRY_TO_TABLE(4, 4), 0, "unmapped" },
+	{ "level 4 points to the level 5 table",
+		point_to_table, ENTRY_TO_TABLE(4, 5), 0, "unmapped", .levels = 5 },
+	{ "level 5 points to the level 5 table",
+		point_to_table, ENTRY_TO_TABLE(5, 5), 0, "unmapped", .levels = 5 },
 };
 
 static const struct hostile_case privilege_cases[] = {
@@ -218,6 +466,28 @@ static const struct hostile_case vmm_cases[] = {
 	{ "page not accessible",	protect_page, PROT_NONE, BAD, "no_memory" },
 	{ "page read-only",		protect_page, PROT_READ, NR_FRAMES, "last" },
 	{ "page unmapped",		unmap_page, 0, BAD, "no_memory" },
+	{ "page in a read-only slot",	move_to_readonly_slot, 1, NR_FRAMES, "last" },
+	{ "level 1 table in a read-only slot", move_to_readonly_slot, 2, NR_FRAMES, "last" },
+	{ "level 2 table in a read-only slot", move_to_readonly_slot, 3, NR_FRAMES, "last" },
+	{ "level 3 table in a read-only slot", move_to_readonly_slot, 4, NR_FRAMES, "last" },
+	{ "level 4 table in a read-only slot", move_to_readonly_slot, 5, NR_FRAMES, "last",
+		.levels = 5 },
+	{ "page in a slot that was deleted", delete_slot, 1, BAD, "no_memory" },
+	{ "page in a slot that has moved", move_slot, 1, BAD, "no_memory" },
+	{ "page in a memfd",		back_by, VM_MEM_SRC_SHMEM, NR_FRAMES, "last" },
+	{ "hole in a memfd",		punch_hole, VM_MEM_SRC_SHMEM, BAD, "no_memory" },
+};
+
+static const struct hostile_case huge_page_cases[] = {
+	{ "THP",		back_by, VM_MEM_SRC_ANONYMOUS_THP, NR_FRAMES, "last" },
+	{ "hugetlb",		back_by, VM_MEM_SRC_ANONYMOUS_HUGETLB, NR_FRAMES, "last" },
+	{ "hugetlb memfd",	back_by, VM_MEM_SRC_SHARED_HUGETLB, NR_FRAMES, "last" },
+	{ "hole in a hugetlb memfd", punch_hole, VM_MEM_SRC_SHARED_HUGETLB, BAD, "no_memory" },
+};
+
+static const struct hostile_case private_memory_cases[] = {
+	{ "page is private",	make_private, 1, BAD, "no_memory",
+		.vm_type = KVM_X86_SW_PROTECTED_VM },
 };
 
 FIXTURE(hostile)
@@ -227,17 +497,20 @@ FIXTURE(hostile)
 FIXTURE_VARIANT(hostile)
 {
 	enum pmi_source source;
+	int levels;
 };
 
-FIXTURE_VARIANT_ADD(hostile, irq)
-{
-	.source = PMI_IRQ,
-};
+#define HOSTILE_VARIANT(_name, _source, _levels)			\
+FIXTURE_VARIANT_ADD(hostile, _name)					\
+{									\
+	.source = _source,						\
+	.levels = _levels,						\
+}
 
-FIXTURE_VARIANT_ADD(hostile, nmi)
-{
-	.source = PMI_NMI,
-};
+HOSTILE_VARIANT(irq_4_level, PMI_IRQ, 4);
+HOSTILE_VARIANT(irq_5_level, PMI_IRQ, 5);
+HOSTILE_VARIANT(nmi_4_level, PMI_NMI, 4);
+HOSTILE_VARIANT(nmi_5_level, PMI_NMI, 5);
 
 FIXTURE_SETUP(hostile)
 {
@@ -245,6 +518,8 @@ FIXTURE_SETUP(hostile)
 
 	if (!pmi_source_available(variant->source, &why_not))
 		SKIP(return, "%s", why_not);
+	if (variant->levels == 5 && !kvm_cpu_has(X86_FEATURE_LA57))
+		SKIP(return, "The host has no 5-level paging");
 }
 
 FIXTURE_TEARDOWN(hostile)
@@ -261,27 +536,37 @@ static u64 get_end_stat(struct kvm_vcpu *vcpu, const char *end)
 	return value;
 }
 
-static void run_case(const struct hostile_case *c, enum pmi_source source)
+static void create_guest(struct hostile_guest *guest, int levels, unsigned long vm_type,
+			 bool user)
+{
+	const struct vm_shape shape = { .mode = VM_MODE_DEFAULT, .type = vm_type };
+	const struct guest_stack_layout layout = {
+		.nr_frames = NR_FRAMES,
+		.stride = PAGE_SIZE,
+		.offset = 0x7f0,
+		.min_gva = levels == 5 ? STACK_GVA_LA57 : STACK_GVA,
+	};
+
+	guest->vm = vm_create_shape_with_one_vcpu(shape, &guest->vcpu, guest_loop);
+	if (guest->vm->mmu.pgtable_levels > levels)
+		vcpu_use_4_level_paging(guest->vcpu);
+
+	guest_stack_build_and_use(guest->vcpu, &guest->stack, &layout, user);
+	if (user) {
+		vm_set_user_accessible(guest->vm, (gva_t)guest_loop & PAGE_MASK, 1);
+		vcpu_enter_user_mode(guest->vcpu);
+	}
+}
+
+static void run_case(const struct hostile_case *c, enum pmi_source source, int levels)
 {
 	const struct perf_event_attr attr = {};
 	struct callchain_expectation e;
 	struct hostile_guest guest;
-	struct guest_stack_layout layout = {
-		.nr_frames = NR_FRAMES,
-		.stride = PAGE_SIZE,
-		.offset = 0x7f0,
-	};
 	unsigned int nr_guest;
 	u64 walks, ends, frames;
 
-	guest.vm = vm_create_with_one_vcpu(&guest.vcpu, guest_loop);
-	layout.min_gva = guest.vm->mmu.pgtable_levels == 5 ? STACK_GVA_LA57 : STACK_GVA;
-	guest_stack_build_and_use(guest.vcpu, &guest.stack, &layout, c->user);
-	if (c->user) {
-		vm_set_user_accessible(guest.vm, (gva_t)guest_loop & PAGE_MASK, 1);
-		vcpu_enter_user_mode(guest.vcpu);
-	}
-
+	create_guest(&guest, levels, c->vm_type, c->user);
 	expect_guest_stack(&e, c->name, c->user, &guest.stack, 1 + c->nr_frames);
 	if (c->tamper)
 		c->tamper(&guest, c->arg);
@@ -309,8 +594,11 @@ do {									\
 	unsigned int i;							\
 									\
 	for (i = 0; i < ARRAY_SIZE(_cases); i++) {			\
+		if (_cases[i].levels &&					\
+		    _cases[i].levels != variant->levels)		\
+			continue;					\
 		TH_LOG("%s", _cases[i].name);				\
-		run_case(&_cases[i], variant->source);			\
+		run_case(&_cases[i], variant->source, variant->levels);	\
 	}								\
 } while (0)
 
@@ -332,6 +620,36 @@ TEST_F(hostile, privileges)
 TEST_F(hostile, vmm)
 {
 	RUN_CASES(vmm_cases);
+}
+
+/* Returns how many there were before, and -1 if they can't be set. */
+static int set_nr_huge_pages(int nr)
+{
+	FILE *f = fopen("/proc/sys/vm/nr_hugepages", "r+");
+	int old = -1;
+
+	if (!f)
+		return -1;
+	if (fscanf(f, "%d", &old) != 1 || fseek(f, 0, SEEK_SET) || fprintf(f, "%d", nr) < 0)
+		old = -1;
+	return fclose(f) ? -1 : old;
+}
+
+TEST_F(hostile, huge_pages)
+{
+	int old = set_nr_huge_pages(4);
+
+	if (old < 0 || !thp_configured() || get_def_hugetlb_pagesz() != PG_SIZE_2M)
+		SKIP(return, "The host has no huge pages of 2 MiB, or allows this user none");
+	RUN_CASES(huge_page_cases);
+	set_nr_huge_pages(old);
+}
+
+TEST_F(hostile, private_memory)
+{
+	if (!(kvm_check_cap(KVM_CAP_VM_TYPES) & BIT(KVM_X86_SW_PROTECTED_VM)))
+		SKIP(return, "The host has no VMs of KVM_X86_SW_PROTECTED_VM");
+	RUN_CASES(private_memory_cases);
 }
 
 TEST_HARNESS_MAIN
