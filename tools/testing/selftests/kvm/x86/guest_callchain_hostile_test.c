@@ -652,4 +652,124 @@ TEST_F(hostile, private_memory)
 	RUN_CASES(private_memory_cases);
 }
 
+/*
+ * Denies itself protection keys by PKRU, R8, for a while, and then none: mostly
+ * it is at one of two instructions, each of which tells what PKRU is.
+ */
+void guest_toggle_pkru(void);
+void guest_denied(void);
+void guest_allowed(void);
+asm(".pushsection .text\n"
+    ".balign 64\n"
+    ".global guest_toggle_pkru, guest_denied, guest_allowed\n"
+    "guest_toggle_pkru:\n"
+    "	xor	%ecx, %ecx\n"
+    "	xor	%edx, %edx\n"
+    "	mov	%r8d, %eax\n"
+    "	wrpkru\n"
+    "	mov	$10000, %ecx\n"
+    "guest_denied:\n"
+    "	loop	guest_denied\n"
+    "	xor	%eax, %eax\n"
+    "	wrpkru\n"
+    "	mov	$10000, %ecx\n"
+    "guest_allowed:\n"
+    "	loop	guest_allowed\n"
+    "	jmp	guest_toggle_pkru\n"
+    ".popsection");
+
+#define PKRU_DENY(_key)		(1U << ((_key) * 2))
+#define PTE_PKEY(_key)		((u64)(_key) << 59)
+
+static const struct pkey_case {
+	const char *name;
+	u32 pkru;
+	bool whole_stack;	/* has key 1, not just the bad frame's page */
+	unsigned int nr_frames;
+	const char *end;
+} pkey_cases[] = {
+	{ "page's key is denied",	PKRU_DENY(1), false, BAD, "unmapped" },
+	/* The VMM's own memory has key 0, and is nothing to the guest. */
+	{ "VMM's key is denied",	PKRU_DENY(0), true, NR_FRAMES, "last" },
+};
+
+struct pkey_samples {
+	struct callchain_expectation denied, allowed;
+	unsigned int nr_denied, nr_allowed;
+};
+
+static void compare_pkey_sample(const struct callchain_sample *s, void *arg)
+{
+	struct pkey_samples *ps = arg;
+
+	if (s->ip == (u64)guest_allowed)
+		ps->nr_allowed += callchain_sample_compare(s, &ps->allowed);
+	else if (s->ip == (u64)guest_denied || !callchain_sample_is_guest(s))
+		ps->nr_denied += callchain_sample_compare(s, &ps->denied);
+}
+
+static void expect_at(struct callchain_expectation *e, const char *name,
+		      const struct guest_stack *stack, unsigned int nr_frames, u64 ip)
+{
+	expect_guest_stack(e, name, true, stack, 1 + nr_frames);
+	e->ip = ip;
+	e->ips[1] = ip;
+}
+
+static void run_pkey_case(const struct pkey_case *c, enum pmi_source source, int levels)
+{
+	const struct perf_event_attr attr = {};
+	struct pkey_samples ps = {};
+	struct hostile_guest guest;
+	struct kvm_sregs sregs;
+	struct kvm_regs regs;
+	u64 walks, ends, lasts;
+	unsigned int i;
+
+	create_guest(&guest, levels, VM_TYPE_DEFAULT, true);
+	vm_set_user_accessible(guest.vm, (gva_t)guest_toggle_pkru & PAGE_MASK, 1);
+	for (i = 0; i <= NR_FRAMES; i++)
+		if (c->whole_stack || i == BAD)
+			*vm_get_pte_level(guest.vm, guest.stack.frames[i], PG_LEVEL_4K) |=
+				PTE_PKEY(1);
+
+	vcpu_sregs_get(guest.vcpu, &sregs);
+	sregs.cr4 |= X86_CR4_PKE;
+	vcpu_sregs_set(guest.vcpu, &sregs);
+	vcpu_regs_get(guest.vcpu, &regs);
+	regs.rip = (u64)guest_toggle_pkru;
+	regs.r8 = c->pkru;
+	vcpu_regs_set(guest.vcpu, &regs);
+
+	expect_at(&ps.denied, c->name, &guest.stack, c->nr_frames, (u64)guest_denied);
+	expect_at(&ps.allowed, "no key is denied", &guest.stack, NR_FRAMES, (u64)guest_allowed);
+	while (ps.nr_denied < NR_SAMPLES || ps.nr_allowed < NR_SAMPLES)
+		vcpu_run_sampled(guest.vcpu, source, &attr, NR_SAMPLES, compare_pkey_sample, &ps);
+
+	/* Some samples hit other instructions, with one end or the other. */
+	walks = vcpu_get_stat(guest.vcpu, callchain_walks);
+	lasts = vcpu_get_stat(guest.vcpu, callchain_end_last);
+	ends = get_end_stat(guest.vcpu, c->end);
+	TEST_ASSERT(ends >= ps.nr_denied, "%s: only %lu of %u walks ended by \"%s\"", c->name,
+		    ends, ps.nr_denied, c->end);
+	TEST_ASSERT(walks == (strcmp(c->end, "last") ? lasts + ends : lasts),
+		    "%s: of %lu walks, %lu ended by \"%s\" and %lu by \"last\"", c->name,
+		    walks, ends, c->end, lasts);
+
+	kvm_vm_free(guest.vm);
+}
+
+TEST_F(hostile, protection_keys)
+{
+	unsigned int i;
+
+	if (!kvm_cpu_has(X86_FEATURE_PKU))
+		SKIP(return, "The host has no protection keys for guests");
+
+	for (i = 0; i < ARRAY_SIZE(pkey_cases); i++) {
+		TH_LOG("%s", pkey_cases[i].name);
+		run_pkey_case(&pkey_cases[i], variant->source, variant->levels);
+	}
+}
+
 TEST_HARNESS_MAIN
