@@ -11,6 +11,9 @@
 #include "processor.h"
 #include "test_util.h"
 
+/* Seconds for all cases of a table, on an emulated host with KASAN and lockdep. */
+#define TIMEOUT		300
+
 #define NR_SAMPLES	20
 #define NR_FRAMES	4	/* of each stack */
 
@@ -318,7 +321,7 @@ static void run_case(const struct entry_case *c, const struct perf_event_attr *a
 	kvm_vm_free(g.vm);
 }
 
-TEST_F(entry, cases)
+TEST_F_TIMEOUT(entry, cases, TIMEOUT)
 {
 	const struct perf_event_attr attr = {};
 	unsigned int i;

@@ -15,6 +15,9 @@
 #include "processor.h"
 #include "test_util.h"
 
+/* Seconds for all cases of a table, on an emulated host with KASAN and lockdep. */
+#define TIMEOUT		300
+
 #define NR_SAMPLES	20
 #define NR_FRAMES	16
 
@@ -602,12 +605,12 @@ do {									\
 	}								\
 } while (0)
 
-TEST_F(hostile, stacks)
+TEST_F_TIMEOUT(hostile, stacks, TIMEOUT)
 {
 	RUN_CASES(stack_cases);
 }
 
-TEST_F(hostile, page_tables)
+TEST_F_TIMEOUT(hostile, page_tables, TIMEOUT)
 {
 	RUN_CASES(page_table_cases);
 }
@@ -617,7 +620,7 @@ TEST_F(hostile, privileges)
 	RUN_CASES(privilege_cases);
 }
 
-TEST_F(hostile, vmm)
+TEST_F_TIMEOUT(hostile, vmm, TIMEOUT)
 {
 	RUN_CASES(vmm_cases);
 }

@@ -11,6 +11,9 @@
 #include "svm_util.h"
 #include "test_util.h"
 
+/* Seconds for all cases of a table, on an emulated host with KASAN and lockdep. */
+#define TIMEOUT		300
+
 #define NR_SAMPLES	20
 #define NR_FRAMES	8
 
@@ -348,7 +351,7 @@ static void ignore_sample(const struct callchain_sample *s, void *unused)
 {
 }
 
-TEST_F(modes, all)
+TEST_F_TIMEOUT(modes, all, TIMEOUT)
 {
 	const struct perf_event_attr attr = {};
 	struct callchain_expectation e;

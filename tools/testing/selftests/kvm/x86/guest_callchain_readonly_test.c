@@ -21,6 +21,9 @@
 #include "test_util.h"
 
 /* Samples with the whole chain, of a guest that runs as long as that takes. */
+/* Seconds for all cases of a table, on an emulated host with KASAN and lockdep. */
+#define TIMEOUT		300
+
 #define MIN_SAMPLES		100
 #define MIN_ITERATIONS		(1UL << 19)
 
@@ -463,12 +466,12 @@ static void run_twice(const struct config *config, u32 dirty_ring_size)
 	kvm_vm_free(unsampled.vm);
 }
 
-TEST_F_TIMEOUT(readonly, state_and_dirty_log, 60)
+TEST_F_TIMEOUT(readonly, state_and_dirty_log, TIMEOUT)
 {
 	run_twice(&variant->config, 0);
 }
 
-TEST_F_TIMEOUT(readonly, state_and_dirty_ring, 60)
+TEST_F_TIMEOUT(readonly, state_and_dirty_ring, TIMEOUT)
 {
 	if (!kvm_has_cap(KVM_CAP_DIRTY_LOG_RING))
 		SKIP(return, "The host has no dirty rings");
