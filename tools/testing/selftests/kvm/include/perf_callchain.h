@@ -51,9 +51,38 @@ struct callchain_expectation {
 	u64 ips[CALLCHAIN_MAX_ENTRIES];
 };
 
+/**
+ * struct callchain_comparison - the samples of a guest, see callchain_compare()
+ * @expected:	what each of them must be
+ * @nr_guest:	how many there were
+ */
+struct callchain_comparison {
+	const struct callchain_expectation *expected;
+	unsigned int nr_guest;
+};
+
+/**
+ * struct callchain_event - an event that samples callchains
+ * @fd:		of perf_event_open(2)
+ * @ring:	its ring buffer
+ */
+struct callchain_event {
+	int fd;
+	struct perf_event_mmap_page *ring;
+};
+
 typedef void (*callchain_sample_fn)(const struct callchain_sample *sample, void *arg);
 
 bool pmi_source_available(enum pmi_source source, const char **why_not);
+int callchain_event_open(struct callchain_event *event, enum pmi_source source,
+			 const struct perf_event_attr *attr, pid_t pid, int cpu);
+void callchain_event_close(struct callchain_event *event);
+unsigned int callchain_event_read(struct callchain_event *event,
+				  callchain_sample_fn fn, void *arg);
+void callchain_compare(const struct callchain_sample *s, void *arg);
+void vcpu_run_until_sampled(struct kvm_vcpu *vcpu, struct callchain_event *event,
+			    unsigned int nr_samples);
+u64 vcpu_get_callchain_ends(struct kvm_vcpu *vcpu);
 void vcpu_run_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
 		      const struct perf_event_attr *attr, unsigned int nr_samples,
 		      callchain_sample_fn fn, void *arg);

@@ -97,7 +97,8 @@ static bool has_hardware_cycles(void)
 static bool pmi_source_config(enum pmi_source source, struct perf_event_attr *attr)
 {
 	attr->size = sizeof(*attr);
-	attr->sample_period = SAMPLE_PERIOD_NS;
+	if (!attr->sample_period)
+		attr->sample_period = SAMPLE_PERIOD_NS;
 
 	if (source == PMI_IRQ) {
 		attr->type = PERF_TYPE_SOFTWARE;
@@ -108,7 +109,8 @@ static bool pmi_source_config(enum pmi_source source, struct perf_event_attr *at
 	if (has_hardware_cycles()) {
 		attr->type = PERF_TYPE_HARDWARE;
 		attr->config = PERF_COUNT_HW_CPU_CYCLES;
-		attr->sample_period = SAMPLE_PERIOD_CYCLES;
+		attr->sample_period = attr->sample_period * SAMPLE_PERIOD_CYCLES /
+				      SAMPLE_PERIOD_NS;
 		return true;
 	}
 
@@ -164,9 +166,18 @@ static void copy_from_ring(void *dst, const u8 *ring, u64 pos, size_t size)
 	memcpy(dst + n, ring, size - n);
 }
 
-static unsigned int read_samples(struct perf_event_mmap_page *page,
-				 callchain_sample_fn fn, void *arg)
+/**
+ * callchain_event_read - read the samples that were taken since the last time
+ * @event:	the event
+ * @fn:		called with each sample, in the order in which they were taken
+ * @arg:	passed to @fn
+ *
+ * Return: how many samples there were.
+ */
+unsigned int callchain_event_read(struct callchain_event *event,
+				  callchain_sample_fn fn, void *arg)
 {
+	struct perf_event_mmap_page *page = event->ring;
 	const u8 *ring = (void *)page + page->data_offset;
 	u64 head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
 	u64 pos = page->data_tail;
@@ -200,29 +211,78 @@ static unsigned int read_samples(struct perf_event_mmap_page *page,
 		nr++;
 	}
 
+	__atomic_store_n(&page->data_tail, head, __ATOMIC_RELEASE);
 	return nr;
 }
 
-static int open_event(struct perf_event_attr *attr, enum pmi_source source, void **map)
+/**
+ * callchain_event_open - open an event that samples callchains, and its ring
+ * @event:	is filled in
+ * @source:	the kind of PMI
+ * @attr:	what to set beyond the source; the event starts disabled
+ * @pid:	whom to sample, as for perf_event_open(2)
+ * @cpu:	where, likewise
+ *
+ * Return: zero, or -1 with errno set if perf refuses the event.
+ */
+int callchain_event_open(struct callchain_event *event, enum pmi_source source,
+			 const struct perf_event_attr *attr, pid_t pid, int cpu)
 {
-	int fd;
+	struct perf_event_attr a = *attr;
 
-	TEST_ASSERT(pmi_source_config(source, attr), "PMI source is not available");
-	attr->sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN;
-	attr->disabled = 1;
+	TEST_ASSERT(pmi_source_config(source, &a), "PMI source is not available");
+	a.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN;
+	a.disabled = 1;
 
-	fd = perf_event_open(attr, 0, -1);
-	TEST_ASSERT(fd >= 0, "perf_event_open() failed: %s", strerror(errno));
-	*map = mmap(NULL, RING_MAP_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-	TEST_ASSERT(*map != MAP_FAILED, "mmap() of perf's ring buffer failed: %s",
+	event->fd = perf_event_open(&a, pid, cpu);
+	if (event->fd < 0)
+		return -1;
+
+	event->ring = mmap(NULL, RING_MAP_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
+			   event->fd, 0);
+	TEST_ASSERT(event->ring != MAP_FAILED, "mmap() of perf's ring buffer failed: %s",
 		    strerror(errno));
-	return fd;
+	return 0;
 }
 
-static void close_event(int fd, void *map)
+void callchain_event_close(struct callchain_event *event)
 {
-	munmap(map, RING_MAP_SIZE);
-	close(fd);
+	munmap(event->ring, RING_MAP_SIZE);
+	close(event->fd);
+}
+
+/**
+ * vcpu_run_until_sampled - run a vCPU until an event has wakeup_events more samples
+ * @vcpu:	the vCPU; its guest must not exit to userspace by itself
+ * @event:	an event of this thread
+ * @nr_samples:	how many the event may take before it is disabled; zero if it
+ *		is enabled already, and is to stay so
+ */
+void vcpu_run_until_sampled(struct kvm_vcpu *vcpu, struct callchain_event *event,
+			    unsigned int nr_samples)
+{
+	struct kicker kicker = {
+		.vcpu = vcpu,
+		.vcpu_thread = pthread_self(),
+		.fd = event->fd,
+	};
+	struct sigaction sa = { .sa_handler = ignore_signal };
+	pthread_t kicker_thread;
+	int r;
+
+	vcpu->run->immediate_exit = 0;
+	TEST_ASSERT(!sigaction(SIGUSR1, &sa, NULL), "sigaction(SIGUSR1)");
+	pthread_create(&kicker_thread, NULL, kick_when_sampled, &kicker);
+	if (nr_samples)
+		TEST_ASSERT(!ioctl(event->fd, PERF_EVENT_IOC_REFRESH, nr_samples),
+			    "PERF_EVENT_IOC_REFRESH failed: %s", strerror(errno));
+
+	r = __vcpu_run(vcpu);
+	TEST_ASSERT(r == -1 && errno == EINTR,
+		    "The guest stopped by itself, KVM_RUN returned %d, exit reason %s",
+		    r, exit_reason_str(vcpu->run->exit_reason));
+	pthread_join(kicker_thread, NULL);
+	vcpu->run->immediate_exit = 0;
 }
 
 /**
@@ -239,39 +299,25 @@ void vcpu_run_sampled_bpf(struct kvm_vcpu *vcpu, enum pmi_source source,
 			  const struct perf_event_attr *attr, int prog_fd,
 			  unsigned int nr_samples, callchain_sample_fn fn, void *arg)
 {
-	struct kicker kicker = { .vcpu = vcpu, .vcpu_thread = pthread_self() };
-	struct sigaction sa = { .sa_handler = ignore_signal };
 	struct perf_event_attr a = *attr;
-	pthread_t kicker_thread;
+	struct callchain_event event;
 	unsigned int nr;
-	void *map;
-	int fd, r;
 
 	a.wakeup_events = nr_samples;
-	fd = open_event(&a, source, &map);
+	TEST_ASSERT(!callchain_event_open(&event, source, &a, 0, -1),
+		    "perf_event_open() failed: %s", strerror(errno));
+
 	if (prog_fd >= 0)
-		TEST_ASSERT(!ioctl(fd, PERF_EVENT_IOC_SET_BPF, prog_fd),
+		TEST_ASSERT(!ioctl(event.fd, PERF_EVENT_IOC_SET_BPF, prog_fd),
 			    "PERF_EVENT_IOC_SET_BPF failed: %s", strerror(errno));
 
-	kicker.fd = fd;
-	vcpu->run->immediate_exit = 0;
-	TEST_ASSERT(!sigaction(SIGUSR1, &sa, NULL), "sigaction(SIGUSR1)");
-	pthread_create(&kicker_thread, NULL, kick_when_sampled, &kicker);
-	TEST_ASSERT(!ioctl(fd, PERF_EVENT_IOC_REFRESH, nr_samples),
-		    "PERF_EVENT_IOC_REFRESH failed: %s", strerror(errno));
+	vcpu_run_until_sampled(vcpu, &event, nr_samples);
 
-	r = __vcpu_run(vcpu);
-	TEST_ASSERT(r == -1 && errno == EINTR,
-		    "The guest stopped by itself, KVM_RUN returned %d, exit reason %s",
-		    r, exit_reason_str(vcpu->run->exit_reason));
-	pthread_join(kicker_thread, NULL);
-	vcpu->run->immediate_exit = 0;
-
-	nr = read_samples(map, fn, arg);
+	nr = callchain_event_read(&event, fn, arg);
 	/* One more NMI may have been under way when the event was stopped. */
 	TEST_ASSERT(nr >= nr_samples, "Asked for %u samples, got %u", nr_samples, nr);
 
-	close_event(fd, map);
+	callchain_event_close(&event);
 }
 
 /**
@@ -302,25 +348,19 @@ void vcpu_run_sampled_to_exit(struct kvm_vcpu *vcpu, enum pmi_source source,
 			      const struct perf_event_attr *attr,
 			      callchain_sample_fn fn, void *arg)
 {
-	struct perf_event_attr a = *attr;
-	void *map;
-	int fd;
+	struct callchain_event event;
 
-	fd = open_event(&a, source, &map);
-	TEST_ASSERT(!ioctl(fd, PERF_EVENT_IOC_ENABLE, 0), "PERF_EVENT_IOC_ENABLE failed: %s",
-		    strerror(errno));
+	TEST_ASSERT(!callchain_event_open(&event, source, attr, 0, -1),
+		    "perf_event_open() failed: %s", strerror(errno));
+	TEST_ASSERT(!ioctl(event.fd, PERF_EVENT_IOC_ENABLE, 0),
+		    "PERF_EVENT_IOC_ENABLE failed: %s", strerror(errno));
 	vcpu_run(vcpu);
-	TEST_ASSERT(!ioctl(fd, PERF_EVENT_IOC_DISABLE, 0), "PERF_EVENT_IOC_DISABLE failed: %s",
-		    strerror(errno));
+	TEST_ASSERT(!ioctl(event.fd, PERF_EVENT_IOC_DISABLE, 0),
+		    "PERF_EVENT_IOC_DISABLE failed: %s", strerror(errno));
 
-	read_samples(map, fn, arg);
-	close_event(fd, map);
+	callchain_event_read(&event, fn, arg);
+	callchain_event_close(&event);
 }
-
-struct comparison {
-	const struct callchain_expectation *expected;
-	unsigned int nr_guest;
-};
 
 /**
  * callchain_sample_compare - compare one sample
@@ -354,9 +394,14 @@ bool callchain_sample_compare(const struct callchain_sample *s,
 	return true;
 }
 
-static void compare(const struct callchain_sample *s, void *arg)
+/**
+ * callchain_compare - compare a sample, for functions that take a callback
+ * @s:		the sample
+ * @arg:	the struct callchain_comparison
+ */
+void callchain_compare(const struct callchain_sample *s, void *arg)
 {
-	struct comparison *c = arg;
+	struct callchain_comparison *c = arg;
 
 	c->nr_guest += callchain_sample_compare(s, c->expected);
 }
@@ -376,14 +421,43 @@ unsigned int vcpu_run_and_compare(struct kvm_vcpu *vcpu, enum pmi_source source,
 				  unsigned int nr_samples,
 				  const struct callchain_expectation *e)
 {
-	struct comparison c = { .expected = e };
+	struct callchain_comparison c = { .expected = e };
 	unsigned int round;
 
 	/* The guest does nothing but loop, but who knows who else wants this CPU. */
 	for (round = 0; round < MAX_ROUNDS && c.nr_guest < nr_samples / 2; round++)
-		vcpu_run_sampled(vcpu, source, attr, nr_samples, compare, &c);
+		vcpu_run_sampled(vcpu, source, attr, nr_samples, callchain_compare, &c);
 
 	TEST_ASSERT(c.nr_guest >= nr_samples / 2, "%s: only %u of %u samples are the guest's",
 		    e->name, c.nr_guest, round * nr_samples);
 	return c.nr_guest;
+}
+
+/**
+ * vcpu_get_callchain_ends - how many walks of a vCPU's stack KVM saw end
+ * @vcpu:	the vCPU
+ *
+ * Return: the sum of all callchain_end_* stats.
+ */
+u64 vcpu_get_callchain_ends(struct kvm_vcpu *vcpu)
+{
+	struct kvm_binary_stats *stats = &vcpu->stats;
+	static const char prefix[] = "callchain_end_";
+	u64 value, sum = 0;
+	unsigned int i;
+
+	/* Reads the descriptors, if nobody has so far. */
+	vcpu_get_stat(vcpu, callchain_walks);
+
+	for (i = 0; i < stats->header.num_desc; i++) {
+		struct kvm_stats_desc *desc;
+
+		desc = get_stats_descriptor(stats->desc, i, &stats->header);
+		if (strncmp(desc->name, prefix, strlen(prefix)))
+			continue;
+		read_stat_data(stats->fd, &stats->header, desc, &value, 1);
+		sum += value;
+	}
+
+	return sum;
 }
