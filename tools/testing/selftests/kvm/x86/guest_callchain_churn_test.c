@@ -1,0 +1,795 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Callchains of a guest whose memslots, memory, page tables and frames change
+ * while its stack is walked: a chain may then be short, or show what was there
+ * a moment before, but never anything else.
+ */
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "guest_stack.h"
+#include "kvm_test_harness.h"
+#include "kvm_util.h"
+#include "perf_callchain.h"
+#include "processor.h"
+#include "test_util.h"
+#include "ucall_common.h"
+
+/*
+ * Samples of a case are taken so many at a time, until there are that many of
+ * the guest, and that many changes.
+ */
+#define NR_SAMPLES		100
+#define NR_GUEST_SAMPLES	50
+#define NR_CHANGES		24
+
+/* About as long as a walk takes in emulation; perf's own limit is 10 us. */
+#define PERIOD_NS		50000
+
+/* Frames are as far apart as pages, so each costs a walk of the page tables. */
+#define NR_FRAMES		64
+
+/* The stack, and a copy with other return addresses, 2 MiB each, in a slot of their own. */
+#define STACK_SLOT		10
+#define STACK_GPA		BIT_ULL(32)
+#define COPY_OFFSET		BIT_ULL(21)
+#define STACK_SLOT_SIZE		(2 * COPY_OFFSET)
+
+/* Where the slot is moved to, and where no slot ever is. */
+#define OTHER_GPA		BIT_ULL(33)
+#define NO_MEMSLOT_GPA		BIT_ULL(34)
+
+/* An address that shares no page table below the root with the guest's code. */
+#define STACK_GVA		BIT_ULL(46)
+#define STACK_GVA_LA57		BIT_ULL(51)
+
+/* How far into a function the return addresses of the copy are. */
+#define COPY_RA			0x10
+
+/* Frames that are tampered with: every so often, from the third on. */
+#define FIRST_BAD		2
+#define BAD_STEP		12
+
+#define MAX_GUEST_WRITES	80
+
+/* What the samples of a case must have shown; the full chain is always expected. */
+enum {
+	SEES_SHORT	= BIT(0),	/* chains that are cut short */
+	SEES_COPY	= BIT(1),	/* frames of the copy */
+	SEES_SKIPS	= BIT(2),	/* chains that leave out a frame */
+};
+
+struct churn;
+
+/**
+ * struct churn_case - one way to change what is walked
+ * @name:	for messages
+ * @setup:	called before all else, may be NULL
+ * @change:	makes step number @step of @nr_steps, from the host
+ * @nr_steps:	after the last one, all is as it was; zero if a vCPU makes the
+ *		changes, as listed by @setup
+ * @burst:	how often a vCPU makes them all at full speed, before it rests
+ * @src_type:	backing of the memslot, see vm_userspace_mem_region_add()
+ * @sees:	what must be seen, and what must not
+ */
+struct churn_case {
+	const char *name;
+	void (*setup)(struct churn *c);
+	void (*change)(struct churn *c, unsigned int step);
+	unsigned int nr_steps;
+	unsigned int burst;
+	enum vm_mem_backing_src_type src_type;
+	unsigned int sees;
+};
+
+/**
+ * struct churn - a guest, what changes it, and what was seen of it
+ * @kase:	the case
+ * @vm:		the VM
+ * @vcpu:	stands in guest_loop(), and is sampled
+ * @changer:	makes the changes of cases that are the guest's
+ * @stack:	the stack that @vcpu stands on, but never touches
+ * @region:	its memslot
+ * @saved:	a copy of what lies in it
+ * @rng:	the changer's
+ * @first:	the first of the pages that are changed by the step and the next one
+ * @nr:		how many
+ * @uffd:	userfaultfd for the stack, or -1
+ * @stop:	the changer is to end
+ * @nr_changes:	how many were made
+ * @nr_guest:	samples of the guest
+ * @nr_full:	those with all frames of the stack, and none of the copy
+ * @seen:	SEES_*
+ */
+struct churn {
+	const struct churn_case *kase;
+	struct kvm_vm *vm;
+	struct kvm_vcpu *vcpu;
+	struct kvm_vcpu *changer;
+	struct guest_stack stack;
+	struct userspace_mem_region *region;
+	u64 *saved;
+	struct kvm_random_state rng;
+	unsigned int first;
+	unsigned int nr;
+	int uffd;
+	bool stop;
+	unsigned int nr_changes;
+	unsigned int nr_guest;
+	unsigned int nr_full;
+	unsigned int seen;
+};
+
+static void *page_hva(struct churn *c, unsigned int page)
+{
+	return c->region->host_mem + page * PAGE_SIZE;
+}
+
+/* Pages of the stack that have a frame; the lowest one has none, see guest_stack. */
+static void pick_pages(struct churn *c)
+{
+	c->first = kvm_random_u32_in_range(&c->rng, 1, NR_FRAMES);
+	c->nr = kvm_random_u32_in_range(&c->rng, 1, NR_FRAMES + 1 - c->first);
+}
+
+static void *picked_hva(struct churn *c)
+{
+	return page_hva(c, c->first);
+}
+
+static size_t picked_size(struct churn *c)
+{
+	return c->nr * PAGE_SIZE;
+}
+
+/* Word by word: a walk may see any of them old or new, but none of them half. */
+static void rewrite_picked(struct churn *c)
+{
+	const u64 *src = c->saved + c->first * PAGE_SIZE / sizeof(u64);
+	u64 *dst = picked_hva(c);
+	unsigned int i;
+
+	for (i = 0; i < picked_size(c) / sizeof(u64); i++)
+		WRITE_ONCE(dst[i], src[i]);
+}
+
+/* Changes of the memslot. */
+
+static void set_slot(struct churn *c, gpa_t gpa, u64 size, u64 offset, u32 flags)
+{
+	struct kvm_userspace_memory_region2 region = c->region->region;
+
+	region.guest_phys_addr = gpa;
+	region.memory_size = size;
+	region.userspace_addr += offset;
+	region.flags = flags;
+	vm_ioctl(c->vm, KVM_SET_USER_MEMORY_REGION2, &region);
+}
+
+static void slot_delete(struct churn *c, unsigned int step)
+{
+	set_slot(c, STACK_GPA, step ? STACK_SLOT_SIZE : 0, 0, 0);
+}
+
+static void slot_move(struct churn *c, unsigned int step)
+{
+	set_slot(c, step ? STACK_GPA : OTHER_GPA, STACK_SLOT_SIZE, 0, 0);
+}
+
+/* The copy first, and again what was there before. */
+static void slot_copy(struct churn *c, unsigned int step)
+{
+	set_slot(c, STACK_GPA, step & 1 ? COPY_OFFSET : 0, step == 1 ? COPY_OFFSET : 0, 0);
+}
+
+static void slot_read_only(struct churn *c, unsigned int step)
+{
+	set_slot(c, STACK_GPA, step & 1 ? COPY_OFFSET : 0, step == 1 ? COPY_OFFSET : 0,
+		 step == 1 ? KVM_MEM_READONLY : 0);
+}
+
+static void slot_dirty_log(struct churn *c, unsigned int step)
+{
+	set_slot(c, STACK_GPA, STACK_SLOT_SIZE, 0, step ? 0 : KVM_MEM_LOG_DIRTY_PAGES);
+}
+
+/* Changes of the VMM's memory. */
+
+static void drop_picked(struct churn *c)
+{
+	TEST_ASSERT(!madvise(picked_hva(c), picked_size(c), MADV_DONTNEED),
+		    "madvise(MADV_DONTNEED) failed: %s", strerror(errno));
+}
+
+static void memory_drop(struct churn *c, unsigned int step)
+{
+	if (step) {
+		rewrite_picked(c);
+		return;
+	}
+
+	pick_pages(c);
+	drop_picked(c);
+}
+
+static void memory_protect(struct churn *c, unsigned int step)
+{
+	if (!step)
+		pick_pages(c);
+	TEST_ASSERT(!mprotect(picked_hva(c), picked_size(c),
+			      step ? PROT_READ | PROT_WRITE : PROT_NONE),
+		    "mprotect() failed: %s", strerror(errno));
+}
+
+static void memory_unmap(struct churn *c, unsigned int step)
+{
+	void *hva;
+
+	if (!step) {
+		pick_pages(c);
+		kvm_munmap(picked_hva(c), picked_size(c));
+		return;
+	}
+
+	/* Without MAP_FIXED: nothing else may have come to lie there meanwhile. */
+	hva = mmap(picked_hva(c), picked_size(c), PROT_READ | PROT_WRITE,
+		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
+	TEST_ASSERT(hva == picked_hva(c), "mmap() of the stack failed: %s", strerror(errno));
+	rewrite_picked(c);
+}
+
+static void memory_punch_hole(struct churn *c, unsigned int step)
+{
+	if (step) {
+		rewrite_picked(c);
+		return;
+	}
+
+	pick_pages(c);
+	TEST_ASSERT(!fallocate(c->region->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+			       c->first * PAGE_SIZE, picked_size(c)),
+		    "fallocate(FALLOC_FL_PUNCH_HOLE) failed: %s", strerror(errno));
+}
+
+/* A page that is dropped splits the huge one; the last step makes it whole again. */
+static void memory_collapse(struct churn *c, unsigned int step)
+{
+	if (step < 2) {
+		memory_drop(c, step);
+		return;
+	}
+
+	TEST_ASSERT(!madvise(page_hva(c, 0), COPY_OFFSET, MADV_COLLAPSE) || errno == EAGAIN,
+		    "madvise(MADV_COLLAPSE) failed: %s", strerror(errno));
+}
+
+/* Changes of memory that raises userfaults. */
+
+static void uffd_setup(struct churn *c)
+{
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = {
+		.range.start = (u64)c->region->host_mem,
+		.range.len = COPY_OFFSET,
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+
+	/* Not UFFD_USER_MODE_ONLY: it is the kernel that must not raise any. */
+	c->uffd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	TEST_ASSERT(c->uffd >= 0, "userfaultfd() failed: %s", strerror(errno));
+	TEST_ASSERT(!ioctl(c->uffd, UFFDIO_API, &api), "UFFDIO_API: %s", strerror(errno));
+	TEST_ASSERT(!ioctl(c->uffd, UFFDIO_REGISTER, &reg), "UFFDIO_REGISTER: %s",
+		    strerror(errno));
+}
+
+static void no_userfault(struct churn *c)
+{
+	struct uffd_msg msg = {};
+	ssize_t r = read(c->uffd, &msg, sizeof(msg));
+
+	TEST_ASSERT(r == -1 && errno == EAGAIN,
+		    "%s: a walk has raised a userfault, event 0x%x at 0x%llx", c->kase->name,
+		    msg.event, msg.arg.pagefault.address);
+}
+
+/* Missing, then all zeroes, which ends the chain as well; missing, then the frames. */
+static void uffd_fill(struct churn *c, unsigned int step)
+{
+	struct uffdio_zeropage zero = { };
+	struct uffdio_copy copy = { };
+
+	switch (step) {
+	case 0:
+		pick_pages(c);
+		drop_picked(c);
+		break;
+	case 1:
+		zero.range.start = (u64)picked_hva(c);
+		zero.range.len = picked_size(c);
+		TEST_ASSERT(!ioctl(c->uffd, UFFDIO_ZEROPAGE, &zero),
+			    "UFFDIO_ZEROPAGE failed: %s", strerror(errno));
+		break;
+	case 2:
+		drop_picked(c);
+		break;
+	case 3:
+		copy.dst = (u64)picked_hva(c);
+		copy.src = (u64)c->saved + c->first * PAGE_SIZE;
+		copy.len = picked_size(c);
+		TEST_ASSERT(!ioctl(c->uffd, UFFDIO_COPY, &copy), "UFFDIO_COPY failed: %s",
+			    strerror(errno));
+		break;
+	}
+
+	no_userfault(c);
+}
+
+/* Changes that another vCPU makes. */
+
+static struct guest_write {
+	u64 *addr;
+	u64 value;
+} guest_writes[MAX_GUEST_WRITES];
+
+static unsigned int nr_guest_writes, guest_burst;
+
+static void make_write(unsigned int i)
+{
+	WRITE_ONCE(*guest_writes[i].addr, guest_writes[i].value);
+}
+
+static void guest_changer(void)
+{
+	unsigned int i, n, rest;
+
+	for (;;) {
+		for (rest = 0; rest < nr_guest_writes; rest++) {
+			for (n = 0; n < guest_burst; n++) {
+				for (i = 0; i < nr_guest_writes; i++)
+					make_write(i);
+			}
+			for (i = 0; i <= rest; i++)
+				make_write(i);
+			GUEST_SYNC(rest);
+		}
+	}
+}
+
+static void add_write(gva_t gva, u64 value)
+{
+	TEST_ASSERT(nr_guest_writes < MAX_GUEST_WRITES, "Too many guest_writes[]");
+	guest_writes[nr_guest_writes++] = (struct guest_write) { (u64 *)gva, value };
+}
+
+/* Map the table that holds an entry, and return where the guest finds the entry. */
+static gva_t map_entry(struct churn *c, const u64 *entry)
+{
+	gva_t gva = vm_unused_gva_gap(c->vm, PAGE_SIZE, KVM_UTIL_MIN_VADDR);
+	gpa_t gpa = addr_hva2gpa(c->vm, (void *)entry);
+
+	virt_pg_map(c->vm, gva, gpa & PAGE_MASK);
+	return gva + (gpa & ~PAGE_MASK);
+}
+
+#define for_each_bad_frame(i) \
+	for (i = FIRST_BAD; i < NR_FRAMES; i += BAD_STEP)
+
+static u64 *frame_entry(struct churn *c, unsigned int i, int level)
+{
+	return vm_get_pte_level(c->vm, c->stack.frames[i], level);
+}
+
+static void entry_cleared(struct churn *c)
+{
+	unsigned int i;
+	gva_t gva;
+	u64 *pte;
+
+	for_each_bad_frame(i) {
+		pte = frame_entry(c, i, PG_LEVEL_4K);
+		gva = map_entry(c, pte);
+		add_write(gva, 0);
+		add_write(gva, *pte);
+	}
+}
+
+static void entry_redirected(struct churn *c)
+{
+	unsigned int i;
+	gva_t gva;
+	u64 *pte;
+
+	for_each_bad_frame(i) {
+		pte = frame_entry(c, i, PG_LEVEL_4K);
+		gva = map_entry(c, pte);
+		add_write(gva, *pte + COPY_OFFSET);
+		add_write(gva, *pte);
+	}
+}
+
+static void entry_garbage(struct churn *c)
+{
+	const u64 present = PTE_PRESENT_MASK(&c->vm->mmu);
+	unsigned int i;
+	gva_t gva;
+	u64 *pte;
+
+	for_each_bad_frame(i) {
+		pte = frame_entry(c, i, PG_LEVEL_4K);
+		gva = map_entry(c, pte);
+		add_write(gva, ~present);
+		add_write(gva, *pte);
+		add_write(gva, ~0ULL);
+		add_write(gva, *pte);
+		add_write(gva, NO_MEMSLOT_GPA | present);
+		add_write(gva, *pte);
+	}
+}
+
+/* The copy is as far from its huge page's start as the stack is: a valid mapping. */
+static void entry_huge(struct churn *c)
+{
+	const u64 huge = PTE_HUGE_MASK(&c->vm->mmu);
+	u64 *pde = frame_entry(c, 0, PG_LEVEL_2M);
+	gva_t gva = map_entry(c, pde);
+	u64 flags = *pde & ~PHYSICAL_PAGE_MASK;
+
+	add_write(gva, (STACK_GPA + COPY_OFFSET) | flags | huge);
+	add_write(gva, *pde);
+	add_write(gva, (STACK_GPA + PAGE_SIZE * 2) | flags | huge);
+	add_write(gva, *pde);
+}
+
+static void entry_root(struct churn *c)
+{
+	u64 *entry = frame_entry(c, 0, c->vm->mmu.pgtable_levels);
+	gva_t gva = map_entry(c, entry);
+
+	add_write(gva, 0);
+	add_write(gva, *entry);
+}
+
+static void frames(struct churn *c)
+{
+	const gva_t *f = c->stack.frames;
+	unsigned int i;
+
+	for_each_bad_frame(i) {
+		const gva_t next = f[i], ra = f[i] + sizeof(u64);
+
+		add_write(next, f[i + 2]);
+		add_write(ra, c->stack.ras[i] + COPY_RA);
+		add_write(next, f[i + 1]);
+		add_write(next, f[i - 1]);
+		add_write(ra, c->stack.ras[i]);
+		add_write(next, f[i + 1] + 1);
+		add_write(next, 0);
+		add_write(next, f[i + 1]);
+		add_write(ra, 0);
+		add_write(ra, BIT_ULL(62));
+		add_write(ra, c->stack.ras[i]);
+	}
+}
+
+static const struct churn_case slot_cases[] = {
+	{ "memslot deleted, added", NULL, slot_delete, 2, .sees = SEES_SHORT },
+	{ "memslot moved, back", NULL, slot_move, 2, .sees = SEES_SHORT },
+	{ "memslot with other memory", NULL, slot_copy, 4, .sees = SEES_SHORT | SEES_COPY },
+	{ "memslot read-only, writable", NULL, slot_read_only, 4, .sees = SEES_SHORT | SEES_COPY },
+	{ "memslot with dirty log, without", NULL, slot_dirty_log, 2 },
+};
+
+static const struct churn_case memory_cases[] = {
+	{ "memory dropped, rewritten", NULL, memory_drop, 2, .sees = SEES_SHORT },
+	{ "memory inaccessible, back", NULL, memory_protect, 2, .sees = SEES_SHORT },
+	{ "memory unmapped, mapped", NULL, memory_unmap, 2, .sees = SEES_SHORT },
+	{ "hole punched, refilled", NULL, memory_punch_hole, 2, .sees = SEES_SHORT,
+	  .src_type = VM_MEM_SRC_SHMEM },
+};
+
+static const struct churn_case huge_page_cases[] = {
+	{ "huge page split, collapsed", NULL, memory_collapse, 3, .sees = SEES_SHORT,
+	  .src_type = VM_MEM_SRC_ANONYMOUS_THP },
+};
+
+static const struct churn_case userfault_cases[] = {
+	{ "page missing, filled", uffd_setup, uffd_fill, 4, .sees = SEES_SHORT },
+};
+
+static const struct churn_case page_table_cases[] = {
+	{ "entries cleared", entry_cleared, .burst = 500, .sees = SEES_SHORT },
+	{ "entries redirected", entry_redirected, .burst = 500, .sees = SEES_COPY },
+	{ "entries garbage", entry_garbage, .burst = 150, .sees = SEES_SHORT },
+	{ "table made a huge page", entry_huge, .burst = 1000, .sees = SEES_SHORT | SEES_COPY },
+	/* KVM emulates writes to tables that it shadows, hence few of them. */
+	{ "root entry cleared", entry_root, .burst = 100, .sees = SEES_SHORT },
+};
+
+static const struct churn_case frame_cases[] = {
+	{ "frames rewritten", frames, .burst = 100, .sees = SEES_SHORT | SEES_COPY | SEES_SKIPS },
+};
+
+static u64 nr_walks(struct churn *c)
+{
+	return vcpu_get_stat(c->vcpu, callchain_walks);
+}
+
+/* Leave things as they are until a walk has begun, and ended, that saw them so. */
+static void rest(struct churn *c)
+{
+	u64 until = nr_walks(c) + 2;
+
+	while (nr_walks(c) < until && !READ_ONCE(c->stop))
+		sched_yield();
+}
+
+static void spin(struct churn *c)
+{
+	unsigned int n = kvm_random_u32_in_range(&c->rng, 0, 1000);
+
+	while (n--)
+		cpu_relax();
+}
+
+static void count_change(struct churn *c)
+{
+	WRITE_ONCE(c->nr_changes, c->nr_changes + 1);
+}
+
+/* Each second round rests after each step, so that walks see all of them for sure. */
+static void *change_by_host(void *arg)
+{
+	struct churn *c = arg;
+	unsigned int step, round;
+
+	for (round = 0; !READ_ONCE(c->stop); round++) {
+		for (step = 0; step < c->kase->nr_steps; step++) {
+			c->kase->change(c, step);
+			count_change(c);
+			if (round & 1)
+				spin(c);
+			else
+				rest(c);
+		}
+	}
+
+	return NULL;
+}
+
+static void *change_by_guest(void *arg)
+{
+	struct churn *c = arg;
+	struct ucall uc;
+
+	while (!READ_ONCE(c->stop)) {
+		vcpu_run(c->changer);
+		switch (get_ucall(c->changer, &uc)) {
+		case UCALL_SYNC:
+			count_change(c);
+			rest(c);
+			break;
+		case UCALL_ABORT:
+			REPORT_GUEST_ASSERT(uc);
+		default:
+			TEST_FAIL("%s: the changer has exited: %s", c->kase->name,
+				  exit_reason_str(c->changer->run->exit_reason));
+		}
+	}
+
+	return NULL;
+}
+
+static void check_sample(const struct callchain_sample *s, void *arg)
+{
+	struct churn *c = arg;
+	const struct churn_case *kase = c->kase;
+	unsigned int i, frame = 0, seen = 0;
+
+	if (!callchain_sample_is_guest(s))
+		return;
+
+	TEST_ASSERT(s->cpumode == PERF_RECORD_MISC_GUEST_KERNEL && s->ip == (u64)guest_loop,
+		    "%s: cpumode %u, IP 0x%lx", kase->name, s->cpumode, s->ip);
+	TEST_ASSERT(s->nr >= 2 && s->ips[0] == (u64)PERF_CONTEXT_GUEST_KERNEL &&
+		    s->ips[1] == s->ip, "%s: a chain of %lu entries, the first ones 0x%lx, 0x%lx",
+		    kase->name, s->nr, s->ips[0], s->ips[1]);
+
+	for (i = 2; i < s->nr; i++, frame++) {
+		u64 ra = s->ips[i];
+
+		TEST_ASSERT(frame < NR_FRAMES, "%s: entry %u, 0x%lx, is beyond the last frame",
+			    kase->name, i, ra);
+		if (kase->sees & SEES_SKIPS && ra > c->stack.ras[frame] + COPY_RA) {
+			seen |= SEES_SKIPS;
+			frame++;
+		}
+		if (frame < NR_FRAMES && kase->sees & SEES_COPY &&
+		    ra == c->stack.ras[frame] + COPY_RA) {
+			seen |= SEES_COPY;
+			ra -= COPY_RA;
+		}
+		TEST_ASSERT(frame < NR_FRAMES && ra == c->stack.ras[frame],
+			    "%s: entry %u is 0x%lx, which no frame has that may come here",
+			    kase->name, i, s->ips[i]);
+	}
+
+	if (frame < NR_FRAMES)
+		seen |= SEES_SHORT;
+	TEST_ASSERT(!(seen & ~kase->sees),
+		    "%s: %u frames of %u, but the stack was there all the time",
+		    kase->name, frame, NR_FRAMES);
+
+	c->seen |= seen;
+	c->nr_full += !seen;
+	c->nr_guest++;
+}
+
+static void build(struct churn *c)
+{
+	const struct guest_stack_layout layout = {
+		.nr_frames = NR_FRAMES,
+		.stride = PAGE_SIZE,
+		.offset = 0x7f0,
+		.min_gva = c->vm->mmu.pgtable_levels == 5 ? STACK_GVA_LA57 : STACK_GVA,
+	};
+	unsigned int i;
+
+	vm_userspace_mem_region_add(c->vm, c->kase->src_type, STACK_GPA, STACK_SLOT,
+				    STACK_SLOT_SIZE / PAGE_SIZE, 0);
+	c->region = memslot2region(c->vm, STACK_SLOT);
+
+	c->vm->memslots[MEM_REGION_TEST_DATA] = STACK_SLOT;
+	guest_stack_build(c->vm, &c->stack, &layout);
+	guest_stack_use(c->vcpu, &c->stack, (gva_t)guest_loop);
+	TEST_ASSERT(addr_gva2hva(c->vm, c->stack.gva) == c->region->host_mem,
+		    "The stack is not where its memslot begins");
+
+	c->saved = malloc(COPY_OFFSET);
+	TEST_ASSERT(c->saved, "malloc(%llu)", COPY_OFFSET);
+	memcpy(c->saved, c->region->host_mem, COPY_OFFSET);
+	memcpy(c->region->host_mem + COPY_OFFSET, c->saved, COPY_OFFSET);
+	for (i = 0; i < NR_FRAMES; i++) {
+		u64 *ra = addr_gva2hva(c->vm, c->stack.frames[i] + sizeof(u64));
+
+		ra[COPY_OFFSET / sizeof(u64)] += COPY_RA;
+	}
+}
+
+static void run_case(const struct churn_case *kase, enum pmi_source source)
+{
+	const struct perf_event_attr attr = { .sample_period = PERIOD_NS };
+	struct churn c = {
+		.kase = kase,
+		.rng = new_kvm_random_state(kvm_random_seed),
+		.uffd = -1,
+	};
+	struct kvm_regs before, after;
+	struct kvm_vcpu *vcpus[2];
+	pthread_t changer;
+	u64 walks, ends;
+
+	c.vm = vm_create_with_vcpus(ARRAY_SIZE(vcpus), guest_changer, vcpus);
+	c.vcpu = vcpus[0];
+	c.changer = vcpus[1];
+	build(&c);
+
+	nr_guest_writes = 0;
+	guest_burst = kase->burst;
+	if (kase->setup)
+		kase->setup(&c);
+	sync_global_to_guest(c.vm, guest_writes);
+	sync_global_to_guest(c.vm, nr_guest_writes);
+	sync_global_to_guest(c.vm, guest_burst);
+
+	vcpu_regs_get(c.vcpu, &before);
+	walks = nr_walks(&c);
+	ends = vcpu_get_callchain_ends(c.vcpu);
+
+	pthread_create(&changer, NULL, kase->change ? change_by_host : change_by_guest, &c);
+	do {
+		vcpu_run_sampled(c.vcpu, source, &attr, NR_SAMPLES, check_sample, &c);
+	} while (c.nr_guest < NR_GUEST_SAMPLES || READ_ONCE(c.nr_changes) < NR_CHANGES);
+	WRITE_ONCE(c.stop, true);
+	pthread_join(changer, NULL);
+
+	walks = nr_walks(&c) - walks;
+	ends = vcpu_get_callchain_ends(c.vcpu) - ends;
+	vcpu_regs_get(c.vcpu, &after);
+
+	ksft_print_msg("%s: %u samples, %u full, %u changes\n", kase->name, c.nr_guest,
+		       c.nr_full, c.nr_changes);
+	TEST_ASSERT(c.nr_full, "%s: no chain was full", kase->name);
+	TEST_ASSERT(c.seen == kase->sees, "%s: this was seen: 0x%x, and not 0x%x", kase->name,
+		    c.seen, kase->sees);
+	TEST_ASSERT(walks == c.nr_guest, "%s: KVM counted %lu walks, perf %u guest samples",
+		    kase->name, walks, c.nr_guest);
+	TEST_ASSERT(ends == walks, "%s: %lu walks, but reasons for the ends of %lu",
+		    kase->name, walks, ends);
+	TEST_ASSERT(!memcmp(&before, &after, sizeof(before)),
+		    "%s: sampling changed the guest's registers", kase->name);
+
+	if (c.uffd >= 0)
+		close(c.uffd);
+	kvm_vm_free(c.vm);
+	free(c.saved);
+}
+
+FIXTURE(churn)
+{
+};
+
+FIXTURE_VARIANT(churn)
+{
+	enum pmi_source source;
+};
+
+FIXTURE_VARIANT_ADD(churn, irq)
+{
+	.source = PMI_IRQ,
+};
+
+FIXTURE_VARIANT_ADD(churn, nmi)
+{
+	.source = PMI_NMI,
+};
+
+FIXTURE_SETUP(churn)
+{
+	const char *why_not;
+
+	if (!pmi_source_available(variant->source, &why_not))
+		SKIP(return, "%s", why_not);
+}
+
+FIXTURE_TEARDOWN(churn)
+{
+}
+
+#define RUN_CASES(_cases)						\
+do {									\
+	unsigned int i;							\
+									\
+	for (i = 0; i < ARRAY_SIZE(_cases); i++)			\
+		run_case(&_cases[i], variant->source);			\
+} while (0)
+
+TEST_F(churn, memslots)
+{
+	RUN_CASES(slot_cases);
+}
+
+TEST_F(churn, memory)
+{
+	RUN_CASES(memory_cases);
+}
+
+TEST_F(churn, huge_pages)
+{
+	if (!thp_configured())
+		SKIP(return, "The host has no transparent huge pages");
+
+	RUN_CASES(huge_page_cases);
+}
+
+TEST_F(churn, userfaults)
+{
+	RUN_CASES(userfault_cases);
+}
+
+TEST_F(churn, page_tables)
+{
+	RUN_CASES(page_table_cases);
+}
+
+TEST_F(churn, frames)
+{
+	RUN_CASES(frame_cases);
+}
+
+TEST_HARNESS_MAIN
