@@ -8,6 +8,7 @@
 #include <linux/perf_event.h>
 
 #include "kvm_util.h"
+#include "test_guest_walk.h"
 
 /* The contexts in which a PMI can come. */
 enum pmi_source {
@@ -98,6 +99,11 @@ unsigned int vcpu_run_and_compare(struct kvm_vcpu *vcpu, enum pmi_source source,
 				  const struct perf_event_attr *attr,
 				  unsigned int nr_samples,
 				  const struct callchain_expectation *e);
+u64 vcpu_get_callchain_end_stat(struct kvm_vcpu *vcpu, const char *end);
+
+int guest_walk_open(void);
+void guest_walk_arm(int fd, const struct guest_walk_change *changes, unsigned int nr);
+void guest_walk_get_results(int fd, struct guest_walk_result *results, unsigned int nr);
 
 static inline bool callchain_sample_is_guest(const struct callchain_sample *sample)
 {

@@ -26,6 +26,7 @@
 #define RING_MAP_SIZE		((1 + RING_PAGES) * getpagesize())
 
 #define TEST_PMI_TYPE		"/sys/bus/event_source/devices/test_pmi/type"
+#define TEST_GUEST_WALK		"/dev/test_guest_walk"
 
 static int perf_event_open(struct perf_event_attr *attr, pid_t pid, int cpu)
 {
@@ -33,7 +34,7 @@ static int perf_event_open(struct perf_event_attr *attr, pid_t pid, int cpu)
 }
 
 /* Modules are built next to the tests, see TEST_GEN_MODS_DIR. */
-static int load_test_pmi(void)
+static int load_test_module(const char *name)
 {
 	char path[PATH_MAX] = {};
 	int fd, r, i;
@@ -46,7 +47,7 @@ static int load_test_pmi(void)
 		char ko[PATH_MAX + 64];
 
 		*strrchr(path, '/') = '\0';
-		snprintf(ko, sizeof(ko), "%s/test_modules/test_pmi.ko", path);
+		snprintf(ko, sizeof(ko), "%s/test_modules/%s.ko", path, name);
 		fd = open(ko, O_RDONLY | O_CLOEXEC);
 		if (fd < 0)
 			continue;
@@ -64,7 +65,7 @@ static int test_pmi_type(void)
 	int type = -1;
 	FILE *f;
 
-	if (access(TEST_PMI_TYPE, R_OK) && load_test_pmi())
+	if (access(TEST_PMI_TYPE, R_OK) && load_test_module("test_pmi"))
 		return -1;
 
 	f = fopen(TEST_PMI_TYPE, "r");
@@ -460,4 +461,63 @@ u64 vcpu_get_callchain_ends(struct kvm_vcpu *vcpu)
 	}
 
 	return sum;
+}
+
+/**
+ * vcpu_get_callchain_end_stat - how many walks of a vCPU's stack ended that way
+ * @vcpu:	the vCPU
+ * @end:	the name of a callchain_end_* stat, without this prefix
+ */
+u64 vcpu_get_callchain_end_stat(struct kvm_vcpu *vcpu, const char *end)
+{
+	char name[64];
+	u64 value;
+
+	snprintf(name, sizeof(name), "callchain_end_%s", end);
+	kvm_get_stat(&vcpu->stats, name, &value, 1);
+	return value;
+}
+
+/**
+ * guest_walk_open - open the device of the test_guest_walk module
+ *
+ * The walks that this thread's PMIs do count, no others; see test_guest_walk.h.
+ *
+ * Return: a file descriptor, or -1 if the module can't be loaded.
+ */
+int guest_walk_open(void)
+{
+	if (access(TEST_GUEST_WALK, R_OK) && load_test_module("test_guest_walk"))
+		return -1;
+
+	return open(TEST_GUEST_WALK, O_RDWR | O_CLOEXEC);
+}
+
+/**
+ * guest_walk_arm - choose what happens during walks, and begin to count
+ * @fd:		from guest_walk_open()
+ * @changes:	what is to happen
+ * @nr:		how many changes
+ */
+void guest_walk_arm(int fd, const struct guest_walk_change *changes, unsigned int nr)
+{
+	const ssize_t size = nr * sizeof(*changes);
+
+	TEST_ASSERT(nr <= GUEST_WALK_MAX_CHANGES, "%u changes are too many", nr);
+	TEST_ASSERT(write(fd, changes, size) == size, "write() to " TEST_GUEST_WALK " failed: %s",
+		    strerror(errno));
+}
+
+/**
+ * guest_walk_get_results - read what happened since guest_walk_arm()
+ * @fd:		from guest_walk_open()
+ * @results:	are filled in
+ * @nr:		how many changes there were
+ */
+void guest_walk_get_results(int fd, struct guest_walk_result *results, unsigned int nr)
+{
+	const ssize_t size = nr * sizeof(*results);
+
+	TEST_ASSERT(read(fd, results, size) == size, "read() from " TEST_GUEST_WALK " failed: %s",
+		    strerror(errno));
 }

@@ -290,7 +290,6 @@ static void run_case(const struct entry_case *c, const struct perf_event_attr *a
 	struct entry_guest g;
 	unsigned int i;
 	u64 ends;
-	char stat[64];
 
 	build_guest(&g);
 	expect_guest_stack(&g.e, c->name, false, &g.kernel, DEFAULT_MAX_STACK);
@@ -312,9 +311,8 @@ static void run_case(const struct entry_case *c, const struct perf_event_attr *a
 			g.e.ips[g.e.nr++] = USER_RA(i);
 	}
 
-	snprintf(stat, sizeof(stat), "callchain_end_%s", c->end);
 	vcpu_run_and_compare(g.vcpu, source, attr, NR_SAMPLES, &g.e);
-	kvm_get_stat(&g.vcpu->stats, stat, &ends, 1);
+	ends = vcpu_get_callchain_end_stat(g.vcpu, c->end);
 	TEST_ASSERT(ends == vcpu_get_stat(g.vcpu, callchain_walks),
 		    "%s: only %lu of %lu walks ended by \"%s\"", c->name, ends,
 		    vcpu_get_stat(g.vcpu, callchain_walks), c->end);

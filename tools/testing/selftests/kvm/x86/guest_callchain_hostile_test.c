@@ -529,16 +529,6 @@ FIXTURE_TEARDOWN(hostile)
 {
 }
 
-static u64 get_end_stat(struct kvm_vcpu *vcpu, const char *end)
-{
-	char name[64];
-	u64 value;
-
-	snprintf(name, sizeof(name), "callchain_end_%s", end);
-	kvm_get_stat(&vcpu->stats, name, &value, 1);
-	return value;
-}
-
 static void create_guest(struct hostile_guest *guest, int levels, unsigned long vm_type,
 			 bool user)
 {
@@ -576,11 +566,11 @@ static void run_case(const struct hostile_case *c, enum pmi_source source, int l
 
 	walks = vcpu_get_stat(guest.vcpu, callchain_walks);
 	frames = vcpu_get_stat(guest.vcpu, callchain_frames);
-	ends = get_end_stat(guest.vcpu, c->end);
+	ends = vcpu_get_callchain_end_stat(guest.vcpu, c->end);
 	nr_guest = vcpu_run_and_compare(guest.vcpu, source, &attr, NR_SAMPLES, &e);
 	walks = vcpu_get_stat(guest.vcpu, callchain_walks) - walks;
 	frames = vcpu_get_stat(guest.vcpu, callchain_frames) - frames;
-	ends = get_end_stat(guest.vcpu, c->end) - ends;
+	ends = vcpu_get_callchain_end_stat(guest.vcpu, c->end) - ends;
 
 	TEST_ASSERT(walks == nr_guest, "%s: KVM counted %lu walks, perf %u guest samples",
 		    c->name, walks, nr_guest);
@@ -752,7 +742,7 @@ static void run_pkey_case(const struct pkey_case *c, enum pmi_source source, int
 	/* Some samples hit other instructions, with one end or the other. */
 	walks = vcpu_get_stat(guest.vcpu, callchain_walks);
 	lasts = vcpu_get_stat(guest.vcpu, callchain_end_last);
-	ends = get_end_stat(guest.vcpu, c->end);
+	ends = vcpu_get_callchain_end_stat(guest.vcpu, c->end);
 	TEST_ASSERT(ends >= ps.nr_denied, "%s: only %lu of %u walks ended by \"%s\"", c->name,
 		    ends, ps.nr_denied, c->end);
 	TEST_ASSERT(walks == (strcmp(c->end, "last") ? lasts + ends : lasts),

@@ -1,0 +1,476 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Callchains of guests whose page tables change while they are walked.
+ *
+ * The test_guest_walk module changes one entry at one step of each walk, for
+ * every entry and every step.  What a walk must find then follows from one rule:
+ * an entry counts as it was when it was read for a page, and for that page only.
+ */
+#include "guest_stack.h"
+#include "kvm_test_harness.h"
+#include "kvm_util.h"
+#include "perf_callchain.h"
+#include "processor.h"
+#include "test_util.h"
+
+/* Of each change: the second must find what the first has found. */
+#define NR_WALKS	2
+
+/* How many samples to take behind the last change, to see that all is restored. */
+#define NR_RESTORED	5
+
+/* How often to try again when too few samples hit the guest. */
+#define MAX_ROUNDS	100
+
+/* Four frames a page, the last of which has its return address on the next page. */
+#define NR_FRAMES	10
+#define NR_PAGES	3
+#define STRIDE		1024
+#define OFFSET		0x3f8
+
+/* Addresses that share no page table below the root with the guest's code. */
+#define STACK_GVA	BIT_ULL(46)
+#define STACK_GVA_LA57	BIT_ULL(51)
+
+/* Copies of the stack are as many entries away, at each level. */
+#define COPY_DISTANCE	16
+
+/* A page of any size may begin here; the tests have a memslot for its first part. */
+#define HUGE_GPA	BIT_ULL(33)
+#define HUGE_SLOT	10
+#define HUGE_NR_PAGES	16
+
+/* A physical address at which the tests have no memslot. */
+#define NO_MEMSLOT_GPA	BIT_ULL(34)
+
+/* The same frames with other return addresses, so that chains tell what was read. */
+enum copy {
+	COPY_NONE,
+	COPY_OTHER,
+	COPY_HUGE,
+};
+
+enum kind {
+	REMOVED,
+	RESERVED,
+	NO_MEMSLOT,
+	MARKED_HUGE,
+	HUGE_PAGE,
+	REDIRECTED,
+};
+
+static const char * const kind_names[] = {
+	[REMOVED]	= "removed",
+	[RESERVED]	= "all bits set",
+	[NO_MEMSLOT]	= "outside of memslots",
+	[MARKED_HUGE]	= "PS set",
+	[HUGE_PAGE]	= "a huge page",
+	[REDIRECTED]	= "another table",
+};
+
+/**
+ * struct midwalk_case - which entry changes, to what, and when
+ * @kind:	to what
+ * @level:	the entry's level
+ * @page:	the page of the stack that it maps, where each has an entry of its own
+ * @step:	how many entries were read before
+ * @flip:	it changes back at the next step, and so on
+ */
+struct midwalk_case {
+	enum kind kind;
+	int level;
+	unsigned int page;
+	unsigned int step;
+	bool flip;
+};
+
+/**
+ * struct midwalk - what a walk does, by the rule
+ * @e:		the sample
+ * @end:	why it ends
+ * @elements:	how many entries it reads
+ */
+struct midwalk {
+	struct callchain_expectation e;
+	const char *end;
+	unsigned int elements;
+};
+
+FIXTURE(midwalk)
+{
+	struct kvm_vcpu *vcpu;
+	struct kvm_vm *vm;
+	struct guest_stack stack;
+	gva_t base;
+	int fd;
+};
+
+FIXTURE_VARIANT(midwalk)
+{
+	enum pmi_source source;
+	int levels;
+};
+
+#define MIDWALK_VARIANT(_name, _source, _levels)			\
+FIXTURE_VARIANT_ADD(midwalk, _name)					\
+{									\
+	.source = _source,						\
+	.levels = _levels,						\
+}
+
+MIDWALK_VARIANT(irq_4_level, PMI_IRQ, 4);
+MIDWALK_VARIANT(irq_5_level, PMI_IRQ, 5);
+MIDWALK_VARIANT(nmi_4_level, PMI_NMI, 4);
+MIDWALK_VARIANT(nmi_5_level, PMI_NMI, 5);
+
+static gva_t copy_gva(gva_t gva, int level)
+{
+	return gva + ((u64)COPY_DISTANCE << PG_LEVEL_SHIFT(level));
+}
+
+static u64 copy_ra(u64 ra, enum copy copy)
+{
+	return ra + ((u64)copy << 32);
+}
+
+/* Copy the stack's pages, and let the frames return to where this copy does. */
+static void copy_stack(FIXTURE_DATA(midwalk) * self, gpa_t gpa, enum copy copy)
+{
+	unsigned int i;
+
+	for (i = 0; i < NR_PAGES; i++)
+		memcpy(addr_gpa2hva(self->vm, gpa + i * PAGE_SIZE),
+		       addr_gva2hva(self->vm, self->base + i * PAGE_SIZE), PAGE_SIZE);
+
+	for (i = 0; i < NR_FRAMES; i++) {
+		gpa_t ra = gpa + self->stack.frames[i] + 8 - self->base;
+
+		*(u64 *)addr_gpa2hva(self->vm, ra) = copy_ra(self->stack.ras[i], copy);
+	}
+}
+
+FIXTURE_SETUP(midwalk)
+{
+	struct guest_stack_layout layout = {
+		.nr_frames = NR_FRAMES,
+		.stride = STRIDE,
+		.offset = OFFSET,
+		.min_gva = variant->levels == 5 ? STACK_GVA_LA57 : STACK_GVA,
+	};
+	const char *why_not;
+	unsigned int i;
+	gpa_t other;
+	int level;
+
+	self->vm = NULL;
+	self->fd = -1;
+	if (!pmi_source_available(variant->source, &why_not))
+		SKIP(return, "%s", why_not);
+
+	self->vm = vm_create_with_one_vcpu(&self->vcpu, guest_loop);
+	if (self->vm->mmu.pgtable_levels < variant->levels)
+		SKIP(return, "The host has no 5-level paging");
+	if (self->vm->mmu.pgtable_levels > variant->levels)
+		vcpu_use_4_level_paging(self->vcpu);
+
+	self->fd = guest_walk_open();
+	if (self->fd < 0)
+		SKIP(return, "The test_guest_walk module can't be loaded");
+
+	guest_stack_build_and_use(self->vcpu, &self->stack, &layout, false);
+	self->base = self->stack.frames[0] & PAGE_MASK;
+
+	/* An entry that leads to the copy exists at each level. */
+	other = vm_phy_pages_alloc(self->vm, NR_PAGES, KVM_GUEST_PAGE_TABLE_MIN_PADDR, 0);
+	copy_stack(self, other, COPY_OTHER);
+	for (level = PG_LEVEL_4K; level <= variant->levels; level++)
+		for (i = 0; i < NR_PAGES; i++)
+			virt_pg_map(self->vm, copy_gva(self->base + i * PAGE_SIZE, level),
+				    other + i * PAGE_SIZE);
+
+	vm_userspace_mem_region_add(self->vm, VM_MEM_SRC_ANONYMOUS, HUGE_GPA, HUGE_SLOT,
+				    HUGE_NR_PAGES, 0);
+	copy_stack(self, HUGE_GPA + (self->base & (PG_LEVEL_SIZE(PG_LEVEL_1G) - 1)), COPY_HUGE);
+}
+
+FIXTURE_TEARDOWN(midwalk)
+{
+	if (self->fd >= 0)
+		close(self->fd);
+	if (self->vm)
+		kvm_vm_free(self->vm);
+}
+
+static u64 *midwalk_pte(FIXTURE_DATA(midwalk) * self, const struct midwalk_case *c)
+{
+	return vm_get_pte_level(self->vm, self->base + c->page * PAGE_SIZE, c->level);
+}
+
+static u64 changed_pte(FIXTURE_DATA(midwalk) * self, const struct midwalk_case *c)
+{
+	u64 pte = *midwalk_pte(self, c), flags = pte & ~PHYSICAL_PAGE_MASK;
+	gva_t gva = self->base + c->page * PAGE_SIZE;
+
+	switch (c->kind) {
+	case REMOVED:
+		return 0;
+	case RESERVED:
+		TEST_ASSERT(self->vm->pa_bits < 52, "No address bit is reserved");
+		return ~0ULL;
+	case NO_MEMSLOT:
+		return flags | NO_MEMSLOT_GPA;
+	case MARKED_HUGE:
+		/* In a huge page's entry, these bits of a table's address are reserved. */
+		TEST_ASSERT(c->level == PG_LEVEL_4K || pte & GENMASK_ULL(20, 13),
+			    "0x%lx may be an entry for a huge page", pte);
+		return pte | PTE_HUGE_MASK(&self->vm->mmu);
+	case HUGE_PAGE:
+		return flags | HUGE_GPA | PTE_HUGE_MASK(&self->vm->mmu);
+	case REDIRECTED:
+		return *vm_get_pte_level(self->vm, copy_gva(gva, c->level), c->level);
+	}
+
+	TEST_FAIL("No such kind: %u", c->kind);
+	return 0;
+}
+
+/* Has the entry been changed, after that many have been read? */
+static bool is_changed(const struct midwalk_case *c, unsigned int elements)
+{
+	if (elements < c->step)
+		return false;
+
+	return !c->flip || (elements - c->step) % 2 == 0;
+}
+
+/*
+ * Translate a page as the guest's CPU would, with all entries good but for the
+ * changed one, and tell whose copy of the page it leads to.
+ */
+static bool translate(const struct midwalk_case *c, int levels, unsigned int page,
+		      struct midwalk *walk, enum copy *copy)
+{
+	int level;
+
+	*copy = COPY_NONE;
+	for (level = levels; level >= PG_LEVEL_4K; level--) {
+		bool changed = level == c->level &&
+			       (level > PG_LEVEL_4K || page == c->page) &&
+			       is_changed(c, walk->elements);
+
+		walk->elements++;
+		if (!changed)
+			continue;
+
+		switch (c->kind) {
+		case REDIRECTED:
+			*copy = COPY_OTHER;
+			continue;
+		case NO_MEMSLOT:
+			walk->end = level == PG_LEVEL_4K ? "no_memory" : "unmapped";
+			return false;
+		case MARKED_HUGE:
+			/* The leaf has another attribute there. */
+			if (level == PG_LEVEL_4K)
+				continue;
+			break;
+		case HUGE_PAGE:
+			if (level == PG_LEVEL_2M ||
+			    (level == PG_LEVEL_1G && kvm_cpu_has(X86_FEATURE_GBPAGES))) {
+				*copy = COPY_HUGE;
+				return true;
+			}
+			break;
+		default:
+			break;
+		}
+
+		walk->end = "unmapped";
+		return false;
+	}
+
+	return true;
+}
+
+static void expect_midwalk(FIXTURE_DATA(midwalk) * self, const struct midwalk_case *c,
+			   int levels, const char *name, struct midwalk *walk)
+{
+	struct callchain_expectation *e = &walk->e;
+	enum copy copy = COPY_NONE;
+	unsigned int frame, word;
+	int page = -1;
+
+	expect_guest_stack(e, name, false, &self->stack, 1);
+	walk->elements = 0;
+
+	for (frame = 0; frame <= NR_FRAMES; frame++) {
+		for (word = 0; word < 2; word++) {
+			gva_t gva = self->stack.frames[frame] + word * 8;
+			int p = (gva - self->base) / PAGE_SIZE;
+
+			if (p != page && !translate(c, levels, p, walk, &copy))
+				return;
+			page = p;
+		}
+
+		if (frame < NR_FRAMES)
+			e->ips[e->nr++] = copy_ra(self->stack.ras[frame], copy);
+	}
+
+	walk->end = "last";
+}
+
+static const char *case_name(const struct midwalk_case *c)
+{
+	static char name[128];
+
+	snprintf(name, sizeof(name), "%s, level %d, page %u, %s step %u", kind_names[c->kind],
+		 c->level, c->page, c->flip ? "flips from" : "at", c->step);
+	return name;
+}
+
+static unsigned int add_cases(struct midwalk_case *cases, enum kind kind, int levels)
+{
+	struct midwalk_case c = { .kind = kind };
+	unsigned int nr = 0;
+
+	/* A leaf is no larger page, whatever its bits say. */
+	c.level = kind == HUGE_PAGE ? PG_LEVEL_2M : PG_LEVEL_4K;
+	for (; c.level <= levels; c.level++) {
+		/* The tables above the leaves are the same for all pages. */
+		for (c.page = 0; c.page < (c.level == PG_LEVEL_4K ? NR_PAGES : 1); c.page++) {
+			c.flip = false;
+			for (c.step = 0; c.step <= NR_PAGES * levels; c.step++)
+				cases[nr++] = c;
+
+			/* Change what is read first, or what is read second. */
+			c.flip = true;
+			for (c.step = 0; c.step < 2; c.step++)
+				cases[nr++] = c;
+		}
+	}
+
+	return nr;
+}
+
+/* Samples come in the order of the walks, and those in the order of the cases. */
+struct midwalk_run {
+	FIXTURE_DATA(midwalk) * self;
+	int levels;
+	struct midwalk_case cases[GUEST_WALK_MAX_CHANGES];
+	unsigned int nr_cases;
+	unsigned int nr_guest;
+	struct midwalk walk;
+};
+
+static void check_sample(const struct callchain_sample *s, void *arg)
+{
+	struct midwalk_run *run = arg;
+	unsigned int i = run->nr_guest / NR_WALKS;
+
+	/* Those behind the last case find nothing changed. */
+	if (i >= run->nr_cases)
+		expect_guest_stack(&run->walk.e, "all restored", false, &run->self->stack,
+				   DEFAULT_MAX_STACK);
+	else if (run->nr_guest % NR_WALKS == 0)
+		expect_midwalk(run->self, &run->cases[i], run->levels,
+			       case_name(&run->cases[i]), &run->walk);
+
+	if (callchain_sample_compare(s, &run->walk.e))
+		run->nr_guest++;
+}
+
+static void check_result(const struct midwalk_run *run, const struct midwalk_case *c,
+			 const struct guest_walk_change *change,
+			 const struct guest_walk_result *result, const struct midwalk *walk)
+{
+	const unsigned int changes = c->flip ? walk->elements - c->step + 1 : 1;
+	const u64 pte = *midwalk_pte(run->self, c);
+
+	TEST_ASSERT(result->nr_walks == NR_WALKS, "%s: %u walks, not %u", walk->e.name,
+		    result->nr_walks, NR_WALKS);
+	TEST_ASSERT(!result->failures, "%s: %u writes of the entry failed", walk->e.name,
+		    result->failures);
+	TEST_ASSERT(result->changes == NR_WALKS * changes,
+		    "%s: %u changes in %u walks, not %u in each", walk->e.name,
+		    result->changes, NR_WALKS, changes);
+	TEST_ASSERT(result->max_elements == walk->elements &&
+		    result->elements == NR_WALKS * walk->elements,
+		    "%s: %u entries were read in %u walks, up to %u in one, not %u in each",
+		    walk->e.name, result->elements, NR_WALKS, result->max_elements,
+		    walk->elements);
+	TEST_ASSERT(pte == change->before, "%s: the entry is 0x%lx, not 0x%llx afterwards",
+		    walk->e.name, pte, change->before);
+}
+
+static void run_kind(FIXTURE_DATA(midwalk) * self, const FIXTURE_VARIANT(midwalk) * variant,
+		     enum kind kind)
+{
+	static const char * const ends[] = { "last", "unmapped", "no_memory" };
+	u64 nr_expected[ARRAY_SIZE(ends)] = {}, nr_before[ARRAY_SIZE(ends)], nr;
+	static struct guest_walk_change changes[GUEST_WALK_MAX_CHANGES];
+	static struct guest_walk_result results[GUEST_WALK_MAX_CHANGES];
+	static struct midwalk_run run;
+	const struct perf_event_attr attr = {};
+	unsigned int i, end, round, nr_wanted;
+
+	run.self = self;
+	run.levels = variant->levels;
+	run.nr_cases = add_cases(run.cases, kind, variant->levels);
+	for (i = 0; i < run.nr_cases; i++) {
+		u64 *pte = midwalk_pte(self, &run.cases[i]);
+
+		changes[i] = (struct guest_walk_change) {
+			.addr		= (u64)pte,
+			.before		= *pte,
+			.after		= changed_pte(self, &run.cases[i]),
+			.step		= run.cases[i].step,
+			.flip		= run.cases[i].flip,
+			.nr_walks	= NR_WALKS,
+		};
+	}
+
+	for (end = 0; end < ARRAY_SIZE(ends); end++)
+		nr_before[end] = vcpu_get_callchain_end_stat(self->vcpu, ends[end]);
+
+	nr_wanted = run.nr_cases * NR_WALKS + NR_RESTORED;
+	guest_walk_arm(self->fd, changes, run.nr_cases);
+	for (round = 0; round < MAX_ROUNDS && run.nr_guest < nr_wanted; round++)
+		vcpu_run_sampled(self->vcpu, variant->source, &attr, nr_wanted - run.nr_guest,
+				 check_sample, &run);
+	guest_walk_get_results(self->fd, results, run.nr_cases);
+	TEST_ASSERT(run.nr_guest == nr_wanted, "%s: %u samples hit the guest, not %u",
+		    kind_names[kind], run.nr_guest, nr_wanted);
+
+	for (i = 0; i < run.nr_cases; i++) {
+		expect_midwalk(self, &run.cases[i], variant->levels, case_name(&run.cases[i]),
+			       &run.walk);
+		check_result(&run, &run.cases[i], &changes[i], &results[i], &run.walk);
+		for (end = 0; end < ARRAY_SIZE(ends); end++)
+			if (!strcmp(ends[end], run.walk.end))
+				nr_expected[end] += NR_WALKS;
+	}
+
+	/* Those behind the last case end well. */
+	nr_expected[0] += NR_RESTORED;
+	for (end = 0; end < ARRAY_SIZE(ends); end++) {
+		nr = vcpu_get_callchain_end_stat(self->vcpu, ends[end]) - nr_before[end];
+		TEST_ASSERT(nr == nr_expected[end], "%s: %lu of %u walks ended by \"%s\", not %lu",
+			    kind_names[kind], nr, run.nr_guest, ends[end], nr_expected[end]);
+	}
+}
+
+#define MIDWALK_TEST(_name, _kind)	\
+TEST_F(midwalk, _name)			\
+{					\
+	run_kind(self, variant, _kind);	\
+}
+
+MIDWALK_TEST(removed, REMOVED);
+MIDWALK_TEST(reserved, RESERVED);
+MIDWALK_TEST(no_memslot, NO_MEMSLOT);
+MIDWALK_TEST(marked_huge, MARKED_HUGE);
+MIDWALK_TEST(huge_page, HUGE_PAGE);
+MIDWALK_TEST(redirected, REDIRECTED);
+
+TEST_HARNESS_MAIN
