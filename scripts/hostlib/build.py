@@ -17,10 +17,11 @@ CONFIGS = REPO / "scripts" / "configs"
 _NEEDS_GIB = 6
 
 # Our selftests; a kernel has a hundred more, which need not be built here.
-SELFTESTS = ["x86/guest_callchain_test", "x86/guest_callchain_churn_test",
-             "x86/guest_callchain_ends_test", "x86/guest_callchain_entry_test",
-             "x86/guest_callchain_hostile_test", "x86/guest_callchain_midwalk_test",
-             "x86/guest_callchain_modes_test", "x86/guest_callchain_readonly_test"]
+SELFTESTS = ["x86/guest_callchain_test", "x86/guest_callchain_bound_test",
+             "x86/guest_callchain_churn_test", "x86/guest_callchain_ends_test",
+             "x86/guest_callchain_entry_test", "x86/guest_callchain_hostile_test",
+             "x86/guest_callchain_midwalk_test", "x86/guest_callchain_modes_test",
+             "x86/guest_callchain_readonly_test"]
 
 # The same input is to give the same kernel.
 _REPRODUCIBLE = {"KBUILD_BUILD_TIMESTAMP": "2026-01-01", "KBUILD_BUILD_USER": "build",

@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What walks of a guest's stack cost: words read, pages translated, and entries
+ * of page tables read, as the test_guest_walk module counts them.  Guests that
+ * want them to cost more than is due must not succeed.
+ */
+#include "guest_stack.h"
+#include "kvm_test_harness.h"
+#include "kvm_util.h"
+#include "perf_callchain.h"
+#include "processor.h"
+#include "test_util.h"
+
+/* Where struct pt_regs has what; last, for its names are short. */
+#define __FRAME_OFFSETS
+#include <asm/ptrace-abi.h>
+
+#define NR_SAMPLES	10
+
+#define MAX_STACK	"/proc/sys/kernel/perf_event_max_stack"
+
+/* What kvm_arch_vcpu_stack_walk() promises for each entry of a chain. */
+#define MAX_READS(_depth)		(5 * (_depth))
+#define MAX_TABLE_WALKS(_depth)		(2 * (_depth))
+
+/* Tables of an L1 guest: walk_addr_generic() reads one entry a level, and never retries. */
+#define MAX_ELEMENTS(_depth, _levels)	(MAX_TABLE_WALKS(_depth) * (_levels))
+
+/* Any selector will do, as long as its RPL is zero. */
+#define KERNEL_CS	8
+
+/* More frames than the deepest chain takes. */
+#define NR_FRAMES	505
+
+/* These stacks need more memory than a VM has. */
+#define STACK_GPA	BIT_ULL(32)
+#define STACK_SLOT	10
+
+/* The frame that points where it should not. */
+#define BAD		5
+
+/* Entries of the root table that lead to itself; the guest's code is below. */
+#define SELF_MAP_LOW	160
+#define SELF_MAP_HIGH	192
+#define SELF_MAP_FRAMES	300
+#define NR_SELF_MAPS	16
+
+static const unsigned int depths[] = { 1, 2, 16, 127, 500 };
+
+/* What is read to find one caller. */
+struct next {
+	gva_t words[5];
+	unsigned int nr_words;
+};
+
+struct bound_guest {
+	struct kvm_vcpu *vcpu;
+	struct kvm_vm *vm;
+	struct guest_stack stack;
+	struct next nexts[NR_FRAMES + 1];
+	unsigned int nr_nexts;
+};
+
+struct bound_case {
+	const char *name;
+	struct guest_stack_layout layout;
+	void (*tamper)(struct bound_guest *guest);
+	bool worst;
+};
+
+static void set_word(struct bound_guest *guest, gva_t gva, u64 word)
+{
+	*(u64 *)addr_gva2hva(guest->vm, gva) = word;
+}
+
+static void reads_frame(struct bound_guest *guest, gva_t frame)
+{
+	guest->nexts[guest->nr_nexts++] = (struct next) {
+		.words = { frame, frame + 8 },
+		.nr_words = 2,
+	};
+}
+
+static void reads_regs(struct bound_guest *guest, gva_t regs)
+{
+	guest->nexts[guest->nr_nexts++] = (struct next) {
+		.words = {
+			regs + RBP,
+			regs + RIP,
+			regs + CS,
+			regs + EFLAGS,
+			regs + RSP,
+		},
+		.nr_words = 5,
+	};
+}
+
+/* The frames up to BAD are good. */
+static void reads_good_frames(struct bound_guest *guest)
+{
+	unsigned int i;
+
+	guest->stack.nr_frames = BAD + 1;
+	for (i = 0; i <= BAD; i++)
+		reads_frame(guest, guest->stack.frames[i]);
+}
+
+static void all_good(struct bound_guest *guest)
+{
+	unsigned int i;
+
+	for (i = 0; i <= NR_FRAMES; i++)
+		reads_frame(guest, guest->stack.frames[i]);
+}
+
+static void cycle(struct bound_guest *guest)
+{
+	reads_good_frames(guest);
+	set_word(guest, guest->stack.frames[BAD], guest->stack.frames[0]);
+}
+
+/* Is that where a system call has saved the registers of user mode?  It isn't. */
+static void no_more_frames(struct bound_guest *guest)
+{
+	reads_good_frames(guest);
+	set_word(guest, guest->stack.frames[BAD], 0);
+	reads_regs(guest, guest->stack.frames[BAD] + 16);
+}
+
+static void mark_without_regs(struct bound_guest *guest)
+{
+	reads_good_frames(guest);
+	set_word(guest, guest->stack.frames[BAD], guest->stack.frames[BAD + 1] | 1);
+	reads_regs(guest, guest->stack.frames[BAD + 1]);
+}
+
+/* Each frame is one of interrupted kernel code; the outermost returns nowhere. */
+static void entry_frames(struct bound_guest *guest)
+{
+	unsigned int i;
+
+	for (i = 0; i <= NR_FRAMES; i++) {
+		gva_t regs = guest->stack.frames[i];
+
+		reads_regs(guest, regs);
+		if (i == NR_FRAMES)
+			break;
+
+		set_word(guest, regs + RBP, guest->stack.frames[i + 1] | 1);
+		set_word(guest, regs + RIP, guest->stack.ras[i]);
+		set_word(guest, regs + CS, KERNEL_CS);
+		set_word(guest, regs + EFLAGS, X86_EFLAGS_FIXED);
+		set_word(guest, regs + RSP, guest->stack.frames[i + 1]);
+	}
+	guest->stack.fp |= 1;
+}
+
+static void entry_cycle(struct bound_guest *guest)
+{
+	entry_frames(guest);
+	set_word(guest, guest->stack.frames[BAD] + RBP,
+		 guest->stack.frames[0] | 1);
+	guest->stack.nr_frames = BAD + 1;
+	guest->nr_nexts = BAD + 1;
+}
+
+/* The root table holds the stack, and is a table of each level, at many addresses. */
+static void in_root_table(struct bound_guest *guest)
+{
+	struct kvm_vm *vm = guest->vm;
+	u64 *root = addr_gpa2hva(vm, vm->mmu.pgd);
+	u64 flags = *vm_get_pte_level(vm, (gva_t)guest_loop, vm->mmu.pgtable_levels) &
+		    ~PHYSICAL_PAGE_MASK;
+	struct guest_stack *stack = &guest->stack;
+	unsigned int i;
+	int level;
+
+	root[SELF_MAP_LOW] = flags | vm->mmu.pgd;
+	root[SELF_MAP_HIGH] = flags | vm->mmu.pgd;
+
+	for (i = 0; i < NR_SELF_MAPS; i++) {
+		stack->frames[i] = (SELF_MAP_FRAMES + 2 * i) * sizeof(u64);
+		for (level = PG_LEVEL_4K; level <= vm->mmu.pgtable_levels; level++)
+			stack->frames[i] |= (i & BIT(level - 1) ? SELF_MAP_HIGH : SELF_MAP_LOW) *
+					    PG_LEVEL_SIZE(level);
+		reads_frame(guest, stack->frames[i]);
+	}
+
+	stack->nr_frames = NR_SELF_MAPS - 1;
+	for (i = 0; i < stack->nr_frames; i++) {
+		root[SELF_MAP_FRAMES + 2 * i] = stack->frames[i + 1];
+		root[SELF_MAP_FRAMES + 2 * i + 1] = stack->ras[i];
+	}
+	stack->fp = stack->frames[0];
+	stack->sp = stack->fp;
+}
+
+static const struct bound_case cases[] = {
+	{ "many frames on a page",	{ NR_FRAMES, 16, 0 }, all_good },
+	{ "one frame on a page",	{ NR_FRAMES, 4096, 0x7f0 }, all_good },
+	{ "each frame on two pages",	{ NR_FRAMES, 8192, 0xff8 }, all_good },
+	{ "cycle",			{ NR_FRAMES, 8192, 0xff8 }, cycle },
+	{ "no more frames",		{ NR_FRAMES, 4096, 0xfd0 }, no_more_frames },
+	{ "mark without registers",	{ NR_FRAMES, 4096, 0xfa0 }, mark_without_regs },
+	{ "entry frames",		{ NR_FRAMES, 176, 0 }, entry_frames },
+	{ "entry frames on two pages",	{ NR_FRAMES, 8192, 0xfa0 }, entry_frames, true },
+	{ "cycle of entry frames",	{ NR_FRAMES, 8192, 0xfa0 }, entry_cycle },
+	{ "in the root table",		{ 16, 16, 0 }, in_root_table },
+};
+
+FIXTURE(bound)
+{
+	int fd;
+	unsigned int max_stack;
+};
+
+FIXTURE_VARIANT(bound)
+{
+	enum pmi_source source;
+	int levels;
+};
+
+FIXTURE_VARIANT_ADD(bound, irq_4_level)
+{
+	.source = PMI_IRQ,
+	.levels = 4,
+};
+
+FIXTURE_VARIANT_ADD(bound, irq_5_level)
+{
+	.source = PMI_IRQ,
+	.levels = 5,
+};
+
+FIXTURE_VARIANT_ADD(bound, nmi_4_level)
+{
+	.source = PMI_NMI,
+	.levels = 4,
+};
+
+FIXTURE_VARIANT_ADD(bound, nmi_5_level)
+{
+	.source = PMI_NMI,
+	.levels = 5,
+};
+
+static unsigned int get_max_stack(void)
+{
+	unsigned int depth;
+	FILE *f = fopen(MAX_STACK, "r");
+
+	TEST_ASSERT(f && fscanf(f, "%u", &depth) == 1, "Can't read " MAX_STACK);
+	fclose(f);
+	return depth;
+}
+
+static void set_max_stack(unsigned int depth)
+{
+	FILE *f = fopen(MAX_STACK, "w");
+
+	TEST_ASSERT(f, "Can't open " MAX_STACK ": %s", strerror(errno));
+	fprintf(f, "%u\n", depth);
+	TEST_ASSERT(!fclose(f), "Can't write " MAX_STACK ", are there events with callchains? %s",
+		    strerror(errno));
+}
+
+FIXTURE_SETUP(bound)
+{
+	const char *why_not;
+
+	self->fd = -1;
+	self->max_stack = get_max_stack();
+	if (!pmi_source_available(variant->source, &why_not))
+		SKIP(return, "%s", why_not);
+	if (variant->levels == 5 && !kvm_cpu_has(X86_FEATURE_LA57))
+		SKIP(return, "The host has no 5-level paging");
+
+	self->fd = guest_walk_open();
+	if (self->fd < 0)
+		SKIP(return, "The test_guest_walk module can't be loaded");
+
+	set_max_stack(max(self->max_stack, depths[ARRAY_SIZE(depths) - 1]));
+}
+
+FIXTURE_TEARDOWN(bound)
+{
+	if (self->fd < 0)
+		return;
+
+	set_max_stack(self->max_stack);
+	close(self->fd);
+}
+
+static void run_depth(struct bound_guest *guest, const struct bound_case *c, int fd,
+		      enum pmi_source source, unsigned int depth)
+{
+	const struct perf_event_attr attr = { .sample_max_stack = depth };
+	const struct guest_walk_change count = { .nr_walks = -1 };
+	const unsigned int levels = guest->vm->mmu.pgtable_levels;
+	unsigned int i, word, nr_guest, reads = 0, walks = 0;
+	struct callchain_expectation e;
+	struct guest_walk_result r;
+	gva_t page = 0;
+
+	/* A page is translated when it is come to, and known until it is left. */
+	for (i = 0; i < min(depth, guest->nr_nexts); i++) {
+		for (word = 0; word < guest->nexts[i].nr_words; word++) {
+			gva_t p = guest->nexts[i].words[word] & PAGE_MASK;
+
+			reads++;
+			walks += p != page;
+			page = p;
+		}
+	}
+
+	expect_guest_stack(&e, c->name, false, &guest->stack, depth);
+	guest_walk_arm(fd, &count, 1);
+	nr_guest = vcpu_run_and_compare(guest->vcpu, source, &attr, NR_SAMPLES, &e);
+	guest_walk_get_results(fd, &r, 1);
+
+	TEST_ASSERT(r.nr_walks == nr_guest, "%s, depth %u: %u walks, but %u guest samples",
+		    c->name, depth, r.nr_walks, nr_guest);
+	TEST_ASSERT(r.max_reads <= MAX_READS(depth), "%s, depth %u: %u words were read, above %u",
+		    c->name, depth, r.max_reads, MAX_READS(depth));
+	TEST_ASSERT(r.max_table_walks <= MAX_TABLE_WALKS(depth),
+		    "%s, depth %u: %u pages were translated, above %u", c->name, depth,
+		    r.max_table_walks, MAX_TABLE_WALKS(depth));
+	TEST_ASSERT(r.max_elements <= MAX_ELEMENTS(depth, levels),
+		    "%s, depth %u: %u entries of tables were read, above %u", c->name, depth,
+		    r.max_elements, MAX_ELEMENTS(depth, levels));
+
+	TEST_ASSERT(r.max_reads == reads, "%s, depth %u: %u words were read, not %u", c->name,
+		    depth, r.max_reads, reads);
+	TEST_ASSERT(r.max_table_walks == walks, "%s, depth %u: %u pages were translated, not %u",
+		    c->name, depth, r.max_table_walks, walks);
+	TEST_ASSERT(r.elements == nr_guest * walks * levels,
+		    "%s, depth %u: %u entries of tables were read in %u walks, not %u in each",
+		    c->name, depth, r.elements, nr_guest, walks * levels);
+
+	/* The bounds are no higher than they must be. */
+	if (c->worst)
+		TEST_ASSERT(reads == MAX_READS(depth) && walks == MAX_TABLE_WALKS(depth),
+			    "%s, depth %u: this should be the worst case", c->name, depth);
+}
+
+static void run_case(const struct bound_case *c, int fd, enum pmi_source source, int levels)
+{
+	const u64 nr_pages = (c->layout.nr_frames + 2) * (u64)c->layout.stride / PAGE_SIZE + 4;
+	static struct bound_guest guest;
+	unsigned int i;
+
+	guest.vm = __vm_create_with_one_vcpu(&guest.vcpu, nr_pages, guest_loop);
+	if (guest.vm->mmu.pgtable_levels > levels)
+		vcpu_use_4_level_paging(guest.vcpu);
+
+	vm_userspace_mem_region_add(guest.vm, VM_MEM_SRC_ANONYMOUS, STACK_GPA, STACK_SLOT,
+				    nr_pages, 0);
+	guest.vm->memslots[MEM_REGION_TEST_DATA] = STACK_SLOT;
+
+	guest.nr_nexts = 0;
+	guest_stack_build(guest.vm, &guest.stack, &c->layout);
+	c->tamper(&guest);
+	guest_stack_use(guest.vcpu, &guest.stack, (gva_t)guest_loop);
+
+	for (i = 0; i < ARRAY_SIZE(depths); i++)
+		run_depth(&guest, c, fd, source, depths[i]);
+
+	kvm_vm_free(guest.vm);
+}
+
+TEST_F(bound, cost)
+{
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(cases); i++) {
+		TH_LOG("%s", cases[i].name);
+		run_case(&cases[i], self->fd, variant->source, variant->levels);
+	}
+}
+
+TEST_HARNESS_MAIN
