@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the callchain of a guest must be, derived from the architecture's manuals
+ * and shared with no code of KVM.
+ */
+#ifndef SELFTEST_KVM_CALLCHAIN_ORACLE_H
+#define SELFTEST_KVM_CALLCHAIN_ORACLE_H
+
+#include <linux/types.h>
+
+#define ORACLE_MAX_DEPTH	128
+
+/**
+ * struct oracle_vcpu - what of a vCPU's state decides on its callchain
+ * @cpl:	privilege level, 0 to 3
+ * @amd:	the CPU follows AMD's manual where Intel's differs
+ * @lma:	EFER.LMA
+ * @nxe:	EFER.NXE
+ * @cs_l:	CS.L
+ * @cs_d:	CS.D
+ * @pg:		CR0.PG
+ * @pse:	CR4.PSE
+ * @pae:	CR4.PAE
+ * @la57:	CR4.LA57
+ * @smap:	CR4.SMAP
+ * @pke:	CR4.PKE
+ * @ac:		RFLAGS.AC
+ * @gbpages:	CPUID has 1 GiB pages
+ * @maxphyaddr:	width of physical addresses
+ * @pse36_bits:	width of the physical addresses of 4 MiB pages; the manuals say 40
+ * @pkru:	PKRU
+ * @cs_base:	base of CS, as it is in the descriptor
+ * @ss_base:	base of SS
+ * @rip:	RIP
+ * @rsp:	RSP
+ * @rbp:	RBP
+ * @cr3:	CR3
+ */
+struct oracle_vcpu {
+	u8 cpl;
+	bool amd;
+	bool lma;
+	bool nxe;
+	bool cs_l;
+	bool cs_d;
+	bool pg;
+	bool pse;
+	bool pae;
+	bool la57;
+	bool smap;
+	bool pke;
+	bool ac;
+	bool gbpages;
+	u8 maxphyaddr;
+	u8 pse36_bits;
+	u32 pkru;
+	u64 cs_base;
+	u64 ss_base;
+	u64 rip;
+	u64 rsp;
+	u64 rbp;
+	u64 cr3;
+};
+
+/* Read an aligned word of 2, 4 or 8 bytes; false if the guest has no memory there. */
+typedef bool (*oracle_read_fn)(void *arg, u64 gpa, unsigned int size, u64 *word);
+
+enum oracle_end {
+	ORACLE_GOES_ON,
+	ORACLE_LAST,
+	ORACLE_DEPTH,
+	ORACLE_UNALIGNED,
+	ORACLE_BACKWARDS,
+	ORACLE_NONCANONICAL,
+	ORACLE_UNMAPPED,
+	ORACLE_NO_MEMORY,
+	NR_ORACLE_ENDS,
+};
+
+extern const char * const oracle_end_names[NR_ORACLE_ENDS];
+
+struct oracle_chain {
+	unsigned int nr;
+	enum oracle_end end;
+	struct {
+		u64 ip;
+		bool user;
+	} entries[ORACLE_MAX_DEPTH];
+};
+
+bool oracle_translate(const struct oracle_vcpu *vcpu, oracle_read_fn read, void *arg,
+		      u64 gva, bool user, u64 *gpa);
+void oracle_walk(const struct oracle_vcpu *vcpu, oracle_read_fn read, void *arg,
+		 unsigned int depth, struct oracle_chain *chain);
+
+#endif /* SELFTEST_KVM_CALLCHAIN_ORACLE_H */

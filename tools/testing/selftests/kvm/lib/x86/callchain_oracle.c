@@ -1,0 +1,430 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What the callchain of a guest must be.
+ *
+ * Paging is written down from the manuals: Intel SDM volume 3, chapter "Paging"
+ * (chapter 4, since 2023 chapter 5; sections below are numbered as in chapter 4),
+ * and AMD APM volume 2, chapter 5.  Slow, literal, and free of dependencies, so
+ * that it can judge the kernel as well as run in a fuzzer.
+ */
+#include <linux/types.h>
+
+#include "callchain_oracle.h"
+
+#define ORACLE_BIT(n)		(1ULL << (n))
+
+/* Bits @hi down to @lo, or none. */
+static u64 bits(unsigned int hi, unsigned int lo)
+{
+	if (hi < lo)
+		return 0;
+	return (hi == 63 ? ~0ULL : ORACLE_BIT(hi + 1) - 1) & ~(ORACLE_BIT(lo) - 1);
+}
+
+const char * const oracle_end_names[NR_ORACLE_ENDS] = {
+	[ORACLE_GOES_ON]	= "goes_on",
+	[ORACLE_LAST]		= "last",
+	[ORACLE_DEPTH]		= "depth",
+	[ORACLE_UNALIGNED]	= "unaligned",
+	[ORACLE_BACKWARDS]	= "backwards",
+	[ORACLE_NONCANONICAL]	= "noncanonical",
+	[ORACLE_UNMAPPED]	= "unmapped",
+	[ORACLE_NO_MEMORY]	= "no_memory",
+};
+
+/* SDM 4.1.1 and APM 5.1: the bits that are common to all kinds of entries. */
+#define ENTRY_P			ORACLE_BIT(0)
+#define ENTRY_US		ORACLE_BIT(2)
+#define ENTRY_PS		ORACLE_BIT(7)
+#define ENTRY_XD		ORACLE_BIT(63)
+
+/*
+ * SDM 4.6.1 and 4.6.2: may data be read at an address whose translation has
+ * U/S set in all entries (@us), and protection key @key?
+ */
+static bool may_read(const struct oracle_vcpu *v, bool user, bool us, unsigned int key)
+{
+	/* User-mode accesses: from user-mode addresses only. */
+	if (user && !us)
+		return false;
+
+	/* Supervisor-mode accesses to user-mode addresses: unless SMAP forbids. */
+	if (!user && us && v->smap && !v->ac)
+		return false;
+
+	/* Keys: 4- and 5-level paging, user-mode addresses, whoever accesses them. */
+	if (v->lma && v->pke && us && (v->pkru >> (2 * key) & 1))
+		return false;
+
+	return true;
+}
+
+/* SDM 4.3, figures 4-2 and 4-3, tables 4-4 to 4-6; APM 5.2.1 and 5.2.2. */
+static bool translate_32(const struct oracle_vcpu *v, oracle_read_fn read, void *arg,
+			 u32 la, bool user, u64 *gpa)
+{
+	unsigned int wide = v->maxphyaddr < v->pse36_bits ? v->maxphyaddr : v->pse36_bits;
+	u64 pde, pte;
+
+	if (!read(arg, (v->cr3 & bits(31, 12)) | (u64)(la >> 22) * 4, 4, &pde) ||
+	    !(pde & ENTRY_P))
+		return false;
+
+	if (v->pse && (pde & ENTRY_PS)) {
+		/* PSE-36: bits 39:32 are in bits 20:13; those too wide are reserved. */
+		if (pde & bits(21, 13 + wide - 32))
+			return false;
+		if (!may_read(v, user, pde & ENTRY_US, 0))
+			return false;
+		*gpa = (pde & bits(31, 22)) | (pde & bits(20, 13)) << 19 | (la & bits(21, 0));
+		return true;
+	}
+
+	if (!read(arg, (pde & bits(31, 12)) | (u64)(la >> 12 & 0x3ff) * 4, 4, &pte) ||
+	    !(pte & ENTRY_P))
+		return false;
+	if (!may_read(v, user, pde & pte & ENTRY_US, 0))
+		return false;
+
+	*gpa = (pte & bits(31, 12)) | (la & bits(11, 0));
+	return true;
+}
+
+/* SDM 4.4, tables 4-8 to 4-11; APM 5.2.3, and 15.25.10 for PDPTEs with nested paging. */
+static bool translate_pae(const struct oracle_vcpu *v, oracle_read_fn read, void *arg,
+			  u32 la, bool user, u64 *gpa)
+{
+	const u64 rsvd = bits(62, v->maxphyaddr) | (v->nxe ? 0 : ENTRY_XD);
+	const u64 base = bits(v->maxphyaddr - 1, 12);
+	u64 pdpte, pde, pte;
+
+	if (!read(arg, (v->cr3 & bits(31, 5)) | (u64)(la >> 30) * 8, 8, &pdpte) ||
+	    !(pdpte & ENTRY_P) || (pdpte & (bits(63, v->maxphyaddr) | bits(8, 5) | bits(2, 1))))
+		return false;
+
+	if (!read(arg, (pdpte & base) | (u64)(la >> 21 & 0x1ff) * 8, 8, &pde) ||
+	    !(pde & ENTRY_P) || (pde & rsvd))
+		return false;
+
+	if (pde & ENTRY_PS) {
+		if (pde & bits(20, 13))
+			return false;
+		if (!may_read(v, user, pde & ENTRY_US, 0))
+			return false;
+		*gpa = (pde & base & ~bits(20, 0)) | (la & bits(20, 0));
+		return true;
+	}
+
+	if (!read(arg, (pde & base) | (u64)(la >> 12 & 0x1ff) * 8, 8, &pte) ||
+	    !(pte & ENTRY_P) || (pte & rsvd))
+		return false;
+	if (!may_read(v, user, pde & pte & ENTRY_US, 0))
+		return false;
+
+	*gpa = (pte & base) | (la & bits(11, 0));
+	return true;
+}
+
+/* SDM 4.5, tables 4-13 to 4-20; APM 5.3.  Levels: 5 is PML5, 4 PML4, 3 PDPT, 2 PD, 1 PT. */
+static bool translate_long(const struct oracle_vcpu *v, oracle_read_fn read, void *arg,
+			   u64 la, bool user, u64 *gpa)
+{
+	const u64 base = bits(v->maxphyaddr - 1, 12);
+	u64 table = v->cr3 & base, entry;
+	bool us = true;
+	int level;
+
+	for (level = v->la57 ? 5 : 4; ; level--) {
+		unsigned int shift = 12 + 9 * (level - 1);
+
+		if (!read(arg, table | (la >> shift & 0x1ff) * 8, 8, &entry) ||
+		    !(entry & ENTRY_P))
+			return false;
+
+		if ((entry & bits(51, v->maxphyaddr)) || ((entry & ENTRY_XD) && !v->nxe))
+			return false;
+		us = us && (entry & ENTRY_US);
+
+		/* Neither a PML5E nor a PML4E maps a page; APM: bit 8 must be zero as well. */
+		if (level >= 4 && (entry & (ENTRY_PS | (v->amd ? ORACLE_BIT(8) : 0))))
+			return false;
+		if (level == 3 && (entry & ENTRY_PS) && !v->gbpages)
+			return false;
+
+		if (level == 1 || (entry & ENTRY_PS)) {
+			/* Large pages: only bit 12, PAT, is not reserved below the address. */
+			if (level > 1 && (entry & bits(shift - 1, 13)))
+				return false;
+			if (!may_read(v, user, us, entry >> 59 & 0xf))
+				return false;
+			*gpa = (entry & base & ~bits(shift - 1, 0)) | (la & bits(shift - 1, 0));
+			return true;
+		}
+
+		table = entry & base;
+	}
+}
+
+/**
+ * oracle_translate - translate a guest's linear address for a data read
+ * @vcpu:	the vCPU
+ * @read:	reads the guest's physical memory
+ * @arg:	passed to @read
+ * @gva:	the linear address; canonical, if that matters
+ * @user:	a user-mode access
+ * @gpa:	where to put the physical address
+ *
+ * Return: false if the access would fault.
+ */
+bool oracle_translate(const struct oracle_vcpu *vcpu, oracle_read_fn read, void *arg,
+		      u64 gva, bool user, u64 *gpa)
+{
+	if (!vcpu->pg) {
+		*gpa = gva;
+		return true;
+	}
+	if (vcpu->lma)
+		return translate_long(vcpu, read, arg, gva, user, gpa);
+	if (vcpu->pae)
+		return translate_pae(vcpu, read, arg, gva, user, gpa);
+	return translate_32(vcpu, read, arg, gva, user, gpa);
+}
+
+/**
+ * struct walk - a stack, and how far it was followed
+ * @v:		the vCPU
+ * @read:	reads the guest's physical memory
+ * @arg:	passed to @read
+ * @size:	bytes in a word
+ * @max:	the highest linear address
+ * @cs_base:	added to instruction pointers
+ * @ss_base:	added to frame pointers
+ * @low:	the caller's frame lies here, or above
+ * @fp:		frame pointer
+ * @ip:		linear address of the instruction
+ * @user:	the frame is not one of the guest's kernel
+ * @as_user:	memory is read as user mode does
+ * @have_page:	@page and @page_gpa are valid
+ * @page:	the page that was read last
+ * @page_gpa:	where it is
+ */
+struct walk {
+	const struct oracle_vcpu *v;
+	oracle_read_fn read;
+	void *arg;
+	unsigned int size;
+	u64 max;
+	u64 cs_base;
+	u64 ss_base;
+	u64 low;
+	u64 fp;
+	u64 ip;
+	bool user;
+	bool as_user;
+	bool have_page;
+	u64 page;
+	u64 page_gpa;
+};
+
+/* SDM volume 1, 3.3.7.1: bits 63 down to the highest that is translated are equal. */
+static bool canonical(const struct walk *w, u64 la)
+{
+	u64 upper = bits(63, w->v->la57 ? 56 : 47);
+
+	return w->size < 8 || !(la & upper) || (la & upper) == upper;
+}
+
+static enum oracle_end read_stack(struct walk *w, u64 la, u64 *word)
+{
+	u64 page = la & ~bits(11, 0);
+
+	if (!canonical(w, la))
+		return ORACLE_NONCANONICAL;
+
+	if (!w->have_page || w->page != page) {
+		w->have_page = false;
+		if (!oracle_translate(w->v, w->read, w->arg, page, w->as_user, &w->page_gpa))
+			return ORACLE_UNMAPPED;
+		w->page = page;
+		w->have_page = true;
+	}
+
+	if (!w->read(w->arg, w->page_gpa + (la - page), w->size, word))
+		return ORACLE_NO_MEMORY;
+	return ORACLE_GOES_ON;
+}
+
+/* Something of @size bytes must lie in one piece at @low or above, and end below the top. */
+static bool lies_above(const struct walk *w, u64 la, u64 size)
+{
+	return la >= w->low && la <= w->max && w->max - la >= size;
+}
+
+/* Outside of 64-bit code, registers and linear addresses have 32 bits. */
+static void leave_64_bit_code(struct walk *w)
+{
+	w->size = 4;
+	w->max = 0xffffffff;
+	w->ip &= w->max;
+	w->fp &= w->max;
+	w->low &= w->max;
+}
+
+/* Linux's struct pt_regs, of a 64-bit and of a 32-bit kernel. */
+struct regs_layout {
+	unsigned int bp, ip, cs, flags, sp, size;
+};
+
+static const struct regs_layout layout_64 = { 4 * 8, 16 * 8, 17 * 8, 18 * 8, 19 * 8, 21 * 8 };
+static const struct regs_layout layout_32 = { 5 * 4, 12 * 4, 13 * 4, 14 * 4, 15 * 4, 17 * 4 };
+
+/* Linux's selector for 32-bit programs under a 64-bit kernel. */
+#define USER32_CS	0x23
+
+static enum oracle_end go_to_interrupted(struct walk *w, u64 regs)
+{
+	const struct regs_layout *layout = w->size == 8 ? &layout_64 : &layout_32;
+	u64 bp, ip, cs, flags, sp;
+	enum oracle_end end;
+
+	if (!lies_above(w, regs, layout->size))
+		return ORACLE_BACKWARDS;
+
+	end = read_stack(w, regs + layout->bp, &bp);
+	if (!end)
+		end = read_stack(w, regs + layout->ip, &ip);
+	if (!end)
+		end = read_stack(w, regs + layout->cs, &cs);
+	if (!end)
+		end = read_stack(w, regs + layout->flags, &flags);
+	if (!end)
+		end = read_stack(w, regs + layout->sp, &sp);
+	if (end)
+		return end;
+
+	if (!ip)
+		return ORACLE_LAST;
+	if (!canonical(w, ip))
+		return ORACLE_NONCANONICAL;
+
+	/* SDM volume 1, 3.4.3.  No VM86 either: its segments aren't flat. */
+	if (!(flags & ORACLE_BIT(1)) ||
+	    (flags & (ORACLE_BIT(3) | ORACLE_BIT(5) | ORACLE_BIT(15) | ORACLE_BIT(17) |
+		      bits(63, 22))))
+		return ORACLE_UNALIGNED;
+
+	/* SDM volume 3, 3.4.2: the first entry of the GDT is the null one, for any RPL. */
+	cs &= 0xffff;
+	if (cs < 4)
+		return ORACLE_UNALIGNED;
+
+	if ((cs & 3) == 3) {
+		w->user = true;
+		w->as_user = true;
+		w->have_page = false;
+	} else if (cs & 3) {
+		return ORACLE_UNALIGNED;
+	} else if (sp < regs + layout->size) {
+		/* What was interrupted had its frames above what it was interrupted by. */
+		return ORACLE_BACKWARDS;
+	}
+
+	w->ip = ip;
+	w->fp = bp;
+	w->low = sp;
+	if (cs == USER32_CS)
+		leave_64_bit_code(w);
+	return ORACLE_GOES_ON;
+}
+
+static enum oracle_end go_to_caller(struct walk *w)
+{
+	const bool flat = !w->cs_base && !w->ss_base;
+	enum oracle_end end;
+	u64 frame, fp, ra;
+
+	if (!w->fp) {
+		/* After a system call, there is an unmarked struct pt_regs, or nothing. */
+		if (w->user || w->size != 8 || (w->low & 7) ||
+		    go_to_interrupted(w, w->low) || !w->user)
+			return ORACLE_LAST;
+		return ORACLE_GOES_ON;
+	}
+
+	if (!w->user && w->size == 8 && (w->fp & 7) == 1)
+		return go_to_interrupted(w, w->fp - 1);
+
+	if (!w->user && w->size == 4 && flat && (w->low & ORACLE_BIT(31)) &&
+	    !(w->fp & ORACLE_BIT(31)) && !(w->fp & 3))
+		return go_to_interrupted(w, w->fp + ORACLE_BIT(31));
+
+	frame = (w->ss_base + w->fp) & w->max;
+	if (frame & (w->size - 1))
+		return ORACLE_UNALIGNED;
+	if (!lies_above(w, frame, 2 * w->size))
+		return ORACLE_BACKWARDS;
+
+	end = read_stack(w, frame, &fp);
+	if (!end)
+		end = read_stack(w, frame + w->size, &ra);
+	if (end)
+		return end;
+
+	if (!ra)
+		return ORACLE_LAST;
+	if (!canonical(w, ra))
+		return ORACLE_NONCANONICAL;
+
+	w->ip = (w->cs_base + ra) & w->max;
+	w->fp = fp;
+	w->low = frame + 2 * w->size;
+	return ORACLE_GOES_ON;
+}
+
+/**
+ * oracle_walk - tell what the callchain of a vCPU must be
+ * @vcpu:	the vCPU
+ * @read:	reads the guest's physical memory
+ * @arg:	passed to @read
+ * @depth:	how many entries the chain may have, up to ORACLE_MAX_DEPTH
+ * @chain:	where to put it
+ */
+void oracle_walk(const struct oracle_vcpu *vcpu, oracle_read_fn read, void *arg,
+		 unsigned int depth, struct oracle_chain *chain)
+{
+	struct walk w = {
+		.v = vcpu, .read = read, .arg = arg,
+		.user = vcpu->cpl > 0, .as_user = vcpu->cpl == 3,
+	};
+
+	/* SDM volume 3, 5.2.1: CS.L and CS.D; volume 1, 3.3.4: no bases in 64-bit code. */
+	if (vcpu->lma && vcpu->cs_l) {
+		w.size = 8;
+		w.max = ~0ULL;
+		w.ip = vcpu->rip;
+		w.fp = vcpu->rbp;
+		w.low = vcpu->rsp;
+	} else {
+		u64 mask = vcpu->cs_d ? bits(31, 0) : bits(15, 0);
+
+		w.size = vcpu->cs_d ? 4 : 2;
+		w.max = bits(31, 0);
+		w.cs_base = vcpu->cs_base;
+		w.ss_base = vcpu->ss_base;
+		w.ip = (w.cs_base + vcpu->rip) & w.max;
+		w.fp = vcpu->rbp & mask;
+		w.low = (w.ss_base + (vcpu->rsp & mask)) & w.max;
+	}
+
+	chain->nr = 0;
+	chain->end = ORACLE_GOES_ON;
+	while (!chain->end) {
+		if (chain->nr == depth) {
+			chain->end = ORACLE_DEPTH;
+			break;
+		}
+		chain->entries[chain->nr].ip = w.ip;
+		chain->entries[chain->nr++].user = w.user;
+		chain->end = go_to_caller(&w);
+	}
+}
