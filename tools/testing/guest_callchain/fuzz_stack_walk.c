@@ -1,0 +1,303 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Fuzz arch/x86/kvm/stacktrace.c in user space, under libFuzzer.
+ *
+ * The input is a guest: registers, page tables, stacks, and maybe a word that
+ * changes at some read.  What the walk says must be what the oracle says.
+ */
+#include <linux/kvm_host.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "callchain_case.h"
+
+/* The costs that kvm_arch_vcpu_stack_walk() promises, for each entry. */
+#define MAX_READS	5
+#define MAX_WALKS	2
+
+static u8 mem[CASE_MEM_SIZE] __aligned(PAGE_SIZE);
+
+/* Where struct callchain_case gets its random bytes. */
+static struct {
+	const u8 *data;
+	size_t size;
+	u64 state;
+} input;
+
+/* What the walk in question has done so far. */
+static struct {
+	struct callchain_case *c;
+	struct oracle_chain chain;
+	unsigned int depth;
+	unsigned int reads;		/* for the current entry */
+	unsigned int walks;
+	unsigned int total_reads;
+	unsigned int total_walks;
+	unsigned int race_countdown;
+	unsigned int race_reads;
+	bool racing;
+	bool nmi;
+	bool host_pkru;
+	bool traced;
+} walk;
+
+static const enum oracle_end ends[] = {
+	[UNWIND_GOES_ON]		= ORACLE_GOES_ON,
+	[UNWIND_END_LAST]		= ORACLE_LAST,
+	[UNWIND_END_DEPTH]		= ORACLE_DEPTH,
+	[UNWIND_END_UNALIGNED]		= ORACLE_UNALIGNED,
+	[UNWIND_END_BACKWARDS]		= ORACLE_BACKWARDS,
+	[UNWIND_END_NONCANONICAL]	= ORACLE_NONCANONICAL,
+	[UNWIND_END_UNMAPPED]		= ORACLE_UNMAPPED,
+	[UNWIND_END_NO_MEMORY]		= ORACLE_NO_MEMORY,
+};
+
+#define FUZZ_ASSERT(_cond, ...)						\
+do {									\
+	if (!(_cond)) {							\
+		fprintf(stderr, "fuzz_stack_walk: " __VA_ARGS__);	\
+		fputc('\n', stderr);					\
+		case_print(walk.c);						\
+		case_print_chain("walk", &walk.chain);				\
+		abort();						\
+	}								\
+} while (0)
+
+/* Bytes of the input, and when they are used up, what its first ones are the seed of. */
+static u64 input_rnd(void *arg, unsigned int nr_bytes)
+{
+	u64 value = 0;
+
+	if (input.size >= nr_bytes) {
+		memcpy(&value, input.data, nr_bytes);
+		input.data += nr_bytes;
+		input.size -= nr_bytes;
+		return value;
+	}
+
+	input.size = 0;
+	input.state ^= input.state << 13;
+	input.state ^= input.state >> 7;
+	input.state ^= input.state << 17;
+	value = input.state * 0x2545f4914f6cdd1dULL;
+	return value >> (64 - 8 * nr_bytes);
+}
+
+static bool overlaps_race(const struct callchain_case *c, u32 off, unsigned int size)
+{
+	return off < c->race_off + c->race_size && c->race_off < off + size;
+}
+
+/* Memory as the walk sees it. */
+static void load(u32 off, unsigned int size, u64 *word)
+{
+	if (walk.racing && !walk.race_countdown--)
+		case_store(mem, walk.c->race_off, walk.c->race_size, walk.c->race_words[1]);
+	case_load(mem, off, size, word);
+}
+
+static bool walk_read(void *arg, u64 gpa, unsigned int size, u64 *word)
+{
+	u32 off;
+
+	if (!case_offset(gpa, &off))
+		return false;
+	load(off, size, word);
+	return true;
+}
+
+gpa_t kvm_mmu_gva_to_gpa_peek(struct kvm_vcpu *vcpu, gva_t gva, u64 access)
+{
+	u64 gpa;
+
+	FUZZ_ASSERT(!(gva & ~PAGE_MASK), "translates %#lx, not a page", gva);
+	FUZZ_ASSERT(!(access & ~PFERR_USER_MASK), "translates with access %#lx", access);
+	FUZZ_ASSERT(++walk.walks <= MAX_WALKS, "more than %u translations for an entry",
+		    MAX_WALKS);
+	walk.total_walks++;
+	if (!oracle_translate(&vcpu->state, walk_read, NULL, gva, access, &gpa))
+		return INVALID_GPA;
+	return gpa;
+}
+
+/* The page that can't be read is one that the VMM has mapped. */
+unsigned long kvm_vcpu_gfn_to_hva_prot(struct kvm_vcpu *vcpu, gfn_t gfn, bool *writable)
+{
+	gpa_t gpa = gfn << PAGE_SHIFT;
+	u32 off;
+
+	if (case_offset(gpa, &off) || gpa == CASE_MEM_GPA + CASE_HOLE_OFF ||
+	    gpa == CASE_HIGH_MEM_GPA + CASE_HOLE_OFF)
+		return (unsigned long)mem + off;
+	return 0;
+}
+
+int fuzz_get_user(const void *uptr, unsigned int size, u64 *word)
+{
+	u64 off = (unsigned long)uptr - (unsigned long)mem;
+
+	FUZZ_ASSERT(off <= CASE_MEM_SIZE - size && !(off & (size - 1)),
+		    "reads %u bytes at offset %#lx", size, off);
+	FUZZ_ASSERT(walk.host_pkru == walk.nmi, "reads with the guest's PKRU");
+	FUZZ_ASSERT(++walk.reads <= MAX_READS, "more than %u words for an entry", MAX_READS);
+	walk.total_reads++;
+	if (off >= CASE_HOLE_OFF)
+		return -14;
+	load(off, size, word);
+	return 0;
+}
+
+bool kvm_handling_nmi_from_guest(struct kvm_vcpu *vcpu)
+{
+	return walk.nmi;
+}
+
+void kvm_load_host_pkru(struct kvm_vcpu *vcpu)
+{
+	FUZZ_ASSERT(walk.nmi && !walk.host_pkru, "loads the host's PKRU twice");
+	walk.host_pkru = true;
+}
+
+void kvm_load_guest_pkru(struct kvm_vcpu *vcpu)
+{
+	FUZZ_ASSERT(walk.host_pkru, "loads the guest's PKRU twice");
+	walk.host_pkru = false;
+}
+
+void trace_kvm_stack_walk(unsigned int vcpu_id, unsigned int frames, unsigned int reads,
+			  unsigned int walks, enum guest_unwind_end end)
+{
+	FUZZ_ASSERT(frames == walk.chain.nr && reads == walk.total_reads &&
+		    walks == walk.total_walks,
+		    "traces %u frames, %u reads, %u walks; were %u, %u, %u", frames, reads,
+		    walks, walk.chain.nr, walk.total_reads, walk.total_walks);
+	FUZZ_ASSERT(end > UNWIND_GOES_ON && end < ARRAY_SIZE(ends),
+		    "ends by %u", end);
+	walk.chain.end = ends[end];
+	walk.traced = true;
+}
+
+static bool consume(void *cookie, u64 ip, bool user)
+{
+	struct oracle_chain *chain = &walk.chain;
+
+	walk.reads = 0;
+	walk.walks = 0;
+	if (chain->nr == walk.depth)
+		return false;
+	FUZZ_ASSERT(!chain->nr || user || !chain->entries[chain->nr - 1].user,
+		    "goes from user mode to the kernel");
+	chain->entries[chain->nr].ip = ip;
+	chain->entries[chain->nr++].user = user;
+	return true;
+}
+
+/* Memory as the oracle sees it: what changes has done so after @arg reads of it. */
+static bool oracle_read(void *arg, u64 gpa, unsigned int size, u64 *word)
+{
+	struct callchain_case *c = walk.c;
+	const unsigned int *old_reads = arg;
+	u32 off;
+
+	if (!case_offset(gpa, &off))
+		return false;
+	if (c->race && overlaps_race(c, off, size))
+		case_store(mem, c->race_off, c->race_size,
+			   c->race_words[walk.race_reads++ >= *old_reads]);
+	case_load(mem, off, size, word);
+	return true;
+}
+
+/* Does the counter of the reason, and no other, say one? */
+static bool counted(const struct kvm_vcpu_stat *stat, const struct oracle_chain *chain)
+{
+	u64 counts[NR_ORACLE_ENDS] = {
+		[ORACLE_LAST]		= stat->callchain_end_last,
+		[ORACLE_DEPTH]		= stat->callchain_end_depth,
+		[ORACLE_UNALIGNED]	= stat->callchain_end_unaligned,
+		[ORACLE_BACKWARDS]	= stat->callchain_end_backwards,
+		[ORACLE_NONCANONICAL]	= stat->callchain_end_noncanonical,
+		[ORACLE_UNMAPPED]	= stat->callchain_end_unmapped,
+		[ORACLE_NO_MEMORY]	= stat->callchain_end_no_memory,
+	};
+	unsigned int i;
+
+	for (i = 0; i < NR_ORACLE_ENDS; i++) {
+		if (counts[i] != (i == chain->end ? 1 : 0))
+			return false;
+	}
+	return stat->callchain_walks == 1 && stat->callchain_frames == chain->nr;
+}
+
+/*
+ * A word changes at once, and once: before some read of it, or never.  That is
+ * the read @old_reads of the oracle.
+ */
+static bool judge(struct callchain_case *c, bool print)
+{
+	static struct oracle_chain oracle;
+	unsigned int old_reads = 0;
+
+	do {
+		walk.race_reads = 0;
+		oracle_walk(&c->vcpu, oracle_read, &old_reads, walk.depth, &oracle);
+		if (print)
+			case_print_chain("oracle", &oracle);
+		if (case_chains_equal(&walk.chain, &oracle))
+			return true;
+	} while (c->race && old_reads++ < walk.race_reads);
+
+	return false;
+}
+
+int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
+{
+	static struct callchain_case c = {
+		.rnd = input_rnd,
+		.mem = mem,
+		.has_la57 = true,
+		.has_smap = true,
+		.has_pke = true,
+	};
+	struct kvm_vcpu vcpu = {};
+
+	input.state = 0x9e3779b97f4a7c15ULL;
+	input.data = data;
+	input.size = size;
+	if (size >= 8) {
+		input.state ^= input_rnd(NULL, 8);
+		input.state = input.state ?: 1;
+	}
+
+	c.vcpu.amd = input_rnd(NULL, 1) & 1;
+	c.vcpu.gbpages = input_rnd(NULL, 1) & 1;
+	c.vcpu.maxphyaddr = 33 + input_rnd(NULL, 1) % 20;
+	c.vcpu.pse36_bits = 40;
+	case_generate(&c);
+
+	walk.c = &c;
+	walk.depth = case_depths[c.depth];
+	walk.chain.nr = 0;
+	walk.chain.end = ORACLE_GOES_ON;
+	walk.reads = 0;
+	walk.walks = 0;
+	walk.total_reads = 0;
+	walk.total_walks = 0;
+	walk.racing = c.race;
+	walk.race_countdown = c.race ? input_rnd(NULL, 1) : 0;
+	walk.nmi = input_rnd(NULL, 1) & 1;
+	walk.host_pkru = false;
+	walk.traced = false;
+
+	vcpu.state = c.vcpu;
+	kvm_arch_vcpu_stack_walk(&vcpu, consume, NULL);
+
+	FUZZ_ASSERT(walk.traced && counted(&vcpu.stat, &walk.chain), "counts wrongly");
+	FUZZ_ASSERT(!walk.host_pkru, "leaves with the host's PKRU");
+	FUZZ_ASSERT(judge(&c, false) || judge(&c, true), "the chain is not the oracle's");
+	case_clear(&c);
+	return 0;
+}

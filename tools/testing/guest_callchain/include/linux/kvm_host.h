@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * As much of the kernel as arch/x86/kvm/stacktrace.c needs, for user space.  All
+ * that reaches into a guest is a function of the fuzzer's.
+ */
+#ifndef GUEST_CALLCHAIN_KVM_HOST_H
+#define GUEST_CALLCHAIN_KVM_HOST_H
+
+#include <linux/types.h>
+
+#include "callchain_oracle.h"
+#include "stacktrace.h"
+
+#define __user
+#define __aligned(x)		__attribute__((__aligned__(x)))
+#define ARRAY_SIZE(x)		(sizeof(x) / sizeof((x)[0]))
+
+#define U16_MAX			UINT16_MAX
+#define U32_MAX			UINT32_MAX
+#define U64_MAX			UINT64_MAX
+
+#define BIT(nr)			(1UL << (nr))
+#define GENMASK_ULL(h, l)	((~0ULL >> (63 - (h))) & (~0ULL << (l)))
+#define GENMASK(h, l)		GENMASK_ULL(h, l)
+#define IS_ALIGNED(x, a)	(((x) & ((u64)(a) - 1)) == 0)
+
+#define PAGE_SHIFT		12
+#define PAGE_SIZE		(1UL << PAGE_SHIFT)
+#define PAGE_MASK		(~(PAGE_SIZE - 1))
+#define offset_in_page(p)	((unsigned long)(p) & ~PAGE_MASK)
+
+#define PFERR_USER_MASK		4
+#define INVALID_GPA		(~0ULL)
+
+#define X86_EFLAGS_FIXED	BIT(1)
+#define X86_EFLAGS_VM		BIT(17)
+
+#define SEGMENT_RPL_MASK	3
+#define USER_RPL		3
+#define __USER32_CS		0x23
+
+enum {
+	VCPU_SREG_CS,
+	VCPU_SREG_SS,
+};
+
+typedef u64 gva_t;
+typedef u64 gpa_t;
+typedef u64 gfn_t;
+
+/* As on a 64-bit host. */
+struct pt_regs {
+	unsigned long r15, r14, r13, r12, bp, bx, r11, r10, r9, r8;
+	unsigned long ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss;
+};
+
+struct kvm;
+
+struct kvm_vcpu_stat {
+	u64 callchain_walks;
+	u64 callchain_frames;
+	u64 callchain_end_last;
+	u64 callchain_end_depth;
+	u64 callchain_end_unaligned;
+	u64 callchain_end_backwards;
+	u64 callchain_end_noncanonical;
+	u64 callchain_end_unmapped;
+	u64 callchain_end_no_memory;
+};
+
+struct kvm_vcpu {
+	struct kvm *kvm;
+	unsigned int vcpu_id;
+	struct kvm_vcpu_stat stat;
+	struct {
+		bool guest_state_protected;
+	} arch;
+	struct oracle_vcpu state;
+};
+
+typedef bool (*perf_guest_consume_fn)(void *cookie, u64 ip, bool user);
+
+void kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu,
+			      perf_guest_consume_fn consume_entry, void *cookie);
+
+/* What the guest's memory is, and how it is counted, see fuzz_stack_walk.c. */
+gpa_t kvm_mmu_gva_to_gpa_peek(struct kvm_vcpu *vcpu, gva_t gva, u64 access);
+unsigned long kvm_vcpu_gfn_to_hva_prot(struct kvm_vcpu *vcpu, gfn_t gfn, bool *writable);
+bool kvm_handling_nmi_from_guest(struct kvm_vcpu *vcpu);
+void kvm_load_host_pkru(struct kvm_vcpu *vcpu);
+void kvm_load_guest_pkru(struct kvm_vcpu *vcpu);
+void trace_kvm_stack_walk(unsigned int vcpu_id, unsigned int frames, unsigned int reads,
+			  unsigned int walks, enum guest_unwind_end end);
+int fuzz_get_user(const void *uptr, unsigned int size, u64 *word);
+
+#define __get_user(x, ptr)						\
+({									\
+	u64 __word = 0;							\
+	int __r = fuzz_get_user(ptr, sizeof(*(ptr)), &__word);		\
+									\
+	(x) = __word;							\
+	__r;								\
+})
+
+static inline gfn_t gpa_to_gfn(gpa_t gpa)
+{
+	return gpa >> PAGE_SHIFT;
+}
+
+static inline bool kvm_is_error_hva(unsigned long hva)
+{
+	return !hva;
+}
+
+static inline bool kvm_mem_is_private(struct kvm *kvm, gfn_t gfn)
+{
+	return false;
+}
+
+static inline bool __is_canonical_address(u64 addr, u8 va_bits)
+{
+	return (u64)((int64_t)(addr << (64 - va_bits)) >> (64 - va_bits)) == addr;
+}
+
+static inline u8 vcpu_virt_addr_bits(struct kvm_vcpu *vcpu)
+{
+	return vcpu->state.la57 ? 57 : 48;
+}
+
+static inline bool is_long_mode(struct kvm_vcpu *vcpu)
+{
+	return vcpu->state.lma;
+}
+
+static inline int fuzz_get_cpl(struct kvm_vcpu *vcpu)
+{
+	return vcpu->state.cpl;
+}
+
+static inline void fuzz_get_cs_db_l_bits(struct kvm_vcpu *vcpu, int *db, int *l)
+{
+	*db = vcpu->state.cs_d;
+	*l = vcpu->state.cs_l;
+}
+
+#define kvm_x86_call(func) fuzz_##func
+
+static inline u64 kvm_reg_mode_mask(struct kvm_vcpu *vcpu)
+{
+	return vcpu->state.lma && vcpu->state.cs_l ? U64_MAX : U32_MAX;
+}
+
+static inline u64 kvm_rbp_read_raw(struct kvm_vcpu *vcpu)
+{
+	return vcpu->state.rbp;
+}
+
+static inline u64 kvm_rsp_read(struct kvm_vcpu *vcpu)
+{
+	return vcpu->state.rsp & kvm_reg_mode_mask(vcpu);
+}
+
+static inline u64 kvm_get_segment_base(struct kvm_vcpu *vcpu, int seg)
+{
+	return seg == VCPU_SREG_CS ? vcpu->state.cs_base : vcpu->state.ss_base;
+}
+
+static inline u64 kvm_get_linear_rip(struct kvm_vcpu *vcpu)
+{
+	if (vcpu->state.lma && vcpu->state.cs_l)
+		return vcpu->state.rip;
+	return (u32)(vcpu->state.cs_base + vcpu->state.rip);
+}
+
+#endif /* GUEST_CALLCHAIN_KVM_HOST_H */
