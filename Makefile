@@ -4,9 +4,12 @@
 # Debian's Python, which the python3-* packages belong to.
 PYTHON := /usr/bin/python3
 
-export BUILD KERNEL_SRC KCONFIG ACCEL KARGS TESTS BASELINE
+export BUILD KERNEL_SRC KCONFIG ACCEL KARGS TESTS BASELINE FUZZ_SECONDS SEED
 
-.PHONY: help demo test test-debug test-baseline selftests build shell series clean packages
+FUZZ_SECONDS ?= 60
+SEED ?= 1
+
+.PHONY: help demo test test-debug test-baseline selftests fuzz build shell series clean packages
 .DEFAULT_GOAL := help
 
 help: ## print this help
@@ -21,6 +24,8 @@ help: ## print this help
 	@echo "  KARGS=ARGS          boot the host with them, e.g. kvm_amd.npt=0"
 	@echo "  TESTS=NAMES         run just these selftests, e.g. guest_callchain_test"
 	@echo "  BASELINE=v3         build a host that can walk as the series of 2023 did"
+	@echo "  FUZZ_SECONDS=N      fuzz for so long, builds aside; 60"
+	@echo "  SEED=N              fuzz other cases than those of seed 1"
 	@echo "  BUILD=DIR           build there, not in ./build"
 
 demo: packages ## profile a Linux guest from its host, and draw its flame graph
@@ -37,6 +42,10 @@ test-baseline: packages ## test the tests: the walk of 2023 must fail some
 
 selftests: packages ## run the KVM selftests on the patched host, print KTAP
 	@$(PYTHON) scripts/host.py selftests
+
+fuzz: ## compare the walk of random guests' stacks with what it must find
+	@sh scripts/bootstrap.sh clang libclang-rt-dev
+	@$(PYTHON) scripts/host.py fuzz
 
 build: packages ## fetch, assemble and build the patched host, no more
 	@$(PYTHON) scripts/host.py build

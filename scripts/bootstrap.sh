@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# Install the Debian packages that are missing.  Needs nothing but a shell.
+# Install the Debian packages that are missing, and those that are named as
+# arguments.  Needs nothing but a shell.
 set -eu
 
 # What builds a kernel and perf, emulates the host, and draws the pictures.
@@ -9,6 +10,7 @@ packages="
 	flex git kmod libdw-dev libelf-dev libssl-dev libtraceevent-dev patch perl
 	pkg-config python3 python3-matplotlib qemu-system-x86 rsync util-linux uuid-dev
 	xz-utils
+	$*
 "
 
 fail()

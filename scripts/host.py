@@ -14,7 +14,7 @@ import unittest
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-from hostlib import baseline, demo, selftests, series, source  # noqa: E402
+from hostlib import baseline, demo, fuzz, selftests, series, source  # noqa: E402
 from hostlib.build import Build  # noqa: E402
 from hostlib.machine import Machine, choose_accel  # noqa: E402
 from hostlib.tree import BASELINE_V3, REPO  # noqa: E402
@@ -97,6 +97,16 @@ def cmd_test() -> int:
     return 1 if counts.failed else 0
 
 
+def cmd_fuzz() -> int:
+    limits = fuzz.Limits.parse(os.environ.get("FUZZ_SECONDS") or "60",
+                               os.environ.get("SEED") or "1")
+    using = accel()
+    folder = results_dir("fuzz")
+    if not fuzz.user_space(build_dir() / "fuzz", folder, limits):
+        return 1
+    return 0 if fuzz.in_kernel(built(), using, folder, limits, kernel_args()) else 1
+
+
 def cmd_demo() -> int:
     using = accel()
     demo.show(demo.run(built(), using, results_dir("demo"), kernel_args()))
@@ -124,8 +134,8 @@ def cmd_clean() -> int:
 
 
 COMMANDS = {"build": cmd_build, "selftests": cmd_selftests, "test": cmd_test,
-            "test-baseline": cmd_test_baseline,
-            "demo": cmd_demo, "shell": cmd_shell, "series": cmd_series, "clean": cmd_clean}
+            "test-baseline": cmd_test_baseline, "fuzz": cmd_fuzz, "demo": cmd_demo,
+            "shell": cmd_shell, "series": cmd_series, "clean": cmd_clean}
 
 
 def main() -> int:
