@@ -23,6 +23,9 @@ SELFTESTS = ["x86/guest_callchain_test", "x86/guest_callchain_bound_test",
              "x86/guest_callchain_midwalk_test", "x86/guest_callchain_modes_test",
              "x86/guest_callchain_readonly_test"]
 
+# Built next to them, and run by "make fuzz".
+FUZZER = "x86/guest_callchain_fuzz"
+
 # The same input is to give the same kernel.
 _REPRODUCIBLE = {"KBUILD_BUILD_TIMESTAMP": "2026-01-01", "KBUILD_BUILD_USER": "build",
                  "KBUILD_BUILD_HOST": "host", "KBUILD_BUILD_VERSION": "1"}
@@ -172,8 +175,8 @@ class Build:
 
     def _build_selftests(self, kernel_inputs: str) -> None:
         stamp = self.path / "selftests.stamp"
-        inputs = _hash([kernel_inputs, *SELFTESTS, *self._overlay(("tools/testing/",))])
-        products = [self.selftests / test for test in SELFTESTS]
+        inputs = _hash([kernel_inputs, *SELFTESTS, FUZZER, *self._overlay(("tools/testing/",))])
+        products = [self.selftests / test for test in [*SELFTESTS, FUZZER]]
         if self._is_current(stamp, inputs, *products):
             return
         stamp.unlink(missing_ok=True)
@@ -184,6 +187,6 @@ class Build:
             f"KHDR_INCLUDES=-isystem {self.kernel}/usr/include",
             f"KDIR={self.kernel}", f"MO={self.selftests}/test_modules",
             f"TEST_GEN_PROGS_x86={' '.join(SELFTESTS)}", "TEST_PROGS_x86=",
-            "TEST_GEN_PROGS_EXTENDED_x86="], self.log_dir / "selftests.log",
+            f"TEST_GEN_PROGS_EXTENDED_x86={FUZZER}"], self.log_dir / "selftests.log",
             env=self._env)
         stamp.write_text(inputs)
