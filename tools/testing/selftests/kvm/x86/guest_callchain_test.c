@@ -140,6 +140,21 @@ TEST_F(guest_callchain, exclude_callchain)
 	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &e);
 }
 
+/* Who asked not to see a mode must not see it by skid: exclude_user as a stand-in. */
+TEST_F(guest_callchain, exclude_user)
+{
+	const struct guest_stack_layout layout = { 16, 32, 0xf00 };
+	const struct perf_event_attr attr = { .exclude_user = 1 };
+	struct guest_stack stack;
+	struct callchain_expectation e;
+
+	guest_stack_build_and_use(self->vcpu, &stack, &layout, variant->user);
+	expect_guest_stack(&e, "exclude_user", variant->user, &stack, DEFAULT_MAX_STACK);
+	if (variant->user)
+		e.nr = 0;
+	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &e);
+}
+
 static void is_not_guest(const struct callchain_sample *s, void *arg)
 {
 	unsigned int i;
