@@ -439,7 +439,7 @@ static void run_kind(FIXTURE_DATA(midwalk) * self, const FIXTURE_VARIANT(midwalk
 		vcpu_run_sampled(self->vcpu, variant->source, &attr, nr_wanted - run.nr_guest,
 				 check_sample, &run);
 	guest_walk_get_results(self->fd, results, run.nr_cases);
-	TEST_ASSERT(run.nr_guest == nr_wanted, "%s: %u samples hit the guest, not %u",
+	TEST_ASSERT(run.nr_guest >= nr_wanted, "%s: %u samples hit the guest, not %u",
 		    kind_names[kind], run.nr_guest, nr_wanted);
 
 	for (i = 0; i < run.nr_cases; i++) {
@@ -452,7 +452,7 @@ static void run_kind(FIXTURE_DATA(midwalk) * self, const FIXTURE_VARIANT(midwalk
 	}
 
 	/* Those behind the last case end well. */
-	nr_expected[0] += NR_RESTORED;
+	nr_expected[0] += run.nr_guest - run.nr_cases * NR_WALKS;
 	for (end = 0; end < ARRAY_SIZE(ends); end++) {
 		nr = vcpu_get_callchain_end_stat(self->vcpu, ends[end]) - nr_before[end];
 		TEST_ASSERT(nr == nr_expected[end], "%s: %lu of %u walks ended by \"%s\", not %lu",
