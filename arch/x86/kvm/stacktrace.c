@@ -229,13 +229,17 @@ static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state
 	/* Intel SDM vol. 1, 3.4.3: bit 1 is always set; 3, 5, 15, and 22 up never. */
 	cs &= U16_MAX;
 	if ((flags & (GENMASK_ULL(63, 22) | X86_EFLAGS_VM | BIT(15) | BIT(5) | BIT(3) |
-		      X86_EFLAGS_FIXED)) != X86_EFLAGS_FIXED || !cs)
+		      X86_EFLAGS_FIXED)) != X86_EFLAGS_FIXED)
+		return UNWIND_END_UNALIGNED;
+
+	/* SDM vol. 3, 3.4.2: index 0 is no segment, whatever the privilege level. */
+	if (cs <= SEGMENT_RPL_MASK)
 		return UNWIND_END_UNALIGNED;
 
 	switch (cs & SEGMENT_RPL_MASK) {
 	case 0:
 		/* The same stack: one way only, as for frames. */
-		if (sp < regs)
+		if (sp < regs + frame->size)
 			return UNWIND_END_BACKWARDS;
 		break;
 	case USER_RPL:
@@ -250,9 +254,10 @@ static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state
 		return UNWIND_END_UNALIGNED;
 	}
 
-	state->ip = ip;
-	state->fp = bp;
-	state->sp = sp;
+	/* SDM vol. 1, 3.4.1.1: 32-bit code leaves upper halves undefined. */
+	state->ip = ip & guest_top(state);
+	state->fp = bp & guest_top(state);
+	state->sp = sp & guest_top(state);
 	return UNWIND_GOES_ON;
 }
 

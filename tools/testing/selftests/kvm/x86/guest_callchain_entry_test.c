@@ -98,6 +98,14 @@ static void interrupt_of_32_bit_code(struct entry_guest *g, u64 unused)
 	write_user_frames(g, 4);
 }
 
+static void upper_halves_of_32_bit_code(struct entry_guest *g, u64 upper)
+{
+	interrupt_of_32_bit_code(g, 0);
+	g->regs.rip |= upper;
+	g->regs.rbp |= upper;
+	g->regs.sp |= upper;
+}
+
 static void set_flags(struct entry_guest *g, u64 flags)
 {
 	g->regs.eflags = flags;
@@ -184,6 +192,14 @@ static void interrupt_of_kernel(struct entry_guest *g, u64 unused)
 	g->e.ips[g->e.nr++] = KERNEL_IP;
 }
 
+/* A mark that leads to where it was found, by registers that overlap themselves. */
+static void interrupt_of_itself(struct entry_guest *g, u64 offset)
+{
+	g->regs.cs = LINUX_KERNEL_CS;
+	g->regs.rbp = g->regs_gva | 1;
+	g->regs.sp = g->regs_gva + offset;
+}
+
 static void interrupt_of_other_stack(struct entry_guest *g, u64 unused)
 {
 	g->regs.cs = LINUX_KERNEL_CS;
@@ -194,11 +210,16 @@ static const struct entry_case cases[] = {
 	{ "interrupt",			NULL, 0, "last", .nr_user = 1 + NR_FRAMES },
 	{ "interrupt of 32-bit code",	interrupt_of_32_bit_code, 0, "last",
 					.nr_user = 1 + NR_FRAMES },
+	{ "upper halves of 32-bit code's registers", upper_halves_of_32_bit_code,
+					0x5aULL << 40, "last", .nr_user = 1 + NR_FRAMES },
 	{ "system call",		syscall_entry, 0, "last", .nr_user = 1 + NR_FRAMES },
 	{ "system call of 32-bit code",	syscall_of_32_bit_code, 0, "last",
 					.nr_user = 1 + NR_FRAMES },
 	{ "interrupt of the kernel",	interrupt_of_kernel, 0, "last",
 					.nr_user = 1 + NR_FRAMES },
+	{ "interrupt of itself",	interrupt_of_itself, 0, "backwards", true },
+	{ "interrupt whose stack is among its registers", interrupt_of_itself,
+					sizeof(struct linux_regs) - 8, "backwards", true },
 	{ "interrupt of another stack",	interrupt_of_other_stack, 0, "backwards", true },
 	{ "kernel thread",		kernel_thread, 0, "last", true },
 	{ "user pages under SMAP",	user_pages_under_smap, 0, "last",
@@ -208,6 +229,7 @@ static const struct entry_case cases[] = {
 	{ "flags: bit 32 set",		set_flags, 0x100000202, "unaligned", true },
 	{ "flags: VM set",		set_flags, 0x20202, "unaligned", true },
 	{ "no code segment",		set_cs, 0, "unaligned", true },
+	{ "no code segment, ring 3",	set_cs, 3, "unaligned", true },
 	{ "ring 1",			set_cs, LINUX_KERNEL_CS | 1, "unaligned", true },
 	{ "IP is non-canonical",	set_ip, 1ULL << 62, "noncanonical", true },
 	{ "system call: flags",		syscall_with_flags, 0x200, "last", true },
