@@ -4,10 +4,7 @@
 # Debian's Python, which the python3-* packages belong to.
 PYTHON := /usr/bin/python3
 
-export BUILD KERNEL_SRC KCONFIG ACCEL KARGS TESTS BASELINE FUZZ_SECONDS SEED
-
-FUZZ_SECONDS ?= 60
-SEED ?= 1
+export BUILD KERNEL_SRC KCONFIG ACCEL KARGS TESTS BASELINE FUZZ_SECONDS FUZZ_CASES SEED
 
 .PHONY: help demo test test-debug test-baseline selftests fuzz build shell series clean packages
 .DEFAULT_GOAL := help
@@ -25,6 +22,7 @@ help: ## print this help
 	@echo "  TESTS=NAMES         run just these selftests, e.g. guest_callchain_test"
 	@echo "  BASELINE=v3         build a host that can walk as the series of 2023 did"
 	@echo "  FUZZ_SECONDS=N      fuzz for so long, builds aside; 60"
+	@echo "  FUZZ_CASES=N        sample N guests instead, and fuzz user space 50 N times"
 	@echo "  SEED=N              fuzz other cases than those of seed 1"
 	@echo "  BUILD=DIR           build there, not in ./build"
 

@@ -99,6 +99,7 @@ def cmd_test() -> int:
 
 def cmd_fuzz() -> int:
     limits = fuzz.Limits.parse(os.environ.get("FUZZ_SECONDS") or "60",
+                               os.environ.get("FUZZ_CASES") or "0",
                                os.environ.get("SEED") or "1")
     using = accel()
     folder = results_dir("fuzz")
