@@ -81,8 +81,10 @@ class Machine:
     def _argv(self, shared: Path, serial: List[str], mode: str) -> List[str]:
         cpu = ["-accel", "kvm", "-cpu", "host"] if self._accel == "kvm" else \
               ["-accel", "tcg,thread=multi", "-cpu", "max,+svm"]
-        # With KVM the guest is told; an emulated PIT can't be relied upon to tell.
-        khz = [] if self._accel == "kvm" else [f"tsc_early_khz={self._tsc_khz()}"]
+        # With KVM the guest is told.  An emulated PIT can't be relied upon to tell, nor
+        # to watch over the TSC: without that as clocksource there are no hrtimers.
+        tsc = [] if self._accel == "kvm" else [f"tsc_early_khz={self._tsc_khz()}",
+                                               "tsc=nowatchdog"]
         append = " ".join([
             "console=ttyS0 root=rootfs rootfstype=9p ro",
             "rootflags=trans=virtio,version=9p2000.L,cache=loose,msize=262144",
@@ -90,7 +92,7 @@ class Machine:
             "panic=-1 panic_on_warn=1 oops=panic reboot=t",
             # What the kernel doesn't know becomes init's environment; QEMU appends its
             # devices, hence nothing behind a "--".
-            f"init={_INIT} mode={mode}", *khz, self._kernel_args])
+            f"init={_INIT} mode={mode}", *tsc, self._kernel_args])
         return [
             "qemu-system-x86_64", "-M", "microvm,acpi=off,rtc=on", *cpu, "-smp", "2",
             "-m", "2G", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",

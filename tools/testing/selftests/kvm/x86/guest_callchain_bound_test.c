@@ -164,6 +164,17 @@ static void entry_cycle(struct bound_guest *guest)
 	guest->nr_nexts = BAD + 1;
 }
 
+static void entry_self(struct bound_guest *guest)
+{
+	gva_t regs = guest->stack.frames[BAD];
+
+	entry_frames(guest);
+	set_word(guest, regs + RBP, regs | 1);
+	set_word(guest, regs + RSP, regs);
+	guest->stack.nr_frames = BAD;
+	guest->nr_nexts = BAD + 1;
+}
+
 /* The root table holds the stack, and is a table of each level, at many addresses. */
 static void in_root_table(struct bound_guest *guest)
 {
@@ -205,6 +216,7 @@ static const struct bound_case cases[] = {
 	{ "entry frames",		{ NR_FRAMES, 176, 0 }, entry_frames },
 	{ "entry frames on two pages",	{ NR_FRAMES, 8192, 0xfa0 }, entry_frames, true },
 	{ "cycle of entry frames",	{ NR_FRAMES, 8192, 0xfa0 }, entry_cycle },
+	{ "entry frame that is its own", { NR_FRAMES, 8192, 0xfa0 }, entry_self },
 	{ "in the root table",		{ 16, 16, 0 }, in_root_table },
 };
 
