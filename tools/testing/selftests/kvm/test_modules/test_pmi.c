@@ -26,7 +26,9 @@
  * @csd:	starts @timer over there
  * @event:	what to sample; written on this CPU with IRQs off, read in its NMI
  * @period_ns:	how often; zero stops the timer
- * @pending:	an NMI was sent and is not taken yet
+ * @sent:	how many NMIs were sent
+ * @seen:	how many of them the handler knows of
+ * @late:	one of these may not have arrived yet
  * @sender:	the CPU that sends the NMIs
  * @cpu:	this CPU
  */
@@ -35,7 +37,9 @@ struct test_pmi_cpu {
 	call_single_data_t	csd;
 	struct perf_event	*event;
 	u64			period_ns;
-	atomic_t		pending;
+	atomic_t		sent;
+	int			seen;
+	bool			late;
 	unsigned int		sender;
 	unsigned int		cpu;
 };
@@ -50,7 +54,7 @@ static enum hrtimer_restart test_pmi_timer(struct hrtimer *timer)
 	if (!period_ns)
 		return HRTIMER_NORESTART;
 
-	atomic_set(&tc->pending, 1);
+	atomic_inc(&tc->sent);
 	apic->send_IPI_mask(cpumask_of(tc->cpu), NMI_VECTOR);
 
 	hrtimer_forward_now(timer, ns_to_ktime(period_ns));
@@ -72,10 +76,21 @@ static int test_pmi_nmi(unsigned int cmd, struct pt_regs *regs)
 {
 	struct test_pmi_cpu *tc = this_cpu_ptr(&test_pmi_cpus);
 	struct perf_event *event = READ_ONCE(tc->event);
+	int sent = atomic_read(&tc->sent);
 	struct perf_sample_data data;
 
-	if (!atomic_xchg(&tc->pending, 0))
-		return NMI_DONE;
+	/*
+	 * An NMI that is sent while this handler runs for another one may be
+	 * counted by the latter, and arrives when there is nothing left to do.
+	 */
+	if (sent == tc->seen) {
+		if (!tc->late)
+			return NMI_DONE;
+		tc->late = false;
+		return NMI_HANDLED;
+	}
+	tc->seen = sent;
+	tc->late = true;
 
 	/* The last NMI may come when its event has stopped, or gone. */
 	if (event && !(event->hw.state & PERF_HES_STOPPED)) {

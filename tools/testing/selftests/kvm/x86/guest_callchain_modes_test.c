@@ -347,8 +347,21 @@ static void build_stack(struct mode_guest *g, struct callchain_expectation *e)
 	}
 }
 
-static void ignore_sample(const struct callchain_sample *s, void *unused)
+static void store_ip(const struct callchain_sample *s, void *ip)
 {
+	*(u64 *)ip = s->ip;
+}
+
+/* PMIs may be pending before a guest's first instruction, let it come to its loop. */
+static void run_to_loop(struct kvm_vcpu *vcpu, enum pmi_source source, u64 loop)
+{
+	const struct perf_event_attr attr = {};
+	unsigned int i;
+	u64 ip = 0;
+
+	for (i = 0; i < 1000 && ip != loop; i++)
+		vcpu_run_sampled(vcpu, source, &attr, 1, store_ip, &ip);
+	TEST_ASSERT(ip == loop, "The guest stands at 0x%lx, not at 0x%lx", ip, loop);
 }
 
 TEST_F_TIMEOUT(modes, all, TIMEOUT)
@@ -372,8 +385,7 @@ TEST_F_TIMEOUT(modes, all, TIMEOUT)
 		enter_mode(&g);
 		build_stack(&g, &e);
 
-		/* Let it come to its loop, PMIs may be pending before its first instruction. */
-		vcpu_run_sampled(g.vcpu, variant->source, &attr, 3, ignore_sample, NULL);
+		run_to_loop(g.vcpu, variant->source, e.ip);
 		vcpu_run_and_compare(g.vcpu, variant->source, &attr, NR_SAMPLES, &e);
 		kvm_vm_free(g.vm);
 	}
@@ -418,7 +430,7 @@ TEST_F(modes, cr3)
 	sregs.cr3 = decoy;
 	vcpu_sregs_set(vcpu, &sregs);
 
-	vcpu_run_sampled(vcpu, variant->source, &attr, 3, ignore_sample, NULL);
+	run_to_loop(vcpu, variant->source, e.ip);
 	vcpu_run_and_compare(vcpu, variant->source, &attr, NR_SAMPLES, &e);
 	kvm_vm_free(vm);
 }
@@ -498,7 +510,7 @@ static void test_nested(enum pmi_source source, bool npt)
 
 	expect_guest_stack(&e, npt ? "L2 with NPT" : "L2 with shadow paging", false,
 			   &stack, DEFAULT_MAX_STACK);
-	vcpu_run_sampled(vcpu, source, &attr, 3, ignore_sample, NULL);
+	run_to_loop(vcpu, source, e.ip);
 	vcpu_run_and_compare(vcpu, source, &attr, NR_SAMPLES, &e);
 	if (npt)
 		TEST_ASSERT(!(*tdp_pte & PTE_ACCESSED_MASK(&vm->stage2_mmu)),
