@@ -9,9 +9,14 @@ from . import selftests
 from .build import Build
 from .ui import say
 
+# The midwalk test is not among them: with it, that walk never ends, and neither does
+# the host.  What memslots do to it takes a host that complains, see patches/README.md.
+_TESTS = ("guest_callchain_test guest_callchain_readonly_test guest_callchain_hostile_test "
+          "guest_callchain_entry_test guest_callchain_modes_test")
+
 # Test cases by pattern, and what the walk of 2023 makes of them.
 _FAILS = [
-    (r"guest_callchain\..*\.read_only", "it sets Accessed bits"),
+    (r"readonly\..*\.state_and_dirty_log", "it sets Accessed bits and logs pages as dirty"),
     (r"hostile\.\w+\.stacks", "it follows cycles"),
     (r"entry\.\w+\.cases", "it does not find user mode below the kernel"),
     (r"modes\.\w+\.all", "it has no PAE, and 32-bit values are not truncated"),
@@ -25,7 +30,7 @@ _PASSES = [
 
 def check(build: Build, accel: str, results: Path) -> bool:
     """Run the tests with the walk of 2023, say what they found, and whether it was right."""
-    ktap = selftests.run(build, accel, results, "kvm.stack_walk_v3=1")
+    ktap = selftests.run(build, accel, results, "kvm.stack_walk_v3=1", _TESTS)
     cases = [(test.name, test.status.name) for test in selftests.cases(ktap, build.tree.path)]
     good = True
     for expected, table in (("FAILURE", _FAILS), ("SUCCESS", _PASSES)):
