@@ -34,23 +34,31 @@ static const size_t end_stat[] = {
 	END_STAT(NO_MEMORY, no_memory),
 };
 
-/* Where Linux guests save what an interrupt or a system call interrupted. */
+/* What Linux guests save when they are interrupted or called, by ascending address. */
+enum { SAVED_BP, SAVED_IP, SAVED_CS, SAVED_FLAGS, SAVED_SP, NR_SAVED };
+
+/* Where these lie in the guest's struct pt_regs. */
 struct entry_frame {
-	u8 bp, ip, cs, flags, sp, size;
+	u8 offset[NR_SAVED];
+	u8 size;
 };
 
 static const struct entry_frame entry_frame_64 = {
-	.bp	= offsetof(struct pt_regs, bp),
-	.ip	= offsetof(struct pt_regs, ip),
-	.cs	= offsetof(struct pt_regs, cs),
-	.flags	= offsetof(struct pt_regs, flags),
-	.sp	= offsetof(struct pt_regs, sp),
-	.size	= sizeof(struct pt_regs),
+	.offset = {
+		[SAVED_BP]	= offsetof(struct pt_regs, bp),
+		[SAVED_IP]	= offsetof(struct pt_regs, ip),
+		[SAVED_CS]	= offsetof(struct pt_regs, cs),
+		[SAVED_FLAGS]	= offsetof(struct pt_regs, flags),
+		[SAVED_SP]	= offsetof(struct pt_regs, sp),
+	},
+	.size = sizeof(struct pt_regs),
 };
 
-/* The 32-bit struct pt_regs, of which a 64-bit host has no definition. */
+/* A 64-bit host has no definition of the 32-bit one. */
 static const struct entry_frame entry_frame_32 = {
-	.bp = 20, .ip = 48, .cs = 52, .flags = 56, .sp = 60, .size = 68,
+	.offset = { [SAVED_BP] = 20, [SAVED_IP] = 48, [SAVED_CS] = 52, [SAVED_FLAGS] = 56,
+		    [SAVED_SP] = 60 },
+	.size = 68,
 };
 
 /**
@@ -207,18 +215,22 @@ static bool guest_unwind_decode(const struct guest_unwind_state *state, gva_t *r
 static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state, gva_t regs)
 {
 	const struct entry_frame *frame = state->word == 8 ? &entry_frame_64 : &entry_frame_32;
-	u64 bp, ip, cs, flags, sp;
+	u64 saved[NR_SAVED], ip, cs, flags, sp;
 	enum guest_unwind_end end;
+	unsigned int i;
 
 	if (regs < state->sp || !guest_fits(state, regs, frame->size))
 		return UNWIND_END_BACKWARDS;
 
-	if ((end = guest_unwind_read(state, regs + frame->bp, &bp)) ||
-	    (end = guest_unwind_read(state, regs + frame->ip, &ip)) ||
-	    (end = guest_unwind_read(state, regs + frame->cs, &cs)) ||
-	    (end = guest_unwind_read(state, regs + frame->flags, &flags)) ||
-	    (end = guest_unwind_read(state, regs + frame->sp, &sp)))
-		return end;
+	for (i = 0; i < NR_SAVED; i++) {
+		end = guest_unwind_read(state, regs + frame->offset[i], &saved[i]);
+		if (end)
+			return end;
+	}
+	ip = saved[SAVED_IP];
+	cs = saved[SAVED_CS] & U16_MAX;
+	flags = saved[SAVED_FLAGS];
+	sp = saved[SAVED_SP];
 
 	/* A kernel thread that never was in user mode has nothing there. */
 	if (!ip)
@@ -227,7 +239,6 @@ static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state
 		return UNWIND_END_NONCANONICAL;
 
 	/* Intel SDM vol. 1, 3.4.3: bit 1 is always set; 3, 5, 15, and 22 up never. */
-	cs &= U16_MAX;
 	if ((flags & (GENMASK_ULL(63, 22) | X86_EFLAGS_VM | BIT(15) | BIT(5) | BIT(3) |
 		      X86_EFLAGS_FIXED)) != X86_EFLAGS_FIXED)
 		return UNWIND_END_UNALIGNED;
@@ -256,7 +267,7 @@ static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state
 
 	/* SDM vol. 1, 3.4.1.1: 32-bit code leaves upper halves undefined. */
 	state->ip = ip & guest_top(state);
-	state->fp = bp & guest_top(state);
+	state->fp = saved[SAVED_BP] & guest_top(state);
 	state->sp = sp & guest_top(state);
 	return UNWIND_GOES_ON;
 }
