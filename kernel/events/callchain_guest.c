@@ -39,6 +39,10 @@ static bool store_entry(void *cookie, u64 ip, bool user)
 	if (!user && chain->attr->exclude_callchain_kernel)
 		return true;
 
+	/* The guest must not make perf take its address for a context marker. */
+	if (ip >= PERF_CONTEXT_MAX)
+		return false;
+
 	if (chain->context != context) {
 		chain->context = context;
 		perf_callchain_store_context(&chain->ctx, context);

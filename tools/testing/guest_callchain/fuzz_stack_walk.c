@@ -184,7 +184,8 @@ static bool consume(void *cookie, u64 ip, bool user)
 
 	walk.reads = 0;
 	walk.walks = 0;
-	if (chain->nr == walk.depth)
+	/* As perf does, which has a use of its own for the highest addresses. */
+	if (chain->nr == walk.depth || ip >= -4095ULL)
 		return false;
 	FUZZ_ASSERT(!chain->nr || user || !chain->entries[chain->nr - 1].user,
 		    "goes from user mode to the kernel");

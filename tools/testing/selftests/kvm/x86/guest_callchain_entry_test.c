@@ -154,6 +154,14 @@ static void user_fp_is_kernel_stack(struct entry_guest *g, u64 unused)
 	g->regs.sp = 0;
 }
 
+/* On the page of the kernel's stack that was read last. */
+static void user_fp_is_above_registers(struct entry_guest *g, u64 bytes)
+{
+	g->regs.rbp = g->regs_gva + bytes;
+	g->regs.sp = 0;
+	*(u64 *)hva(g, g->regs.rbp + 8) = KERNEL_IP;
+}
+
 static void user_fp_is_marked(struct entry_guest *g, u64 unused)
 {
 	g->regs.rbp = g->regs_gva | 1;
@@ -239,6 +247,8 @@ static const struct entry_case cases[] = {
 	{ "mark leads nowhere",		mark_is_not_mapped, 0, "unmapped", true },
 	{ "user mode points to the kernel's stack", user_fp_is_kernel_stack, 0, "unmapped",
 					.nr_user = 1 },
+	{ "user mode points to where its registers were", user_fp_is_above_registers, 0x200,
+					"unmapped", .nr_user = 1 },
 	{ "user mode has a mark",	user_fp_is_marked, 0, "unaligned", .nr_user = 1 },
 	{ "user mode's frame is below its stack", user_sp_is_above, 0, "backwards",
 					.nr_user = 1 },

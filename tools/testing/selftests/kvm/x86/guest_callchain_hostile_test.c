@@ -6,7 +6,12 @@
  */
 #include <fcntl.h>
 #include <linux/falloc.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "guest_stack.h"
 #include "kvm_test_harness.h"
@@ -23,6 +28,9 @@
 
 /* The frame that is tampered with; frames are as far apart as pages. */
 #define BAD		5
+
+/* Few entries to a guest with a broken CR3 have a PMI pending. */
+#define MAX_CR3_TRIES	20000
 
 /* An address that shares no page table below the root with the guest's code. */
 #define STACK_GVA	(1ULL << 46)
@@ -384,6 +392,8 @@ static const struct hostile_case stack_cases[] = {
 	{ "begins above the hole", next_is_above_hole, 0, BAD + 2, "backwards" },
 	{ "straddles into nothing", next_straddles, 0, BAD + 1, "unmapped" },
 	{ "no return address",	return_address_is, 0, BAD, "last" },
+	{ "return to a context marker", return_address_is, PERF_CONTEXT_KERNEL, BAD, "depth" },
+	{ "return to the lowest marker", return_address_is, PERF_CONTEXT_MAX, BAD, "depth" },
 	{ "return to nowhere",	return_address_is, 1ULL << 62, BAD, "noncanonical" },
 	{ "in a level 1 table",	next_is_page_table, 1, BAD + 1, "last" },
 	{ "in a level 2 table",	next_is_page_table, 2, BAD + 1, "last" },
@@ -613,6 +623,100 @@ TEST_F(hostile, privileges)
 TEST_F_TIMEOUT(hostile, vmm, TIMEOUT)
 {
 	RUN_CASES(vmm_cases);
+}
+
+static void ignore_signal(int sig)
+{
+}
+
+/* Have KVM_RUN return after each sample. */
+static void signal_samples(int fd)
+{
+	const struct f_owner_ex owner = { .type = F_OWNER_TID, .pid = syscall(SYS_gettid) };
+	const struct sigaction sa = { .sa_handler = ignore_signal };
+
+	TEST_ASSERT(!sigaction(SIGUSR1, &sa, NULL) && !fcntl(fd, F_SETSIG, SIGUSR1) &&
+		    !fcntl(fd, F_SETOWN_EX, &owner) && !fcntl(fd, F_SETFL, O_ASYNC),
+		    "Perf's file can't signal: %s", strerror(errno));
+}
+
+/*
+ * A guest whose root table is garbage can't execute a single instruction.  But a
+ * PMI that was pending when it was entered finds it before its first one, and
+ * others while KVM tries to make something of it.  What comes of it is no matter.
+ */
+static void sample_cr3(struct hostile_guest *guest, u64 cr3)
+{
+	const struct perf_event_attr attr = { .sample_period = 200000, .wakeup_events = 1 };
+	struct callchain_comparison c = {};
+	struct callchain_expectation e;
+	struct callchain_event event;
+	struct kvm_sregs sregs;
+	struct kvm_regs regs;
+	unsigned int try;
+	u64 walks, ends;
+
+	expect_guest_stack(&e, "CR3", false, &guest->stack, 1);
+	c.expected = &e;
+	vcpu_regs_get(guest->vcpu, &regs);
+	vcpu_sregs_get(guest->vcpu, &sregs);
+	walks = vcpu_get_stat(guest->vcpu, callchain_walks);
+	ends = vcpu_get_callchain_end_stat(guest->vcpu, "unmapped");
+
+	TEST_ASSERT(!callchain_event_open(&event, PMI_IRQ, &attr, 0, -1),
+		    "perf_event_open() failed: %s", strerror(errno));
+	signal_samples(event.fd);
+	TEST_ASSERT(!ioctl(event.fd, PERF_EVENT_IOC_ENABLE, 0), "PERF_EVENT_IOC_ENABLE");
+	for (try = 0; try < MAX_CR3_TRIES && c.nr_guest < 3; try++) {
+		struct kvm_sregs broken = sregs;
+
+		broken.cr3 = cr3;
+		vcpu_sregs_set(guest->vcpu, &broken);
+		vcpu_regs_set(guest->vcpu, &regs);
+		__vcpu_run(guest->vcpu);
+		callchain_event_read(&event, callchain_compare, &c);
+	}
+	TEST_ASSERT(!ioctl(event.fd, PERF_EVENT_IOC_DISABLE, 0), "PERF_EVENT_IOC_DISABLE");
+	callchain_event_read(&event, callchain_compare, &c);
+	callchain_event_close(&event);
+
+	walks = vcpu_get_stat(guest->vcpu, callchain_walks) - walks;
+	ends = vcpu_get_callchain_end_stat(guest->vcpu, "unmapped") - ends;
+	TEST_ASSERT(c.nr_guest, "CR3 0x%lx: no sample hit the guest in %u tries", cr3, try);
+	TEST_ASSERT(ends == walks && walks == c.nr_guest,
+		    "CR3 0x%lx: %lu of %lu walks ended by \"unmapped\", of %u samples", cr3,
+		    ends, walks, c.nr_guest);
+
+	vcpu_sregs_set(guest->vcpu, &sregs);
+	vcpu_regs_set(guest->vcpu, &regs);
+}
+
+static void test_cr3(int levels)
+{
+	struct kvm_random_state rng = new_kvm_random_state(2);
+	struct hostile_guest guest;
+	gpa_t garbage;
+	unsigned int i;
+	u64 *words;
+
+	create_guest(&guest, levels, 0, false);
+	garbage = vm_phy_page_alloc(guest.vm, KVM_GUEST_PAGE_TABLE_MIN_PADDR, 0);
+	words = addr_gpa2hva(guest.vm, garbage);
+	for (i = 0; i < PAGE_SIZE / sizeof(u64); i++)
+		words[i] = kvm_random_u64(&rng);
+
+	sample_cr3(&guest, NO_MEMSLOT_GPA);
+	sample_cr3(&guest, BIT_ULL(guest.vm->pa_bits) - PAGE_SIZE);
+	sample_cr3(&guest, garbage);
+	sample_cr3(&guest, addr_gva2gpa(guest.vm, guest.stack.frames[0]) & PAGE_MASK);
+	kvm_vm_free(guest.vm);
+}
+
+/* By IRQs only: NMIs that come just between CLGI and VMRUN are too rare. */
+TEST(cr3)
+{
+	test_cr3(4);
+	test_cr3(5);
 }
 
 /* Returns how many there were before, and -1 if they can't be set. */

@@ -477,12 +477,15 @@ static void test_nested(enum pmi_source source, bool npt)
 	struct callchain_expectation e;
 	struct guest_stack stack;
 	struct kvm_vcpu *vcpu;
-	u64 *tdp_pte = NULL;
+	u64 *tdp_ptes[2];
 	struct kvm_vm *vm;
 	struct ucall uc;
+	unsigned int i;
+	u64 accessed;
 	gva_t gva;
 
 	vm = create_nested_guest(&vcpu, npt);
+	accessed = npt ? PTE_ACCESSED_MASK(&vm->stage2_mmu) : 0;
 	guest_stack_build(vm, &stack, &layout);
 
 	if (npt) {
@@ -494,9 +497,15 @@ static void test_nested(enum pmi_source source, bool npt)
 		stack.ras[moved] ^= BIT(20);
 		gva = other + (stack.frames[moved] & ~PAGE_MASK) + 8;
 		*(u64 *)addr_gva2hva(vm, gva) = stack.ras[moved];
-		tdp_pte = tdp_get_pte(vm, gpa);
-		*tdp_pte &= ~(PHYSICAL_PAGE_MASK | PTE_ACCESSED_MASK(&vm->stage2_mmu));
-		*tdp_pte |= addr_gva2gpa(vm, other);
+		tdp_ptes[0] = tdp_get_pte(vm, gpa);
+		*tdp_ptes[0] &= ~PHYSICAL_PAGE_MASK;
+		*tdp_ptes[0] |= addr_gva2gpa(vm, other);
+
+		/* L2's table of the lowest level is for the stack alone. */
+		gpa = PTE_GET_PA(*vm_get_pte_level(vm, stack.frames[moved], PG_LEVEL_2M));
+		tdp_ptes[1] = tdp_get_pte(vm, gpa);
+		for (i = 0; i < ARRAY_SIZE(tdp_ptes); i++)
+			*tdp_ptes[i] &= ~accessed;
 	}
 
 	l2_rsp = stack.sp;
@@ -512,10 +521,10 @@ static void test_nested(enum pmi_source source, bool npt)
 			   &stack, DEFAULT_MAX_STACK);
 	run_to_loop(vcpu, source, e.ip);
 	vcpu_run_and_compare(vcpu, source, &attr, NR_SAMPLES, &e);
-	if (npt)
-		TEST_ASSERT(!(*tdp_pte & PTE_ACCESSED_MASK(&vm->stage2_mmu)),
+	for (i = 0; npt && i < ARRAY_SIZE(tdp_ptes); i++)
+		TEST_ASSERT(!(*tdp_ptes[i] & accessed),
 			    "Sampling set the Accessed bit of an entry in L1's NPT: 0x%lx",
-			    *tdp_pte);
+			    *tdp_ptes[i]);
 	kvm_vm_free(vm);
 }
 

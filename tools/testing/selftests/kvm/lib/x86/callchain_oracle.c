@@ -13,6 +13,9 @@
 
 #define ORACLE_BIT(n)		(1ULL << (n))
 
+/* PERF_CONTEXT_MAX, see perf_event_open(2): from here on, entries are markers. */
+#define ORACLE_FIRST_MARKER	(~0ULL - 4094)
+
 /* Bits @hi down to @lo, or none. */
 static u64 bits(unsigned int hi, unsigned int lo)
 {
@@ -419,7 +422,8 @@ void oracle_walk(const struct oracle_vcpu *vcpu, oracle_read_fn read, void *arg,
 	chain->nr = 0;
 	chain->end = ORACLE_GOES_ON;
 	while (!chain->end) {
-		if (chain->nr == depth) {
+		/* perf has no room for what would pass for one of its markers. */
+		if (chain->nr == depth || w.ip >= ORACLE_FIRST_MARKER) {
 			chain->end = ORACLE_DEPTH;
 			break;
 		}
