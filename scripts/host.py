@@ -9,6 +9,7 @@ import argparse
 import errno
 import os
 import shutil
+import signal
 import sys
 import unittest
 from pathlib import Path
@@ -18,7 +19,7 @@ from hostlib import baseline, demo, fuzz, selftests, series, source  # noqa: E40
 from hostlib.build import Build  # noqa: E402
 from hostlib.machine import Machine, choose_accel  # noqa: E402
 from hostlib.tree import BASELINE_V3, REPO  # noqa: E402
-from hostlib.ui import Failure, say  # noqa: E402
+from hostlib.ui import Failure, claim, end_as_interrupted, say  # noqa: E402
 
 
 def build_dir() -> Path:
@@ -27,6 +28,7 @@ def build_dir() -> Path:
 
 def results_dir(name: str) -> Path:
     folder = REPO / "results" / "latest" / name
+    claim(folder)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder
@@ -52,6 +54,7 @@ def built() -> Build:
             raise Failure(f"BASELINE={base} is not known; there is only v3")
         # A tree of its own: one that changes back and forth is compiled each time.
         folder /= "baseline-v3"
+    claim(folder)
     build = Build(folder, source.find(os.environ.get("KERNEL_SRC")),
                   Path(extra) if extra else None, BASELINE_V3 if base else None)
     build.all()
@@ -123,6 +126,7 @@ def cmd_shell() -> int:
 
 def cmd_series() -> int:
     folder = results_dir("series")
+    claim(build_dir())
     series.write(source.find(os.environ.get("KERNEL_SRC")), build_dir(), folder)
     say(f"git am {folder}/*.patch")
     return 0
@@ -143,6 +147,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("command", choices=sorted(COMMANDS))
     command = parser.parse_args().command
+    signal.signal(signal.SIGTERM, end_as_interrupted)
     try:
         return COMMANDS[command]()
     except Failure as failure:

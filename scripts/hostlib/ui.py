@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What a person sees: steps, how long they take, and how they fail."""
 
+import fcntl
 import os
 import shutil
 import signal
@@ -8,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Mapping, Optional, Sequence
+from typing import List, Mapping, Optional, Sequence, TextIO
 
 # How often a step that goes on for long says so, in seconds.
 _REMIND_TTY = 1
@@ -21,6 +22,27 @@ class Failure(Exception):
 
 def say(text: str) -> None:
     print(text, flush=True)
+
+
+# Open as long as this process runs, and with them their locks.
+_claims: List[TextIO] = []
+
+
+def claim(folder: Path) -> None:
+    """Have a folder for this process alone, until it ends."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = folder.with_name(f".{folder.name}.lock").open("w")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.close()
+        raise Failure(f"Another run uses {folder}; wait for its end, or use another clone") from None
+    _claims.append(lock)
+
+
+def end_as_interrupted(signum: int, frame: object) -> None:
+    """A signal handler: clean up as after Ctrl-C."""
+    raise KeyboardInterrupt
 
 
 class Step:

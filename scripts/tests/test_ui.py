@@ -6,7 +6,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from hostlib.ui import Failure, explain, run_logged
+from hostlib.ui import Failure, claim, explain, run_logged
 
 
 class ExplainTest(unittest.TestCase):
@@ -31,6 +31,12 @@ class ExplainTest(unittest.TestCase):
     def test_failing_command_names_its_log(self) -> None:
         with self.assertRaisesRegex(Failure, "Try this failed, it says: no such luck.*log"):
             run_logged("Try this", ["sh", "-c", "echo no such luck; exit 1"], self.log)
+
+    def test_second_run_is_told_of_the_first(self) -> None:
+        folder = self.log.parent / "build"
+        claim(folder)
+        with self.assertRaisesRegex(Failure, "Another run uses .*build"):
+            claim(folder)
 
 
 if __name__ == "__main__":
