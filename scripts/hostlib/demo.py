@@ -26,7 +26,11 @@ _DEADLINE = 420
 _ENOUGH = 0.90
 
 # What the system calls of the workload run through: read, write, open, getdents, splice.
-_EXPECTED = ("entry_SYSCALL_64_after_hwframe", "do_syscall_64", "vfs_read", "vfs_write")
+_ENTRY = "entry_SYSCALL_64_after_hwframe"
+_EXPECTED = (_ENTRY, "do_syscall_64", "vfs_read", "vfs_write")
+
+# perf has no symbols of the guest's programs.
+_USER_CODE = "[unknown]"
 
 
 @dataclass(frozen=True)
@@ -105,6 +109,9 @@ def check(profile: Profile) -> Counts:
     """The demo as a test: real frames of a real guest, with its symbols."""
     functions = {function for stack in profile.folded for function in stack}
     report = (profile.folder / "report.txt").read_text()
+    entered = sum(count for stack, count in profile.folded.items() if _ENTRY in stack)
+    from_user = sum(count for stack, count in profile.folded.items()
+                    if _ENTRY in stack[1:] and stack[0] == _USER_CODE)
     cases = {
         f"the guest's kernel was sampled ({profile.kernel_samples} times)":
             profile.kernel_samples >= 100,
@@ -112,6 +119,8 @@ def check(profile: Profile) -> Counts:
             profile.share >= _ENOUGH,
         "call paths have the functions of the workload's system calls":
             functions.issuperset(_EXPECTED),
+        f"{from_user} of {entered} system calls begin in user mode, 90 % must":
+            from_user >= _ENOUGH * entered > 0,
         "perf report shows them": all(name in report for name in _EXPECTED),
         "perf data convert --to-json shows them": profile.json_samples > 0,
         "the flame graph shows them":
