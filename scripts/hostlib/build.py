@@ -23,7 +23,8 @@ SELFTESTS = ["x86/guest_callchain_test", "x86/guest_callchain_bound_test",
              "x86/guest_callchain_midwalk_test", "x86/guest_callchain_modes_test",
              "x86/guest_callchain_readonly_test"]
 
-# Built next to them, and run by "make fuzz".
+# Built next to them, and run by "make bench" and "make fuzz".
+BENCH = "x86/guest_callchain_bench"
 FUZZER = "x86/guest_callchain_fuzz"
 
 # The same input is to give the same kernel.
@@ -175,8 +176,8 @@ class Build:
 
     def _build_selftests(self, kernel_inputs: str) -> None:
         stamp = self.path / "selftests.stamp"
-        inputs = _hash([kernel_inputs, *SELFTESTS, FUZZER, *self._overlay(("tools/testing/",))])
-        products = [self.selftests / test for test in [*SELFTESTS, FUZZER]]
+        inputs = _hash([kernel_inputs, *SELFTESTS, BENCH, FUZZER, *self._overlay(("tools/testing/",))])
+        products = [self.selftests / test for test in [*SELFTESTS, BENCH, FUZZER]]
         if self._is_current(stamp, inputs, *products):
             return
         stamp.unlink(missing_ok=True)
@@ -187,6 +188,6 @@ class Build:
             f"KHDR_INCLUDES=-isystem {self.kernel}/usr/include",
             f"KDIR={self.kernel}", f"MO={self.selftests}/test_modules",
             f"TEST_GEN_PROGS_x86={' '.join(SELFTESTS)}", "TEST_PROGS_x86=",
-            f"TEST_GEN_PROGS_EXTENDED_x86={FUZZER}"], self.log_dir / "selftests.log",
+            f"TEST_GEN_PROGS_EXTENDED_x86={BENCH} {FUZZER}"], self.log_dir / "selftests.log",
             env=self._env)
         stamp.write_text(inputs)

@@ -23,6 +23,9 @@ from .ui import Failure
 
 _INIT = REPO / "scripts" / "guest" / "init.sh"
 
+# "-icount shift=0": each instruction takes a nanosecond, and so does a tick.
+_COUNTED_TSC_KHZ = 1000000
+
 # What a kernel prints when something is wrong with it.
 _SPLAT = re.compile(r"Kernel panic|Oops|BUG:|WARNING:|general protection|"
                    r"INFO: (suspicious RCU|possible|task .* blocked|rcu_)|"
@@ -71,16 +74,25 @@ class Machine:
         build: the kernel to boot, and its tests
         accel: "tcg" or "kvm"
         kernel_args: more for the kernel's command line
+        counted: emulate it with a clock that ticks once an instruction, at 1 GHz, so
+            that what takes time there is counted rather than measured
     """
 
-    def __init__(self, build: Build, accel: str, kernel_args: str = "") -> None:
+    def __init__(self, build: Build, accel: str, kernel_args: str = "",
+                 counted: bool = False) -> None:
         self._build = build
-        self._accel = accel
+        self._accel = "tcg" if counted else accel
         self._kernel_args = kernel_args
+        self._counted = counted
 
     def _argv(self, shared: Path, serial: List[str], mode: str) -> List[str]:
-        cpu = ["-accel", "kvm", "-cpu", "host"] if self._accel == "kvm" else \
-              ["-accel", "tcg,thread=multi", "-cpu", "max,+svm"]
+        if self._accel == "kvm":
+            cpu = ["-accel", "kvm", "-cpu", "host"]
+        elif self._counted:
+            cpu = ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off",
+                   "-cpu", "max,+svm"]
+        else:
+            cpu = ["-accel", "tcg,thread=multi", "-cpu", "max,+svm"]
         # With KVM the guest is told.  An emulated PIT can't be relied upon to tell, nor
         # to watch over the TSC: without that as clocksource there are no hrtimers.
         tsc = [] if self._accel == "kvm" else [f"tsc_early_khz={self._tsc_khz()}",
@@ -104,6 +116,8 @@ class Machine:
         ]
 
     def _tsc_khz(self) -> int:
+        if self._counted:
+            return _COUNTED_TSC_KHZ
         return int(subprocess.run([str(self._build.tsc_khz)], check=True,
                                   stdout=subprocess.PIPE).stdout)
 

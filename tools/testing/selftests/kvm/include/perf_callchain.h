@@ -14,20 +14,26 @@
 enum pmi_source {
 	PMI_IRQ,	/* cpu-clock: a timer's interrupt */
 	PMI_NMI,	/* a hardware counter, or the test_pmi module */
+	PMI_TEST_IRQ,	/* the test_pmi module, which tells when its handler ran: */
+	PMI_TEST_NMI,	/* see test_pmi.h */
 };
 
 /**
  * struct callchain_sample - one PERF_RECORD_SAMPLE
  * @cpumode:	PERF_RECORD_MISC_*, what the PMI interrupted
+ * @size:	bytes in the ring
  * @ip:		PERF_SAMPLE_IP
  * @nr:		entries in @ips, context markers included
  * @ips:	PERF_SAMPLE_CALLCHAIN, innermost first
+ * @raw:	PERF_SAMPLE_RAW; not aligned
  */
 struct callchain_sample {
 	u16 cpumode;
+	u16 size;
 	u64 ip;
 	u64 nr;
 	const u64 *ips;
+	const void *raw;
 };
 
 /* kernel.perf_event_max_stack, and so the depth of an event that asks for none */
@@ -66,15 +72,25 @@ struct callchain_comparison {
  * struct callchain_event - an event that samples callchains
  * @fd:		of perf_event_open(2)
  * @ring:	its ring buffer
+ * @map_size:	bytes of it, the first page included
+ * @sample_type: what its samples consist of
+ * @nr_throttled: how often perf was seen to throttle it, see callchain_event_read()
  */
 struct callchain_event {
 	int fd;
 	struct perf_event_mmap_page *ring;
+	size_t map_size;
+	u64 sample_type;
+	unsigned int nr_throttled;
 };
 
 typedef void (*callchain_sample_fn)(const struct callchain_sample *sample, void *arg);
 
 bool pmi_source_available(enum pmi_source source, const char **why_not);
+bool has_hardware_cycles(void);
+int callchain_event_open_ring(struct callchain_event *event, enum pmi_source source,
+			      const struct perf_event_attr *attr, pid_t pid, int cpu,
+			      unsigned int nr_pages);
 int callchain_event_open(struct callchain_event *event, enum pmi_source source,
 			 const struct perf_event_attr *attr, pid_t pid, int cpu);
 void callchain_event_close(struct callchain_event *event);

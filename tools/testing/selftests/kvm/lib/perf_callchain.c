@@ -23,9 +23,9 @@
 
 /* Room for a thousand chains of full depth; a power of two. */
 #define RING_PAGES		512
-#define RING_MAP_SIZE		((1 + RING_PAGES) * getpagesize())
 
 #define TEST_PMI_TYPE		"/sys/bus/event_source/devices/test_pmi/type"
+#define TEST_PMI_IRQ_TYPE	"/sys/bus/event_source/devices/test_pmi_irq/type"
 #define TEST_GUEST_WALK		"/dev/test_guest_walk"
 
 static int perf_event_open(struct perf_event_attr *attr, pid_t pid, int cpu)
@@ -60,15 +60,15 @@ static int load_test_module(const char *name)
 	return -1;
 }
 
-static int test_pmi_type(void)
+static int test_pmi_type(const char *path)
 {
 	int type = -1;
 	FILE *f;
 
-	if (access(TEST_PMI_TYPE, R_OK) && load_test_module("test_pmi"))
+	if (access(path, R_OK) && load_test_module("test_pmi"))
 		return -1;
 
-	f = fopen(TEST_PMI_TYPE, "r");
+	f = fopen(path, "r");
 	if (!f)
 		return -1;
 	if (fscanf(f, "%d", &type) != 1)
@@ -77,7 +77,10 @@ static int test_pmi_type(void)
 	return type;
 }
 
-static bool has_hardware_cycles(void)
+/**
+ * has_hardware_cycles - does this host count cycles, and sample by NMIs?
+ */
+bool has_hardware_cycles(void)
 {
 	struct perf_event_attr attr = {
 		.type = PERF_TYPE_HARDWARE,
@@ -107,7 +110,7 @@ static bool pmi_source_config(enum pmi_source source, struct perf_event_attr *at
 		return true;
 	}
 
-	if (has_hardware_cycles()) {
+	if (source == PMI_NMI && has_hardware_cycles()) {
 		attr->type = PERF_TYPE_HARDWARE;
 		attr->config = PERF_COUNT_HW_CPU_CYCLES;
 		attr->sample_period = attr->sample_period * SAMPLE_PERIOD_CYCLES /
@@ -115,7 +118,7 @@ static bool pmi_source_config(enum pmi_source source, struct perf_event_attr *at
 		return true;
 	}
 
-	attr->type = test_pmi_type();
+	attr->type = test_pmi_type(source == PMI_TEST_IRQ ? TEST_PMI_IRQ_TYPE : TEST_PMI_TYPE);
 	return attr->type != (u32)-1;
 }
 
@@ -158,13 +161,42 @@ static void *kick_when_sampled(void *arg)
 	return NULL;
 }
 
-static void copy_from_ring(void *dst, const u8 *ring, u64 pos, size_t size)
+static void copy_from_ring(void *dst, const struct perf_event_mmap_page *page, u64 pos,
+			   size_t size)
 {
-	const size_t ring_size = RING_PAGES * getpagesize();
-	size_t off = pos % ring_size, n = min(size, ring_size - off);
+	const u8 *ring = (void *)page + page->data_offset;
+	size_t off = pos % page->data_size, n = min_t(size_t, size, page->data_size - off);
 
 	memcpy(dst, ring + off, n);
 	memcpy(dst + n, ring, size - n);
+}
+
+/* In the order of the ABI, see perf_event_open(2). */
+static void parse_sample(struct callchain_sample *sample, const struct callchain_event *event,
+			 const struct perf_event_header *header, const u64 *body)
+{
+	const u64 *pos = body;
+
+	*sample = (struct callchain_sample) {
+		.cpumode = header->misc & PERF_RECORD_MISC_CPUMODE_MASK,
+		.size = header->size,
+		.ip = *pos++,
+	};
+
+	if (event->sample_type & PERF_SAMPLE_CALLCHAIN) {
+		sample->nr = *pos++;
+		sample->ips = pos;
+		pos += sample->nr;
+	}
+
+	/* The size, of 32 bits, and as many bytes, padded together to 64. */
+	if (event->sample_type & PERF_SAMPLE_RAW) {
+		sample->raw = (const void *)pos + sizeof(u32);
+		pos = (const void *)sample->raw + *(const u32 *)pos;
+	}
+
+	TEST_ASSERT((const void *)pos - (const void *)body == header->size - sizeof(*header),
+		    "A sample of %lu entries in %u bytes", sample->nr, header->size);
 }
 
 /**
@@ -179,7 +211,6 @@ unsigned int callchain_event_read(struct callchain_event *event,
 				  callchain_sample_fn fn, void *arg)
 {
 	struct perf_event_mmap_page *page = event->ring;
-	const u8 *ring = (void *)page + page->data_offset;
 	u64 head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
 	u64 pos = page->data_tail;
 	unsigned int nr = 0;
@@ -189,25 +220,21 @@ unsigned int callchain_event_read(struct callchain_event *event,
 		struct callchain_sample sample;
 		u64 body[1024];
 
-		copy_from_ring(&header, ring, pos, sizeof(header));
+		copy_from_ring(&header, page, pos, sizeof(header));
 		TEST_ASSERT(header.size - sizeof(header) <= sizeof(body),
 			    "perf record of %u bytes", header.size);
-		copy_from_ring(body, ring, pos + sizeof(header),
+		copy_from_ring(body, page, pos + sizeof(header),
 			       header.size - sizeof(header));
 		pos += header.size;
 
 		TEST_ASSERT(header.type != PERF_RECORD_LOST,
 			    "The ring buffer is too small, perf lost %lu records", body[1]);
+		if (header.type == PERF_RECORD_THROTTLE)
+			event->nr_throttled++;
 		if (header.type != PERF_RECORD_SAMPLE)
 			continue;
 
-		/* PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN */
-		sample.cpumode = header.misc & PERF_RECORD_MISC_CPUMODE_MASK;
-		sample.ip = body[0];
-		sample.nr = body[1];
-		sample.ips = &body[2];
-		TEST_ASSERT(header.size == sizeof(header) + (2 + sample.nr) * sizeof(u64),
-			    "A sample of %lu entries in %u bytes", sample.nr, header.size);
+		parse_sample(&sample, event, &header, body);
 		fn(&sample, arg);
 		nr++;
 	}
@@ -217,10 +244,48 @@ unsigned int callchain_event_read(struct callchain_event *event,
 }
 
 /**
+ * callchain_event_open_ring - open an event, and a ring of a size of choice
+ * @event:	is filled in
+ * @source:	the kind of PMI
+ * @attr:	what to set beyond the source; the event starts disabled.  sample_type
+ *		may be zero for what tests want, or consist of PERF_SAMPLE_IP,
+ *		PERF_SAMPLE_CALLCHAIN and PERF_SAMPLE_RAW.
+ * @pid:	whom to sample, as for perf_event_open(2)
+ * @cpu:	where, likewise
+ * @nr_pages:	how many pages of samples, a power of two
+ *
+ * Return: zero, or -1 with errno set if perf refuses the event.
+ */
+int callchain_event_open_ring(struct callchain_event *event, enum pmi_source source,
+			      const struct perf_event_attr *attr, pid_t pid, int cpu,
+			      unsigned int nr_pages)
+{
+	struct perf_event_attr a = *attr;
+
+	TEST_ASSERT(pmi_source_config(source, &a), "PMI source is not available");
+	if (!a.sample_type)
+		a.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN;
+	a.disabled = 1;
+
+	event->fd = perf_event_open(&a, pid, cpu);
+	if (event->fd < 0)
+		return -1;
+
+	event->sample_type = a.sample_type;
+	event->nr_throttled = 0;
+	event->map_size = (1 + nr_pages) * (size_t)getpagesize();
+	event->ring = mmap(NULL, event->map_size, PROT_READ | PROT_WRITE, MAP_SHARED,
+			   event->fd, 0);
+	TEST_ASSERT(event->ring != MAP_FAILED, "mmap() of perf's ring buffer failed: %s",
+		    strerror(errno));
+	return 0;
+}
+
+/**
  * callchain_event_open - open an event that samples callchains, and its ring
  * @event:	is filled in
  * @source:	the kind of PMI
- * @attr:	what to set beyond the source; the event starts disabled
+ * @attr:	see callchain_event_open_ring()
  * @pid:	whom to sample, as for perf_event_open(2)
  * @cpu:	where, likewise
  *
@@ -229,26 +294,12 @@ unsigned int callchain_event_read(struct callchain_event *event,
 int callchain_event_open(struct callchain_event *event, enum pmi_source source,
 			 const struct perf_event_attr *attr, pid_t pid, int cpu)
 {
-	struct perf_event_attr a = *attr;
-
-	TEST_ASSERT(pmi_source_config(source, &a), "PMI source is not available");
-	a.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN;
-	a.disabled = 1;
-
-	event->fd = perf_event_open(&a, pid, cpu);
-	if (event->fd < 0)
-		return -1;
-
-	event->ring = mmap(NULL, RING_MAP_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED,
-			   event->fd, 0);
-	TEST_ASSERT(event->ring != MAP_FAILED, "mmap() of perf's ring buffer failed: %s",
-		    strerror(errno));
-	return 0;
+	return callchain_event_open_ring(event, source, attr, pid, cpu, RING_PAGES);
 }
 
 void callchain_event_close(struct callchain_event *event)
 {
-	munmap(event->ring, RING_MAP_SIZE);
+	munmap(event->ring, event->map_size);
 	close(event->fd);
 }
 

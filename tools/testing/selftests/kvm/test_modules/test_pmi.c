@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A perf PMU whose PMI is a true NMI, for machines without a hardware PMU.
+ * Two perf PMUs for machines without a hardware PMU: the PMI of "test_pmi" is a
+ * true NMI, that of "test_pmi_irq" an IRQ.
  *
- * The counter "overflows" every sample_period nanoseconds: a timer on another
- * CPU sends an NMI to the CPU on which the event is scheduled.  So the sample is
- * taken wherever that CPU happens to be, guest mode included, as with a
- * hardware counter.  It needs two CPUs, and takes one event a CPU.
+ * A counter "overflows" every sample_period nanoseconds.  For an NMI, a timer
+ * on another CPU sends one to the CPU on which the event is scheduled; it needs
+ * two CPUs.  For an IRQ, the timer is that CPU's own.  So the sample is taken
+ * wherever that CPU happens to be, guest mode included, as with a hardware
+ * counter.  Each PMU takes one event a CPU.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -16,21 +18,25 @@
 #include <linux/smp.h>
 
 #include <asm/apic.h>
+#include <asm/irq_regs.h>
 #include <asm/nmi.h>
+
+#include "../include/test_pmi.h"
 
 #define TEST_PMI_MIN_PERIOD_NS	10000
 
 /**
  * struct test_pmi_cpu - the counter of one CPU
- * @timer:	fires on another CPU, @sender
+ * @timer:	fires on @sender
  * @csd:	starts @timer over there
- * @event:	what to sample; written on this CPU with IRQs off, read in its NMI
+ * @event:	what to sample; written on this CPU with IRQs off, read in its PMI
  * @period_ns:	how often; zero stops the timer
  * @sent:	how many NMIs were sent
  * @seen:	how many of them the handler knows of
  * @late:	one of these may not have arrived yet
- * @sender:	the CPU that sends the NMIs
+ * @sender:	the CPU of the timer
  * @cpu:	this CPU
+ * @raw:	what the samples tell of their PMIs
  */
 struct test_pmi_cpu {
 	struct hrtimer		timer;
@@ -42,11 +48,49 @@ struct test_pmi_cpu {
 	bool			late;
 	unsigned int		sender;
 	unsigned int		cpu;
+	struct test_pmi_raw	raw;
 };
 
-static DEFINE_PER_CPU(struct test_pmi_cpu, test_pmi_cpus);
+static DEFINE_PER_CPU(struct test_pmi_cpu, test_pmi_nmi_cpus);
+static DEFINE_PER_CPU(struct test_pmi_cpu, test_pmi_irq_cpus);
 
-static enum hrtimer_restart test_pmi_timer(struct hrtimer *timer)
+static struct pmu test_pmi_nmi_pmu;
+static struct pmu test_pmi_irq_pmu;
+
+static struct test_pmi_cpu *test_pmi_this_cpu(const struct perf_event *event)
+{
+	return event->pmu == &test_pmi_nmi_pmu ? this_cpu_ptr(&test_pmi_nmi_cpus) :
+						 this_cpu_ptr(&test_pmi_irq_cpus);
+}
+
+/*
+ * Runs in the PMI.  @entry was read first thing in its handler; perf copies the
+ * raw data, so that the next PMI may overwrite it.
+ */
+static void test_pmi_sample(struct test_pmi_cpu *tc, struct pt_regs *regs, u64 entry)
+{
+	struct perf_event *event = READ_ONCE(tc->event);
+	struct perf_raw_record raw = {
+		.frag = { .data = &tc->raw, .size = sizeof(tc->raw) },
+	};
+	struct perf_sample_data data;
+
+	/* The last PMI may come when its event has stopped, or gone. */
+	if (!event || event->hw.state & PERF_HES_STOPPED)
+		return;
+
+	tc->raw.nr++;
+	tc->raw.entry = entry;
+
+	local64_add(event->hw.sample_period, &event->count);
+	perf_sample_data_init(&data, 0, event->hw.last_period);
+	perf_sample_save_raw_data(&data, event, &raw);
+	perf_event_overflow(event, &data, regs);
+
+	tc->raw.last_exit = rdtsc_ordered();
+}
+
+static enum hrtimer_restart test_pmi_nmi_timer(struct hrtimer *timer)
 {
 	struct test_pmi_cpu *tc = container_of(timer, struct test_pmi_cpu, timer);
 	u64 period_ns = READ_ONCE(tc->period_ns);
@@ -56,6 +100,23 @@ static enum hrtimer_restart test_pmi_timer(struct hrtimer *timer)
 
 	atomic_inc(&tc->sent);
 	apic->send_IPI_mask(cpumask_of(tc->cpu), NMI_VECTOR);
+
+	hrtimer_forward_now(timer, ns_to_ktime(period_ns));
+	return HRTIMER_RESTART;
+}
+
+static enum hrtimer_restart test_pmi_irq_timer(struct hrtimer *timer)
+{
+	struct test_pmi_cpu *tc = container_of(timer, struct test_pmi_cpu, timer);
+	u64 entry = rdtsc_ordered();
+	u64 period_ns;
+
+	test_pmi_sample(tc, get_irq_regs(), entry);
+
+	/* The sample may have stopped the event. */
+	period_ns = READ_ONCE(tc->period_ns);
+	if (!period_ns)
+		return HRTIMER_NORESTART;
 
 	hrtimer_forward_now(timer, ns_to_ktime(period_ns));
 	return HRTIMER_RESTART;
@@ -74,10 +135,9 @@ static void test_pmi_start_timer(void *info)
 
 static int test_pmi_nmi(unsigned int cmd, struct pt_regs *regs)
 {
-	struct test_pmi_cpu *tc = this_cpu_ptr(&test_pmi_cpus);
-	struct perf_event *event = READ_ONCE(tc->event);
+	struct test_pmi_cpu *tc = this_cpu_ptr(&test_pmi_nmi_cpus);
+	u64 entry = rdtsc_ordered();
 	int sent = atomic_read(&tc->sent);
-	struct perf_sample_data data;
 
 	/*
 	 * An NMI that is sent while this handler runs for another one may be
@@ -92,30 +152,27 @@ static int test_pmi_nmi(unsigned int cmd, struct pt_regs *regs)
 	tc->seen = sent;
 	tc->late = true;
 
-	/* The last NMI may come when its event has stopped, or gone. */
-	if (event && !(event->hw.state & PERF_HES_STOPPED)) {
-		local64_add(event->hw.sample_period, &event->count);
-		perf_sample_data_init(&data, 0, event->hw.last_period);
-		perf_event_overflow(event, &data, regs);
-	}
-
+	test_pmi_sample(tc, regs, entry);
 	return NMI_HANDLED;
 }
 
 static void test_pmi_start(struct perf_event *event, int flags)
 {
-	struct test_pmi_cpu *tc = this_cpu_ptr(&test_pmi_cpus);
+	struct test_pmi_cpu *tc = test_pmi_this_cpu(event);
 
 	WRITE_ONCE(tc->period_ns, max_t(u64, event->hw.sample_period,
 					TEST_PMI_MIN_PERIOD_NS));
 	event->hw.state = 0;
-	smp_call_function_single_async(tc->sender, &tc->csd);
+	if (tc->sender == tc->cpu)
+		test_pmi_start_timer(tc);
+	else
+		smp_call_function_single_async(tc->sender, &tc->csd);
 }
 
-/* Called in NMIs as well, when an event is throttled or has had its limit. */
+/* Called in PMIs as well, when an event is throttled or has had its limit. */
 static void test_pmi_stop(struct perf_event *event, int flags)
 {
-	struct test_pmi_cpu *tc = this_cpu_ptr(&test_pmi_cpus);
+	struct test_pmi_cpu *tc = test_pmi_this_cpu(event);
 
 	WRITE_ONCE(tc->period_ns, 0);
 	event->hw.state = PERF_HES_STOPPED | PERF_HES_UPTODATE;
@@ -123,12 +180,13 @@ static void test_pmi_stop(struct perf_event *event, int flags)
 
 static int test_pmi_add(struct perf_event *event, int flags)
 {
-	struct test_pmi_cpu *tc = this_cpu_ptr(&test_pmi_cpus);
+	struct test_pmi_cpu *tc = test_pmi_this_cpu(event);
 
 	if (tc->event)
 		return -EBUSY;
 
-	tc->sender = cpumask_any_but(cpu_online_mask, tc->cpu);
+	tc->sender = event->pmu == &test_pmi_nmi_pmu ?
+		     cpumask_any_but(cpu_online_mask, tc->cpu) : tc->cpu;
 	if (tc->sender >= nr_cpu_ids)
 		return -ENODEV;
 
@@ -142,7 +200,7 @@ static int test_pmi_add(struct perf_event *event, int flags)
 
 static void test_pmi_del(struct perf_event *event, int flags)
 {
-	struct test_pmi_cpu *tc = this_cpu_ptr(&test_pmi_cpus);
+	struct test_pmi_cpu *tc = test_pmi_this_cpu(event);
 
 	test_pmi_stop(event, flags);
 	WRITE_ONCE(tc->event, NULL);
@@ -158,43 +216,62 @@ static int test_pmi_event_init(struct perf_event *event)
 		return -ENOENT;
 	if (!is_sampling_event(event) || has_branch_stack(event))
 		return -EOPNOTSUPP;
-	if (num_online_cpus() < 2)
+	if (event->pmu == &test_pmi_nmi_pmu && num_online_cpus() < 2)
 		return -ENODEV;
 
 	return 0;
 }
 
-static struct pmu test_pmi_pmu = {
-	.module		= THIS_MODULE,
-	.task_ctx_nr	= perf_sw_context,
-	.event_init	= test_pmi_event_init,
-	.add		= test_pmi_add,
-	.del		= test_pmi_del,
-	.start		= test_pmi_start,
-	.stop		= test_pmi_stop,
-	.read		= test_pmi_read,
-};
+#define TEST_PMI_PMU			\
+{					\
+	.module		= THIS_MODULE,	\
+	.task_ctx_nr	= perf_sw_context, \
+	.event_init	= test_pmi_event_init, \
+	.add		= test_pmi_add,	\
+	.del		= test_pmi_del,	\
+	.start		= test_pmi_start, \
+	.stop		= test_pmi_stop, \
+	.read		= test_pmi_read, \
+}
+
+static struct pmu test_pmi_nmi_pmu = TEST_PMI_PMU;
+static struct pmu test_pmi_irq_pmu = TEST_PMI_PMU;
+
+static void test_pmi_setup_cpu(struct test_pmi_cpu *tc, unsigned int cpu,
+			       enum hrtimer_restart (*timer)(struct hrtimer *timer))
+{
+	tc->cpu = cpu;
+	hrtimer_setup(&tc->timer, timer, CLOCK_MONOTONIC, HRTIMER_MODE_REL_PINNED_HARD);
+	INIT_CSD(&tc->csd, test_pmi_start_timer, tc);
+}
 
 static int __init test_pmi_init(void)
 {
 	int cpu, r;
 
 	for_each_possible_cpu(cpu) {
-		struct test_pmi_cpu *tc = per_cpu_ptr(&test_pmi_cpus, cpu);
-
-		tc->cpu = cpu;
-		hrtimer_setup(&tc->timer, test_pmi_timer, CLOCK_MONOTONIC,
-			      HRTIMER_MODE_REL_PINNED_HARD);
-		INIT_CSD(&tc->csd, test_pmi_start_timer, tc);
+		test_pmi_setup_cpu(per_cpu_ptr(&test_pmi_nmi_cpus, cpu), cpu, test_pmi_nmi_timer);
+		test_pmi_setup_cpu(per_cpu_ptr(&test_pmi_irq_cpus, cpu), cpu, test_pmi_irq_timer);
 	}
 
 	r = register_nmi_handler(NMI_LOCAL, test_pmi_nmi, 0, "test_pmi");
 	if (r)
 		return r;
 
-	r = perf_pmu_register(&test_pmi_pmu, "test_pmi", -1);
+	r = perf_pmu_register(&test_pmi_nmi_pmu, "test_pmi", -1);
 	if (r)
-		unregister_nmi_handler(NMI_LOCAL, "test_pmi");
+		goto unregister_handler;
+
+	r = perf_pmu_register(&test_pmi_irq_pmu, "test_pmi_irq", -1);
+	if (r)
+		goto unregister_nmi_pmu;
+
+	return 0;
+
+unregister_nmi_pmu:
+	perf_pmu_unregister(&test_pmi_nmi_pmu);
+unregister_handler:
+	unregister_nmi_handler(NMI_LOCAL, "test_pmi");
 	return r;
 }
 
@@ -203,13 +280,16 @@ static void __exit test_pmi_exit(void)
 {
 	int cpu;
 
-	perf_pmu_unregister(&test_pmi_pmu);
-	for_each_possible_cpu(cpu)
-		hrtimer_cancel(&per_cpu_ptr(&test_pmi_cpus, cpu)->timer);
+	perf_pmu_unregister(&test_pmi_irq_pmu);
+	perf_pmu_unregister(&test_pmi_nmi_pmu);
+	for_each_possible_cpu(cpu) {
+		hrtimer_cancel(&per_cpu_ptr(&test_pmi_nmi_cpus, cpu)->timer);
+		hrtimer_cancel(&per_cpu_ptr(&test_pmi_irq_cpus, cpu)->timer);
+	}
 	unregister_nmi_handler(NMI_LOCAL, "test_pmi");
 }
 
 module_init(test_pmi_init);
 module_exit(test_pmi_exit);
-MODULE_DESCRIPTION("perf PMU that samples by NMIs, sent from another CPU");
+MODULE_DESCRIPTION("perf PMUs that sample by NMIs sent from another CPU, and by IRQs");
 MODULE_LICENSE("GPL");

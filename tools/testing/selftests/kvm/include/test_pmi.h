@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What the PMUs of the test_pmi module put into PERF_SAMPLE_RAW, see test_pmi.c.
+ */
+#ifndef SELFTEST_KVM_TEST_PMI_H
+#define SELFTEST_KVM_TEST_PMI_H
+
+#include <linux/types.h>
+
+/**
+ * struct test_pmi_raw - when a PMI's handler ran
+ * @nr:		number of the PMI, on its CPU; one without a sample counts as well
+ * @entry:	TSC when its handler began
+ * @last_exit:	TSC when the handler of PMI @nr - 1 ended; its end isn't known to
+ *		the sample that it takes
+ */
+struct test_pmi_raw {
+	__u64 nr;
+	__u64 entry;
+	__u64 last_exit;
+};
+
+#endif /* SELFTEST_KVM_TEST_PMI_H */

@@ -1,0 +1,531 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Sample a guest, or this very process, in one of several ways, for a while, and
+ * print what it cost, as a line of JSON.  It judges nothing but the chains, each
+ * of which must be right.
+ */
+#include <getopt.h>
+#include <linux/align.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
+#include <time.h>
+
+#include "guest_stack.h"
+#include "kvm_util.h"
+#include "perf_callchain.h"
+#include "processor.h"
+#include "test_pmi.h"
+#include "test_util.h"
+
+#define V3_PARAM	"/sys/module/kvm/parameters/stack_walk_v3"
+
+/* What a sample of the greatest depth takes, and how many of them fit at most. */
+#define MAX_SAMPLE_SIZE	2048
+#define MAX_RING_PAGES	(1u << 15)
+
+#define STOP_SIGNAL	SIGUSR1
+#define SAMPLE_SIGNAL	SIGUSR2
+
+enum mode {
+	MODE_OFF,
+	MODE_IP,
+	MODE_CALLCHAIN,
+	MODE_V3,
+	MODE_USERSPACE,
+	NR_MODES
+};
+
+static const char * const mode_names[NR_MODES] = {
+	[MODE_OFF]		= "off",
+	[MODE_IP]		= "ip",
+	[MODE_CALLCHAIN]	= "callchain",
+	[MODE_V3]		= "v3",
+	[MODE_USERSPACE]	= "userspace",
+};
+
+static const char * const source_names[] = {
+	[PMI_IRQ]		= "cpu-clock",
+	[PMI_NMI]		= "cycles",
+	[PMI_TEST_IRQ]		= "irq",
+	[PMI_TEST_NMI]		= "nmi",
+};
+
+static struct {
+	/* What is to be measured. */
+	bool host;
+	enum mode mode;
+	enum pmi_source source;
+	struct guest_stack_layout layout;
+	u64 period_ns;
+	u64 run_ms;
+	u64 work;
+
+	/* The process or the guest that is sampled. */
+	struct kvm_vcpu *vcpu;
+	struct guest_stack stack;
+	const void *text;
+	const void *text_end;
+	volatile bool stop;
+	volatile bool sample;
+
+	/* What was seen. */
+	struct callchain_event event;
+	u64 elapsed_ns;
+	u64 ticks;
+	u64 work_done;
+	u64 nr_pmis;
+	u64 nr_samples;
+	u64 bytes;
+	struct test_pmi_raw previous;
+	bool previous_hit;
+	u64 *latencies;
+	u64 nr_latencies;
+} bench = {
+	.mode = MODE_CALLCHAIN,
+	.source = PMI_TEST_NMI,
+	.layout = { .nr_frames = 16, .stride = 16 },
+	.period_ns = 1000000,
+	.run_ms = 100,
+	.work = -1ULL,
+};
+
+/* Both count RCX down, and never touch the stack. */
+void guest_work(void);
+void guest_work_end(void);
+void host_work(void);
+void host_work_end(void);
+
+asm(".pushsection .text\n"
+    "guest_work:\n"
+    "	dec %rcx\n"
+    "	jnz guest_work\n"
+    "guest_work_end:\n"
+    "	out %al, $0x80\n"
+    "	jmp guest_work_end\n"
+
+    /* RDI: the frame pointer, RSI: what ends it, RCX: how far to count. */
+    "host_work:\n"
+    "	push %rbp\n"
+    "	mov %rdi, %rbp\n"
+    "1:	dec %rcx\n"
+    "	jz 2f\n"
+    "	cmpb $0, (%rsi)\n"
+    "	je 1b\n"
+    "host_work_end:\n"
+    "2:	pop %rbp\n"
+    "	ret\n"
+    ".popsection");
+
+static u64 now_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return ts.tv_sec * NSEC_PER_SEC + ts.tv_nsec;
+}
+
+/* KVM_RUN returns, or does not begin, whenever the signal comes. */
+static void on_signal(int sig)
+{
+	if (sig == STOP_SIGNAL)
+		bench.stop = true;
+	else
+		bench.sample = true;
+	if (bench.vcpu)
+		WRITE_ONCE(bench.vcpu->run->immediate_exit, 1);
+}
+
+static timer_t start_timer(int sig, u64 first_ns, u64 interval_ns)
+{
+	struct itimerspec its = {
+		.it_value = { first_ns / NSEC_PER_SEC, first_ns % NSEC_PER_SEC },
+		.it_interval = { interval_ns / NSEC_PER_SEC, interval_ns % NSEC_PER_SEC },
+	};
+	struct sigaction sa = { .sa_handler = on_signal };
+	struct sigevent sev = {
+		.sigev_notify = SIGEV_THREAD_ID,
+		.sigev_signo = sig,
+		._sigev_un._tid = syscall(SYS_gettid),
+	};
+	timer_t timer;
+
+	TEST_ASSERT(!sigaction(sig, &sa, NULL), "sigaction()");
+	TEST_ASSERT(!timer_create(CLOCK_MONOTONIC, &sev, &timer), "timer_create() failed: %s",
+		    strerror(errno));
+	TEST_ASSERT(!timer_settime(timer, 0, &its, NULL), "timer_settime()");
+	return timer;
+}
+
+static bool in_text(u64 ip)
+{
+	return ip >= (u64)bench.text && ip < (u64)bench.text_end;
+}
+
+/* @ras: the return addresses of a chain that was found, innermost first. */
+static void check_chain(const u64 *ras, u64 nr)
+{
+	TEST_ASSERT(nr == bench.layout.nr_frames, "%s: %lu frames, not %u",
+		    mode_names[bench.mode], nr, bench.layout.nr_frames);
+	TEST_ASSERT(!memcmp(ras, bench.stack.ras, nr * sizeof(*ras)), "%s: a wrong frame",
+		    mode_names[bench.mode]);
+}
+
+static void on_sample(const struct callchain_sample *s, void *arg)
+{
+	const u16 cpumode = bench.host ? PERF_RECORD_MISC_USER : PERF_RECORD_MISC_GUEST_KERNEL;
+	const u64 context = bench.host ? PERF_CONTEXT_USER : PERF_CONTEXT_GUEST_KERNEL;
+	bool hit = s->cpumode == cpumode && in_text(s->ip);
+	struct test_pmi_raw raw = {};
+
+	bench.nr_pmis++;
+
+	/* Each tells how long the one before it took. */
+	if (s->raw) {
+		memcpy(&raw, s->raw, sizeof(raw));
+		if (bench.previous_hit && raw.nr == bench.previous.nr + 1)
+			bench.latencies[bench.nr_latencies++] =
+				raw.last_exit - bench.previous.entry;
+	}
+	bench.previous = raw;
+	bench.previous_hit = hit;
+	if (!hit)
+		return;
+
+	bench.nr_samples++;
+	bench.bytes += s->size - (s->raw ? ALIGN(sizeof(u32) + sizeof(raw), sizeof(u64)) : 0);
+	if (bench.mode == MODE_IP)
+		return;
+
+	TEST_ASSERT(s->nr >= 2 && s->ips[0] == context && s->ips[1] == s->ip,
+		    "%s: the chain does not begin with its marker and IP", mode_names[bench.mode]);
+	check_chain(&s->ips[2], s->nr - 2);
+}
+
+/*
+ * The sampler that needs no new kernel: interrupt KVM_RUN by a timer's signal,
+ * have KVM put the registers into the shared page, and follow frames in what
+ * this process has mapped.  Translations are kept, and trusted for ever, which
+ * flatters it.
+ */
+#define NR_CACHED	256
+
+static struct {
+	u64 cr3;
+	u64 page;
+	const u8 *hva;
+} translations[NR_CACHED];
+
+static const u8 *userspace_translate(const struct kvm_sregs *sregs, u64 page)
+{
+	unsigned int slot = (page >> PAGE_SHIFT) % NR_CACHED;
+	struct kvm_vm *vm = bench.vcpu->vm;
+	u64 entry = sregs->cr3;
+	int level;
+
+	if (translations[slot].hva && translations[slot].page == page &&
+	    translations[slot].cr3 == sregs->cr3)
+		return translations[slot].hva;
+
+	for (level = sregs->cr4 & X86_CR4_LA57 ? 5 : 4; level >= PG_LEVEL_4K; level--) {
+		const u64 *table = addr_gpa2hva(vm, PTE_GET_PA(entry));
+
+		entry = table[(page >> PG_LEVEL_SHIFT(level)) & 0x1ff];
+		if (!(entry & PTE_PRESENT_MASK(&vm->mmu)))
+			return NULL;
+		if (level == PG_LEVEL_4K || entry & PTE_HUGE_MASK(&vm->mmu))
+			break;
+	}
+
+	translations[slot].page = page;
+	translations[slot].cr3 = sregs->cr3;
+	translations[slot].hva = addr_gpa2hva(vm, PTE_GET_PA(entry) +
+					      (page & (PG_LEVEL_SIZE(level) - 1)));
+	return translations[slot].hva;
+}
+
+static void userspace_sample(void)
+{
+	const struct kvm_sync_regs *regs = &bench.vcpu->run->s.regs;
+	u64 fp = regs->regs.rbp, sp = regs->regs.rsp;
+	u64 ras[GUEST_STACK_MAX_FRAMES];
+	const u8 *page = NULL;
+	u64 page_gva = 0, nr = 0;
+
+	if (!in_text(regs->regs.rip))
+		return;
+
+	while (fp && IS_ALIGNED(fp, 16) && fp >= sp && nr < ARRAY_SIZE(ras)) {
+		const u64 *frame;
+
+		if (!page || page_gva != (fp & PAGE_MASK)) {
+			page_gva = fp & PAGE_MASK;
+			page = userspace_translate(&regs->sregs, page_gva);
+			if (!page)
+				break;
+		}
+		frame = (const void *)(page + (fp & ~PAGE_MASK));
+		if (!frame[1])
+			break;
+		ras[nr++] = frame[1];
+		sp = fp + 16;
+		fp = frame[0];
+	}
+
+	bench.nr_samples++;
+	bench.nr_pmis++;
+	bench.bytes += (nr + 2) * sizeof(u64);
+	check_chain(ras, nr);
+}
+
+/* The same frames as a guest's, in this process; the outermost leads nowhere. */
+static void build_host_stack(void)
+{
+	size_t size = (bench.layout.nr_frames + 1) * (size_t)bench.layout.stride;
+	u64 fp = (u64)kvm_mmap(size, PROT_READ | PROT_WRITE,
+			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1);
+	unsigned int i;
+
+	bench.stack.fp = bench.layout.nr_frames ? fp : 0;
+	for (i = 0; i < bench.layout.nr_frames; i++, fp += bench.layout.stride) {
+		bench.stack.ras[i] = 0x10000 + i;
+		((u64 *)fp)[0] = i + 1 < bench.layout.nr_frames ? fp + bench.layout.stride : 0;
+		((u64 *)fp)[1] = bench.stack.ras[i];
+	}
+}
+
+static void build_guest(void)
+{
+	struct kvm_regs regs;
+	struct kvm_vm *vm;
+
+	vm = vm_create_with_one_vcpu(&bench.vcpu, guest_work);
+	guest_stack_build(vm, &bench.stack, &bench.layout);
+	guest_stack_use(bench.vcpu, &bench.stack, (gva_t)guest_work);
+	vcpu_regs_get(bench.vcpu, &regs);
+	regs.rcx = bench.work;
+	vcpu_regs_set(bench.vcpu, &regs);
+	if (bench.mode == MODE_USERSPACE)
+		bench.vcpu->run->kvm_valid_regs = KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS;
+}
+
+static void run_host(void)
+{
+	register u64 rdi asm("rdi") = bench.stack.fp;
+	register u64 rsi asm("rsi") = (u64)&bench.stop;
+	register u64 rcx asm("rcx") = bench.work;
+
+	/* The call must not write into the red zone. */
+	asm volatile("sub $128, %%rsp; call host_work; add $128, %%rsp"
+		     : "+r" (rcx), "+r" (rdi), "+r" (rsi) : : "memory", "cc");
+	bench.work_done = bench.work - rcx;
+}
+
+static void run_guest(void)
+{
+	struct kvm_regs regs;
+	int r = 0;
+
+	while (!bench.stop) {
+		r = __vcpu_run(bench.vcpu);
+		if (!r)
+			break;
+		TEST_ASSERT(errno == EINTR, "KVM_RUN failed: %s", strerror(errno));
+		bench.vcpu->run->immediate_exit = 0;
+		if (bench.sample) {
+			bench.sample = false;
+			userspace_sample();
+		}
+	}
+
+	TEST_ASSERT(r || bench.vcpu->run->exit_reason == KVM_EXIT_IO,
+		    "The guest ended by itself, exit reason %s",
+		    exit_reason_str(bench.vcpu->run->exit_reason));
+	vcpu_regs_get(bench.vcpu, &regs);
+	bench.work_done = bench.work - regs.rcx;
+}
+
+static unsigned int ring_pages(u64 nr_samples)
+{
+	unsigned int nr_pages = 64;
+
+	while (nr_pages < MAX_RING_PAGES && nr_pages * PAGE_SIZE < nr_samples * MAX_SAMPLE_SIZE)
+		nr_pages *= 2;
+	return nr_pages;
+}
+
+static void measure(void)
+{
+	bool has_event = bench.mode != MODE_OFF && bench.mode != MODE_USERSPACE;
+	u64 nr_samples = bench.run_ms * 1000000 / bench.period_ns + 1000;
+	struct perf_event_attr attr = {
+		.sample_type = PERF_SAMPLE_IP,
+		.sample_period = bench.period_ns,
+		.sample_max_stack = bench.layout.nr_frames + 1,
+	};
+	timer_t sampler = NULL, stopper = NULL;
+	u64 start_ns, start;
+
+	if (bench.mode != MODE_IP)
+		attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
+	if (bench.source == PMI_TEST_IRQ || bench.source == PMI_TEST_NMI)
+		attr.sample_type |= PERF_SAMPLE_RAW;
+
+	if (has_event) {
+		TEST_ASSERT(!callchain_event_open_ring(&bench.event, bench.source, &attr, 0, -1,
+						       ring_pages(nr_samples)),
+			    "perf_event_open() failed: %s", strerror(errno));
+		bench.latencies = calloc(2 * nr_samples, sizeof(*bench.latencies));
+	}
+
+	start_ns = now_ns();
+	start = rdtsc();
+	if (bench.run_ms)
+		stopper = start_timer(STOP_SIGNAL, bench.run_ms * 1000000, 0);
+	if (bench.mode == MODE_USERSPACE)
+		sampler = start_timer(SAMPLE_SIGNAL, bench.period_ns, bench.period_ns);
+	if (has_event)
+		TEST_ASSERT(!ioctl(bench.event.fd, PERF_EVENT_IOC_ENABLE, 0), "IOC_ENABLE");
+
+	if (bench.host)
+		run_host();
+	else
+		run_guest();
+
+	if (has_event)
+		TEST_ASSERT(!ioctl(bench.event.fd, PERF_EVENT_IOC_DISABLE, 0), "IOC_DISABLE");
+	if (sampler)
+		timer_delete(sampler);
+	bench.ticks = rdtsc() - start;
+	bench.elapsed_ns = now_ns() - start_ns;
+	if (stopper)
+		timer_delete(stopper);
+
+	if (has_event) {
+		callchain_event_read(&bench.event, on_sample, NULL);
+		callchain_event_close(&bench.event);
+	}
+}
+
+static u64 nr_pages_crossed(void)
+{
+	if (!bench.layout.nr_frames)
+		return 0;
+	return 1 + (bench.layout.nr_frames - 1) * (u64)bench.layout.stride / PAGE_SIZE;
+}
+
+static void print_result(void)
+{
+	u64 i;
+
+	printf("{\"target\": \"%s\", \"mode\": \"%s\", \"source\": \"%s\", \"depth\": %u, "
+	       "\"pages\": %lu, \"period_ns\": %lu, \"elapsed_ns\": %lu, \"ticks\": %lu, "
+	       "\"work\": %lu, \"pmis\": %lu, \"samples\": %lu, \"throttled\": %u, "
+	       "\"bytes\": %lu, \"latency_ticks\": [",
+	       bench.host ? "host" : "guest", mode_names[bench.mode],
+	       bench.mode == MODE_USERSPACE ? "timer" : source_names[bench.source],
+	       bench.layout.nr_frames, nr_pages_crossed(), bench.period_ns, bench.elapsed_ns,
+	       bench.ticks, bench.work_done, bench.nr_pmis, bench.nr_samples,
+	       bench.event.nr_throttled, bench.bytes);
+	for (i = 0; i < bench.nr_latencies; i++)
+		printf("%s%lu", i ? ", " : "", bench.latencies[i]);
+	printf("]}\n");
+}
+
+static void set_v3(bool on)
+{
+	FILE *f = fopen(V3_PARAM, "w");
+
+	if (!f && !on)
+		return;
+	TEST_ASSERT(f, "This kernel can't walk as the series of 2023 did; build it with BASELINE=v3");
+	TEST_ASSERT(fprintf(f, "%d", on) == 1 && !fclose(f), "write to " V3_PARAM);
+}
+
+static int find_name(const char *name, const char * const *names, int nr)
+{
+	int i;
+
+	for (i = 0; i < nr; i++) {
+		if (!strcmp(name, names[i]))
+			return i;
+	}
+
+	fprintf(stderr, "\"%s\" is not known\n", name);
+	exit(KSFT_FAIL);
+}
+
+static void help(const char *name)
+{
+	printf("usage: %s [-H] [-m mode] [-i source] [-d depth] [-s bytes] [-p ns] [-t ms] [-w n]\n"
+	       " -H sample this process, not a guest\n"
+	       " -m off, ip, callchain, v3, or userspace\n"
+	       " -i nmi or irq, of the test_pmi module; cpu-clock; or cycles\n"
+	       " -d return addresses on the stack\n"
+	       " -s bytes from one frame to the next\n"
+	       " -p nanoseconds from one PMI to the next\n"
+	       " -t milliseconds to run; 0 to run until the work is done\n"
+	       " -w loops to do at most\n", name);
+	exit(KSFT_FAIL);
+}
+
+int main(int argc, char *argv[])
+{
+	const char *why_not;
+	int opt;
+
+	while ((opt = getopt(argc, argv, "Hm:i:d:s:p:t:w:h")) != -1) {
+		switch (opt) {
+		case 'H':
+			bench.host = true;
+			break;
+		case 'm':
+			bench.mode = find_name(optarg, mode_names, NR_MODES);
+			break;
+		case 'i':
+			bench.source = find_name(optarg, source_names, ARRAY_SIZE(source_names));
+			break;
+		case 'd':
+			bench.layout.nr_frames = atoi_non_negative("Depth", optarg);
+			break;
+		case 's':
+			bench.layout.stride = atoi_positive("Stride", optarg);
+			break;
+		case 'p':
+			bench.period_ns = atoi_positive("Period", optarg);
+			break;
+		case 't':
+			bench.run_ms = atoi_non_negative("Time", optarg);
+			break;
+		case 'w':
+			bench.work = atoi_positive("Work", optarg);
+			break;
+		default:
+			help(argv[0]);
+		}
+	}
+
+	TEST_REQUIRE(pmi_source_available(bench.source, &why_not));
+	TEST_ASSERT(!bench.host || bench.mode < MODE_V3, "That takes a guest");
+
+	/* The timers of NMIs are another CPU's, and so need not be disturbed. */
+	pin_self_to_cpu(get_nprocs() - 1);
+	set_v3(bench.mode == MODE_V3);
+	if (bench.host) {
+		build_host_stack();
+		bench.text = host_work;
+		bench.text_end = host_work_end;
+	} else {
+		build_guest();
+		bench.text = guest_work;
+		bench.text_end = guest_work_end;
+	}
+
+	measure();
+	set_v3(false);
+	print_result();
+	return 0;
+}
