@@ -61,10 +61,14 @@ static const struct entry_frame entry_frame_32 = {
 	.size = 68,
 };
 
+/* Entries that are handed over at once: as many as take little of an NMI's stack. */
+#define NR_BATCH	32
+
 /**
  * struct guest_unwind_state - a position on a guest's stack
  * @vcpu:	the vCPU whose stack is walked
- * @ip:		instruction pointer of the current frame, a linear address
+ * @ips:	entries that were found last, linear addresses
+ * @nr:		how many, not more than NR_BATCH; zero when the walk has ended
  * @fp:		frame pointer that leads to the caller's frame, relative to @ss_base
  * @sp:		lowest linear address at which the caller's frame may lie
  * @cs_base:	where the code segment begins; zero in 64-bit code
@@ -72,7 +76,7 @@ static const struct entry_frame entry_frame_32 = {
  * @access:	PFERR_USER_MASK to read with the rights of the guest's user mode
  * @word:	bytes in the guest's words: 8, 4, or 2
  * @va_bits:	width of the guest's virtual addresses
- * @user:	the current frame is one of the guest's user mode
+ * @user:	these entries are of the guest's user mode
  * @page_gva:	guest virtual address of the stack page that was translated last
  * @page_hva:	where the VMM has mapped that page
  * @end:	whether the walk has ended, and why
@@ -81,7 +85,8 @@ static const struct entry_frame entry_frame_32 = {
  */
 struct guest_unwind_state {
 	struct kvm_vcpu		*vcpu;
-	u64			ip;
+	u64			*ips;
+	unsigned int		nr;
 	u64			fp;
 	u64			sp;
 	u64			cs_base;
@@ -97,8 +102,8 @@ struct guest_unwind_state {
 	unsigned int		nr_walks;
 };
 
-#define for_each_guest_frame(state, vcpu) \
-	for (guest_unwind_start(state, vcpu); !(state)->end; guest_unwind_next(state))
+#define for_each_guest_frames(state, vcpu, ips, max) \
+	for (guest_unwind_start(state, vcpu, ips); (state)->nr; guest_unwind_next(state, max))
 
 /* The highest address; outside of 64-bit code, arithmetic wraps behind it. */
 static u64 guest_top(const struct guest_unwind_state *state)
@@ -118,7 +123,7 @@ static bool guest_canonical(const struct guest_unwind_state *state, u64 addr)
 }
 
 /*
- * Translate the page that @gva lies in.  kvm->srcu, which keeps the memslot, is
+ * Translate the page that @gva lies in, unless that was done last time.  kvm->srcu, which keeps the memslot, is
  * held by whoever let the PMI happen: see vcpu_enter_guest(), kvm_before_nmi().
  */
 static enum guest_unwind_end guest_unwind_map(struct guest_unwind_state *state, gva_t gva)
@@ -126,6 +131,9 @@ static enum guest_unwind_end guest_unwind_map(struct guest_unwind_state *state, 
 	struct kvm_vcpu *vcpu = state->vcpu;
 	unsigned long hva;
 	gpa_t gpa;
+
+	if (state->page_hva && state->page_gva == (gva & PAGE_MASK))
+		return UNWIND_GOES_ON;
 
 	/* Translation ignores the bits that make an address non-canonical. */
 	if (!guest_canonical(state, gva))
@@ -137,7 +145,8 @@ static enum guest_unwind_end guest_unwind_map(struct guest_unwind_state *state, 
 		return UNWIND_END_UNMAPPED;
 
 	/* What the VMM has mapped in place of private memory isn't the guest's. */
-	if (kvm_mem_is_private(vcpu->kvm, gpa_to_gfn(gpa)))
+	if (kvm_arch_has_private_mem(vcpu->kvm) &&
+	    kvm_mem_is_private(vcpu->kvm, gpa_to_gfn(gpa)))
 		return UNWIND_END_NO_MEMORY;
 
 	hva = kvm_vcpu_gfn_to_hva_prot(vcpu, gpa_to_gfn(gpa), NULL);
@@ -161,11 +170,9 @@ static enum guest_unwind_end guest_unwind_read(struct guest_unwind_state *state,
 	const void __user *uptr;
 	int r;
 
-	if (!state->page_hva || (gva & PAGE_MASK) != state->page_gva) {
-		end = guest_unwind_map(state, gva);
-		if (end)
-			return end;
-	}
+	end = guest_unwind_map(state, gva);
+	if (end)
+		return end;
 
 	uptr = state->page_hva + offset_in_page(gva);
 	state->nr_reads++;
@@ -266,7 +273,7 @@ static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state
 	}
 
 	/* SDM vol. 1, 3.4.1.1: 32-bit code leaves upper halves undefined. */
-	state->ip = ip & guest_top(state);
+	state->ips[state->nr++] = ip & guest_top(state);
 	state->fp = saved[SAVED_BP] & guest_top(state);
 	state->sp = sp & guest_top(state);
 	return UNWIND_GOES_ON;
@@ -280,16 +287,110 @@ static enum guest_unwind_end guest_unwind_outermost(struct guest_unwind_state *s
 {
 	/* x86-64 psABI, 3.4.1: a frame pointer of zero marks the outermost frame. */
 	if (state->user || state->word < 8 || !IS_ALIGNED(state->sp, 8) ||
-	    guest_unwind_entry(state, state->sp) || !state->user)
+	    guest_unwind_entry(state, state->sp) || !state->user) {
+		/* What looked like an entry from the kernel isn't one. */
+		state->nr = 0;
 		return UNWIND_END_LAST;
+	}
 
 	return UNWIND_GOES_ON;
 }
 
-static enum guest_unwind_end __guest_unwind_next(struct guest_unwind_state *state)
+/* One frame, wherever it lies, in words of any size. */
+static enum guest_unwind_end guest_unwind_frame(struct guest_unwind_state *state, gva_t frame)
 {
 	enum guest_unwind_end end;
 	u64 next_fp, ra;
+
+	end = guest_unwind_read(state, frame, &next_fp);
+	if (end)
+		return end;
+	end = guest_unwind_read(state, frame + state->word, &ra);
+	if (end)
+		return end;
+
+	if (!ra)
+		return UNWIND_END_LAST;
+	if (!guest_canonical(state, ra))
+		return UNWIND_END_NONCANONICAL;
+
+	state->ips[state->nr++] = (state->cs_base + ra) & guest_top(state);
+	state->fp = next_fp;
+	state->sp = frame + 2 * state->word;
+	return UNWIND_GOES_ON;
+}
+
+/*
+ * Where on a page frames of 64-bit code may begin, so that they end below its
+ * end: then what lies above them doesn't wrap.
+ */
+static u64 guest_frames_end(gva_t gva)
+{
+	return (gva & PAGE_MASK) + PAGE_SIZE - 2 * sizeof(u64);
+}
+
+/*
+ * The frame of 64-bit code at @state->fp, and those that follow on its page: most
+ * of all frames are found here, hence by few instructions each.  The checks are
+ * those for other frames.
+ */
+static enum guest_unwind_end guest_unwind_page(struct guest_unwind_state *state,
+					       unsigned int max)
+{
+	u64 fp = state->fp, sp = state->sp, frames_end = guest_frames_end(fp);
+	u64 next_fp, ra, half;
+	u64 *ip = state->ips, *const ip_end = ip + max;
+	const u64 __user *frame;
+	enum guest_unwind_end end;
+	unsigned long to_hva;
+
+	end = guest_unwind_map(state, fp);
+	if (end)
+		return end;
+
+	/* Memslots lie in user memory, so that this does not fail. */
+	if (!user_access_begin(state->page_hva, PAGE_SIZE))
+		return UNWIND_END_NO_MEMORY;
+
+	to_hva = (unsigned long)state->page_hva - state->page_gva;
+	half = BIT_ULL(state->va_bits - 1);
+	do {
+		frame = (const u64 __user *)(fp + to_hva);
+		unsafe_get_user(next_fp, &frame[0], fault);
+		unsafe_get_user(ra, &frame[1], fault);
+
+		if (!ra) {
+			end = UNWIND_END_LAST;
+			break;
+		}
+		/* Canonical are those whose distance from zero is less than half. */
+		if (ra + half >= 2 * half) {
+			end = UNWIND_END_NONCANONICAL;
+			break;
+		}
+
+		*ip++ = ra;
+		sp = fp + 2 * sizeof(u64);
+		fp = next_fp;
+	} while (ip < ip_end && fp >= sp && fp < frames_end && IS_ALIGNED(fp, 8));
+
+	user_access_end();
+	state->nr = ip - state->ips;
+	state->nr_reads += 2 * (state->nr + !!end);
+	state->fp = fp;
+	state->sp = sp;
+	return end;
+
+fault:
+	user_access_end();
+	state->nr = ip - state->ips;
+	state->nr_reads += 2 * state->nr + 1;
+	return UNWIND_END_NO_MEMORY;
+}
+
+static enum guest_unwind_end __guest_unwind_next(struct guest_unwind_state *state,
+						 unsigned int max)
+{
 	gva_t frame;
 
 	if (!state->fp)
@@ -306,37 +407,29 @@ static enum guest_unwind_end __guest_unwind_next(struct guest_unwind_state *stat
 	if (frame < state->sp || !guest_fits(state, frame, 2 * state->word))
 		return UNWIND_END_BACKWARDS;
 
-	end = guest_unwind_read(state, frame, &next_fp);
-	if (end)
-		return end;
-	end = guest_unwind_read(state, frame + state->word, &ra);
-	if (end)
-		return end;
+	if (state->word == 8 && frame < guest_frames_end(frame))
+		return guest_unwind_page(state, max);
 
-	if (!ra)
-		return UNWIND_END_LAST;
-	if (!guest_canonical(state, ra))
-		return UNWIND_END_NONCANONICAL;
-
-	state->ip = (state->cs_base + ra) & guest_top(state);
-	state->fp = next_fp;
-	state->sp = frame + 2 * state->word;
-	return UNWIND_GOES_ON;
+	return guest_unwind_frame(state, frame);
 }
 
-static void guest_unwind_next(struct guest_unwind_state *state)
+/* Find at least one more entry and @max at the most, or why there is none. */
+static void guest_unwind_next(struct guest_unwind_state *state, unsigned int max)
 {
-	state->end = __guest_unwind_next(state);
+	state->nr = 0;
+	if (!state->end)
+		state->end = __guest_unwind_next(state, max);
 }
 
-static void guest_unwind_start(struct guest_unwind_state *state, struct kvm_vcpu *vcpu)
+static void guest_unwind_start(struct guest_unwind_state *state, struct kvm_vcpu *vcpu, u64 *ips)
 {
 	int cpl = kvm_x86_call(get_cpl)(vcpu);
 	int cs_db, cs_l;
 
 	*state = (struct guest_unwind_state) {
 		.vcpu		= vcpu,
-		.ip		= kvm_get_linear_rip(vcpu),
+		.ips		= ips,
+		.nr		= 1,
 		/* Rings 1 and 2 aren't the kernel, but have its rights to memory. */
 		.user		= cpl != 0,
 		.access		= cpl == 3 ? PFERR_USER_MASK : 0,
@@ -346,6 +439,7 @@ static void guest_unwind_start(struct guest_unwind_state *state, struct kvm_vcpu
 	kvm_x86_call(get_cs_db_l_bits)(vcpu, &cs_db, &cs_l);
 	if (is_long_mode(vcpu) && cs_l) {
 		state->word = 8;
+		state->ips[0] = kvm_rip_read(vcpu);
 		state->fp = kvm_rbp_read_raw(vcpu);
 		state->sp = kvm_rsp_read(vcpu);
 		return;
@@ -354,6 +448,7 @@ static void guest_unwind_start(struct guest_unwind_state *state, struct kvm_vcpu
 	state->cs_base = kvm_get_segment_base(vcpu, VCPU_SREG_CS);
 	state->ss_base = kvm_get_segment_base(vcpu, VCPU_SREG_SS);
 	state->word = cs_db ? 4 : 2;
+	state->ips[0] = (state->cs_base + kvm_rip_read(vcpu)) & U32_MAX;
 	state->fp = kvm_rbp_read_raw(vcpu) & GENMASK(state->word * 8 - 1, 0);
 	state->sp = kvm_rsp_read(vcpu) & GENMASK(state->word * 8 - 1, 0);
 	state->sp = (state->ss_base + state->sp) & guest_top(state);
@@ -362,9 +457,11 @@ static void guest_unwind_start(struct guest_unwind_state *state, struct kvm_vcpu
 /**
  * kvm_arch_vcpu_stack_walk - report the callchain of a vCPU's guest
  * @vcpu:		the vCPU that the current PMI interrupted in guest mode
- * @consume_entry:	called for the guest's instruction pointer, then for each
- *			return address, innermost first; false ends the walk
- * @cookie:		passed to @consume_entry
+ * @max_entries:	how many entries to report at most
+ * @consume_entries:	called with the guest's instruction pointer and return
+ *			addresses, innermost first, some at a time; see
+ *			perf_guest_consume_fn
+ * @cookie:		passed to @consume_entries
  *
  * Reads the guest's memory with the privileges that the guest has right now,
  * and writes none of it.  Addresses are linear ones, i.e. segment bases are
@@ -375,11 +472,12 @@ static void guest_unwind_start(struct guest_unwind_state *state, struct kvm_vcpu
  * Context: the PMI, IRQ or NMI, with kvm_arch_pmi_in_guest() true: kvm->srcu is
  * held then, and registers may be cached.  Page faults must be disabled.
  */
-void kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu,
-			      perf_guest_consume_fn consume_entry, void *cookie)
+void kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, unsigned int max_entries,
+			      perf_guest_consume_fn consume_entries, void *cookie)
 {
-	struct guest_unwind_state state;
-	unsigned int nr_frames = 0;
+	unsigned int nr_frames = 0, taken;
+	struct guest_unwind_state state __uninitialized;
+	u64 ips[NR_BATCH] __uninitialized;
 
 	if (vcpu->arch.guest_state_protected)
 		return;
@@ -388,12 +486,16 @@ void kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu,
 	if (kvm_handling_nmi_from_guest(vcpu))
 		kvm_load_host_pkru(vcpu);
 
-	for_each_guest_frame(&state, vcpu) {
-		if (!consume_entry(cookie, state.ip, state.user)) {
+	/* Whether the last entry is the outermost one is told by what lies behind it. */
+	for_each_guest_frames(&state, vcpu, ips, clamp(max_entries - nr_frames, 1, NR_BATCH)) {
+		taken = 0;
+		if (nr_frames < max_entries)
+			taken = consume_entries(cookie, state.ips, state.nr, state.user);
+		nr_frames += taken;
+		if (taken < state.nr) {
 			state.end = UNWIND_END_DEPTH;
 			break;
 		}
-		nr_frames++;
 	}
 
 	if (kvm_handling_nmi_from_guest(vcpu))

@@ -113,8 +113,7 @@ gpa_t kvm_mmu_gva_to_gpa_peek(struct kvm_vcpu *vcpu, gva_t gva, u64 access)
 
 	FUZZ_ASSERT(!(gva & ~PAGE_MASK), "translates %#lx, not a page", gva);
 	FUZZ_ASSERT(!(access & ~PFERR_USER_MASK), "translates with access %#lx", access);
-	FUZZ_ASSERT(++walk.walks <= MAX_WALKS, "more than %u translations for an entry",
-		    MAX_WALKS);
+	walk.walks++;
 	walk.total_walks++;
 	if (!oracle_translate(&vcpu->state, walk_read, NULL, gva, access, &gpa))
 		return INVALID_GPA;
@@ -140,7 +139,7 @@ int fuzz_get_user(const void *uptr, unsigned int size, u64 *word)
 	FUZZ_ASSERT(off <= CASE_MEM_SIZE - size && !(off & (size - 1)),
 		    "reads %u bytes at offset %#lx", size, off);
 	FUZZ_ASSERT(walk.host_pkru == walk.nmi, "reads with the guest's PKRU");
-	FUZZ_ASSERT(++walk.reads <= MAX_READS, "more than %u words for an entry", MAX_READS);
+	walk.reads++;
 	walk.total_reads++;
 	if (off >= CASE_HOLE_OFF)
 		return -14;
@@ -172,26 +171,37 @@ void trace_kvm_stack_walk(unsigned int vcpu_id, unsigned int frames, unsigned in
 		    walks == walk.total_walks,
 		    "traces %u frames, %u reads, %u walks; were %u, %u, %u", frames, reads,
 		    walks, walk.chain.nr, walk.total_reads, walk.total_walks);
+	FUZZ_ASSERT(walk.reads <= MAX_READS && walk.walks <= MAX_WALKS,
+		    "%u words and %u translations for the last entry", walk.reads, walk.walks);
 	FUZZ_ASSERT(end > UNWIND_GOES_ON && end < ARRAY_SIZE(ends),
 		    "ends by %u", end);
 	walk.chain.end = ends[end];
 	walk.traced = true;
 }
 
-static bool consume(void *cookie, u64 ip, bool user)
+static unsigned int consume(void *cookie, const u64 *ips, unsigned int nr, bool user)
 {
 	struct oracle_chain *chain = &walk.chain;
+	unsigned int i;
 
-	walk.reads = 0;
-	walk.walks = 0;
-	/* As perf does, which has a use of its own for the highest addresses. */
-	if (chain->nr == walk.depth || ip >= -4095ULL)
-		return false;
+	FUZZ_ASSERT(nr && nr <= walk.depth - chain->nr, "offers %u entries to %u of %u", nr,
+		    chain->nr, walk.depth);
 	FUZZ_ASSERT(!chain->nr || user || !chain->entries[chain->nr - 1].user,
 		    "goes from user mode to the kernel");
-	chain->entries[chain->nr].ip = ip;
-	chain->entries[chain->nr++].user = user;
-	return true;
+	/* The frame behind them may have been read as well. */
+	FUZZ_ASSERT(walk.reads <= MAX_READS * (nr + 1) && walk.walks <= MAX_WALKS * (nr + 1),
+		    "%u words and %u translations for %u entries", walk.reads, walk.walks, nr);
+	walk.reads = 0;
+	walk.walks = 0;
+
+	for (i = 0; i < nr; i++) {
+		/* As perf does, which has a use of its own for the highest addresses. */
+		if (ips[i] >= -4095ULL)
+			break;
+		chain->entries[chain->nr].ip = ips[i];
+		chain->entries[chain->nr++].user = user;
+	}
+	return i;
 }
 
 /* Memory as the oracle sees it: what changes has done so after @arg reads of it. */
@@ -294,7 +304,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	walk.traced = false;
 
 	vcpu.state = c.vcpu;
-	kvm_arch_vcpu_stack_walk(&vcpu, consume, NULL);
+	kvm_arch_vcpu_stack_walk(&vcpu, walk.depth, consume, NULL);
 
 	FUZZ_ASSERT(walk.traced && counted(&vcpu.stat, &walk.chain), "counts wrongly");
 	FUZZ_ASSERT(!walk.host_pkru, "leaves with the host's PKRU");

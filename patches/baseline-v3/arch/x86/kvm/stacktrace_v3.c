@@ -22,8 +22,8 @@ static bool read_word(struct kvm_vcpu *vcpu, u64 gva, u64 *word, unsigned int si
 	return kvm_read_guest_virt(vcpu, gva, word, size, &e) == X86EMUL_CONTINUE;
 }
 
-void kvm_arch_vcpu_stack_walk_v3(struct kvm_vcpu *vcpu,
-				 perf_guest_consume_fn consume_entry, void *cookie)
+void kvm_arch_vcpu_stack_walk_v3(struct kvm_vcpu *vcpu, unsigned int max_entries,
+				 perf_guest_consume_fn consume_entries, void *cookie)
 {
 	unsigned int size = is_64_bit_mode(vcpu) ? 8 : 4;
 	u64 fp = kvm_rbp_read(vcpu), ip = kvm_rip_read(vcpu);
@@ -40,7 +40,7 @@ void kvm_arch_vcpu_stack_walk_v3(struct kvm_vcpu *vcpu,
 	/* It did not disable page faults. */
 	pagefault_enable();
 	vcpu->stat.callchain_walks++;
-	while (consume_entry(cookie, ip, user)) {
+	while (max_entries-- && consume_entries(cookie, &ip, 1, user)) {
 		vcpu->stat.callchain_frames++;
 		end = &vcpu->stat.callchain_end_unmapped;
 		if (!fp || !read_word(vcpu, ss_base + fp, &next_fp, size) ||

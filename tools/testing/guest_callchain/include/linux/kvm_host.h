@@ -12,7 +12,9 @@
 #include "stacktrace.h"
 
 #define __user
+#define __uninitialized
 #define __aligned(x)		__attribute__((__aligned__(x)))
+#define clamp(val, lo, hi)	((val) < (lo) ? (lo) : (val) > (hi) ? (hi) : (val))
 #define ARRAY_SIZE(x)		(sizeof(x) / sizeof((x)[0]))
 
 #define U16_MAX			UINT16_MAX
@@ -20,6 +22,7 @@
 #define U64_MAX			UINT64_MAX
 
 #define BIT(nr)			(1UL << (nr))
+#define BIT_ULL(nr)		(1ULL << (nr))
 #define GENMASK_ULL(h, l)	((~0ULL >> (63 - (h))) & (~0ULL << (l)))
 #define GENMASK(h, l)		GENMASK_ULL(h, l)
 #define IS_ALIGNED(x, a)	(((x) & ((u64)(a) - 1)) == 0)
@@ -78,10 +81,11 @@ struct kvm_vcpu {
 	struct oracle_vcpu state;
 };
 
-typedef bool (*perf_guest_consume_fn)(void *cookie, u64 ip, bool user);
+typedef unsigned int (*perf_guest_consume_fn)(void *cookie, const u64 *ips,
+					      unsigned int nr, bool user);
 
-void kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu,
-			      perf_guest_consume_fn consume_entry, void *cookie);
+void kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, unsigned int max_entries,
+			      perf_guest_consume_fn consume_entries, void *cookie);
 
 /* What the guest's memory is, and how it is counted, see fuzz_stack_walk.c. */
 gpa_t kvm_mmu_gva_to_gpa_peek(struct kvm_vcpu *vcpu, gva_t gva, u64 access);
@@ -102,6 +106,14 @@ int fuzz_get_user(const void *uptr, unsigned int size, u64 *word);
 	__r;								\
 })
 
+#define user_access_begin(ptr, len)	((void)(ptr), true)
+#define user_access_end()		((void)0)
+#define unsafe_get_user(x, ptr, label)					\
+do {									\
+	if (__get_user(x, ptr))						\
+		goto label;						\
+} while (0)
+
 static inline gfn_t gpa_to_gfn(gpa_t gpa)
 {
 	return gpa >> PAGE_SHIFT;
@@ -110,6 +122,11 @@ static inline gfn_t gpa_to_gfn(gpa_t gpa)
 static inline bool kvm_is_error_hva(unsigned long hva)
 {
 	return !hva;
+}
+
+static inline bool kvm_arch_has_private_mem(struct kvm *kvm)
+{
+	return false;
 }
 
 static inline bool kvm_mem_is_private(struct kvm *kvm, gfn_t gfn)
@@ -165,11 +182,9 @@ static inline u64 kvm_get_segment_base(struct kvm_vcpu *vcpu, int seg)
 	return seg == VCPU_SREG_CS ? vcpu->state.cs_base : vcpu->state.ss_base;
 }
 
-static inline u64 kvm_get_linear_rip(struct kvm_vcpu *vcpu)
+static inline u64 kvm_rip_read(struct kvm_vcpu *vcpu)
 {
-	if (vcpu->state.lma && vcpu->state.cs_l)
-		return vcpu->state.rip;
-	return (u32)(vcpu->state.cs_base + vcpu->state.rip);
+	return vcpu->state.rip & kvm_reg_mode_mask(vcpu);
 }
 
 #endif /* GUEST_CALLCHAIN_KVM_HOST_H */

@@ -57,6 +57,7 @@ static const char * const source_names[] = {
 static struct {
 	/* What is to be measured. */
 	bool host;
+	bool five_levels;
 	enum mode mode;
 	enum pmi_source source;
 	struct guest_stack_layout layout;
@@ -80,6 +81,7 @@ static struct {
 	u64 nr_pmis;
 	u64 nr_samples;
 	u64 bytes;
+	long memory_kib;
 	struct test_pmi_raw previous;
 	bool previous_hit;
 	u64 *latencies;
@@ -137,6 +139,19 @@ static void on_signal(int sig)
 		bench.sample = true;
 	if (bench.vcpu)
 		WRITE_ONCE(bench.vcpu->run->immediate_exit, 1);
+}
+
+static long free_memory_kib(void)
+{
+	FILE *f = fopen("/proc/meminfo", "r");
+	char line[128];
+	long kib = 0;
+
+	while (f && fgets(line, sizeof(line), f) && sscanf(line, "MemFree: %ld", &kib) != 1)
+		;
+	if (f)
+		fclose(f);
+	return kib;
 }
 
 static timer_t start_timer(int sig, u64 first_ns, u64 interval_ns)
@@ -303,6 +318,9 @@ static void build_guest(void)
 	struct kvm_vm *vm;
 
 	vm = vm_create_with_one_vcpu(&bench.vcpu, guest_work);
+	/* What most guests have, whatever the host can do. */
+	if (vm->mmu.pgtable_levels == 5 && !bench.five_levels)
+		vcpu_use_4_level_paging(bench.vcpu);
 	guest_stack_build(vm, &bench.stack, &bench.layout);
 	guest_stack_use(bench.vcpu, &bench.stack, (gva_t)guest_work);
 	vcpu_regs_get(bench.vcpu, &regs);
@@ -364,9 +382,9 @@ static void measure(void)
 	struct perf_event_attr attr = {
 		.sample_type = PERF_SAMPLE_IP,
 		.sample_period = bench.period_ns,
-		.sample_max_stack = bench.layout.nr_frames + 1,
 	};
 	timer_t sampler = NULL, stopper = NULL;
+	long free_kib = free_memory_kib();
 	u64 start_ns, start;
 
 	if (bench.mode != MODE_IP)
@@ -375,10 +393,10 @@ static void measure(void)
 		attr.sample_type |= PERF_SAMPLE_RAW;
 
 	if (has_event) {
+		bench.latencies = calloc(2 * nr_samples, sizeof(*bench.latencies));
 		TEST_ASSERT(!callchain_event_open_ring(&bench.event, bench.source, &attr, 0, -1,
 						       ring_pages(nr_samples)),
 			    "perf_event_open() failed: %s", strerror(errno));
-		bench.latencies = calloc(2 * nr_samples, sizeof(*bench.latencies));
 	}
 
 	start_ns = now_ns();
@@ -404,10 +422,15 @@ static void measure(void)
 	if (stopper)
 		timer_delete(stopper);
 
-	if (has_event) {
-		callchain_event_read(&bench.event, on_sample, NULL);
-		callchain_event_close(&bench.event);
-	}
+	bench.memory_kib = free_kib - free_memory_kib();
+	if (!has_event)
+		return;
+
+	/* How much is kept for whoever reads the samples is a matter of taste. */
+	bench.memory_kib -= bench.event.map_size / 1024;
+	callchain_event_read(&bench.event, on_sample, NULL);
+	callchain_event_close(&bench.event);
+	TEST_ASSERT(bench.nr_pmis, "No PMI came; does another event use this PMU?");
 }
 
 static u64 nr_pages_crossed(void)
@@ -424,12 +447,13 @@ static void print_result(void)
 	printf("{\"target\": \"%s\", \"mode\": \"%s\", \"source\": \"%s\", \"depth\": %u, "
 	       "\"pages\": %lu, \"period_ns\": %lu, \"elapsed_ns\": %lu, \"ticks\": %lu, "
 	       "\"work\": %lu, \"pmis\": %lu, \"samples\": %lu, \"throttled\": %u, "
-	       "\"bytes\": %lu, \"latency_ticks\": [",
+	       "\"bytes\": %lu, \"memory_kib\": %ld, \"levels\": %u, \"latency_ticks\": [",
 	       bench.host ? "host" : "guest", mode_names[bench.mode],
 	       bench.mode == MODE_USERSPACE ? "timer" : source_names[bench.source],
 	       bench.layout.nr_frames, nr_pages_crossed(), bench.period_ns, bench.elapsed_ns,
 	       bench.ticks, bench.work_done, bench.nr_pmis, bench.nr_samples,
-	       bench.event.nr_throttled, bench.bytes);
+	       bench.event.nr_throttled, bench.bytes, bench.memory_kib,
+	       bench.host ? 0 : bench.vcpu->vm->mmu.pgtable_levels);
 	for (i = 0; i < bench.nr_latencies; i++)
 		printf("%s%lu", i ? ", " : "", bench.latencies[i]);
 	printf("]}\n");
@@ -460,8 +484,9 @@ static int find_name(const char *name, const char * const *names, int nr)
 
 static void help(const char *name)
 {
-	printf("usage: %s [-H] [-m mode] [-i source] [-d depth] [-s bytes] [-p ns] [-t ms] [-w n]\n"
+	printf("usage: %s [-H] [-5] [-m mode] [-i source] [-d depth] [-s bytes] [-p ns] [-t ms] [-w n]\n"
 	       " -H sample this process, not a guest\n"
+	       " -5 let the guest have 5-level paging, if there is any\n"
 	       " -m off, ip, callchain, v3, or userspace\n"
 	       " -i nmi or irq, of the test_pmi module; cpu-clock; or cycles\n"
 	       " -d return addresses on the stack\n"
@@ -477,10 +502,13 @@ int main(int argc, char *argv[])
 	const char *why_not;
 	int opt;
 
-	while ((opt = getopt(argc, argv, "Hm:i:d:s:p:t:w:h")) != -1) {
+	while ((opt = getopt(argc, argv, "H5m:i:d:s:p:t:w:h")) != -1) {
 		switch (opt) {
 		case 'H':
 			bench.host = true;
+			break;
+		case '5':
+			bench.five_levels = true;
 			break;
 		case 'm':
 			bench.mode = find_name(optarg, mode_names, NR_MODES);
@@ -508,7 +536,9 @@ int main(int argc, char *argv[])
 		}
 	}
 
-	TEST_REQUIRE(pmi_source_available(bench.source, &why_not));
+	TEST_ASSERT(pmi_source_available(bench.source, &why_not), "%s", why_not);
+	TEST_ASSERT(bench.source != PMI_TEST_NMI || get_nprocs() > 1,
+		    "NMIs are sent by another CPU, and there is none");
 	TEST_ASSERT(!bench.host || bench.mode < MODE_V3, "That takes a guest");
 
 	/* The timers of NMIs are another CPU's, and so need not be disturbed. */
