@@ -4,9 +4,9 @@
 # Debian's Python, which the python3-* packages belong to.
 PYTHON := /usr/bin/python3
 
-export BUILD KERNEL_SRC KCONFIG ACCEL KARGS TESTS BASELINE FUZZ_SECONDS FUZZ_CASES SEED
+export BUILD KERNEL_SRC KCONFIG ACCEL KARGS TESTS BASELINE QUICK FUZZ_SECONDS FUZZ_CASES SEED
 
-.PHONY: help demo test test-debug test-baseline selftests fuzz build shell series clean packages
+.PHONY: help demo test test-debug test-baseline selftests fuzz bench gate build shell series clean packages
 .DEFAULT_GOAL := help
 
 help: ## print this help
@@ -21,6 +21,7 @@ help: ## print this help
 	@echo "  KARGS=ARGS          boot the host with them, e.g. kvm_amd.npt=0"
 	@echo "  TESTS=NAMES         run just these selftests, e.g. guest_callchain_test"
 	@echo "  BASELINE=v3         build a host that can walk as the series of 2023 did"
+	@echo "  QUICK=1             benchmark less, in three minutes, builds aside"
 	@echo "  FUZZ_SECONDS=N      fuzz for so long, builds aside; 60"
 	@echo "  FUZZ_CASES=N        sample N guests instead, and fuzz user space 50 N times"
 	@echo "  SEED=N              fuzz other cases than those of seed 1"
@@ -44,6 +45,14 @@ selftests: packages ## run the KVM selftests on the patched host, print KTAP
 fuzz: ## compare the walk of random guests' stacks with what it must find
 	@sh scripts/bootstrap.sh clang libclang-rt-dev
 	@$(PYTHON) scripts/host.py fuzz
+
+bench: ## measure what samples cost, beside what they are compared with
+	@sh scripts/bootstrap.sh hyperfine python3-jsonschema
+	@$(PYTHON) scripts/host.py bench
+
+gate: ## fail if samples cost more than the committed reference says
+	@sh scripts/bootstrap.sh python3-jsonschema
+	@$(PYTHON) scripts/host.py gate
 
 build: packages ## fetch, assemble and build the patched host, no more
 	@$(PYTHON) scripts/host.py build

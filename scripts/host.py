@@ -15,7 +15,7 @@ import unittest
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-from hostlib import baseline, demo, fuzz, selftests, series, source  # noqa: E402
+from hostlib import baseline, bench, benchreport, demo, fuzz, gate, selftests, series, source  # noqa: E402
 from hostlib.build import Build  # noqa: E402
 from hostlib.machine import Machine, choose_accel  # noqa: E402
 from hostlib.tree import BASELINE_V3, REPO  # noqa: E402
@@ -111,6 +111,27 @@ def cmd_fuzz() -> int:
     return 0 if fuzz.in_kernel(built(), using, folder, limits, kernel_args()) else 1
 
 
+def cmd_bench() -> int:
+    os.environ["BASELINE"] = "v3"
+    quick = bool(os.environ.get("QUICK"))
+    using = accel()
+    build = built()
+    folder = results_dir("bench")
+    results = bench.measure(build, using, folder, bench.plan(quick),
+                            benchreport.whole_commands(quick))
+    bench.write(results, folder / "bench.json")
+    benchreport.write(results, folder)
+    return 0
+
+
+def cmd_gate() -> int:
+    build = built()
+    folder = results_dir("gate")
+    results = bench.measure(build, accel(), folder, bench.gate_plan())
+    bench.write(results, folder / "gate.json")
+    return 0 if gate.judge(results, folder, build.tree.path) else 1
+
+
 def cmd_demo() -> int:
     using = accel()
     demo.show(demo.run(built(), using, results_dir("demo"), kernel_args()))
@@ -139,7 +160,7 @@ def cmd_clean() -> int:
 
 
 COMMANDS = {"build": cmd_build, "selftests": cmd_selftests, "test": cmd_test,
-            "test-baseline": cmd_test_baseline, "fuzz": cmd_fuzz, "demo": cmd_demo,
+            "test-baseline": cmd_test_baseline, "fuzz": cmd_fuzz, "bench": cmd_bench, "gate": cmd_gate, "demo": cmd_demo,
             "shell": cmd_shell, "series": cmd_series, "clean": cmd_clean}
 
 

@@ -176,8 +176,9 @@ class Build:
 
     def _build_selftests(self, kernel_inputs: str) -> None:
         stamp = self.path / "selftests.stamp"
-        inputs = _hash([kernel_inputs, *SELFTESTS, BENCH, FUZZER, *self._overlay(("tools/testing/",))])
-        products = [self.selftests / test for test in [*SELFTESTS, BENCH, FUZZER]]
+        programs = [*SELFTESTS, BENCH, FUZZER]
+        inputs = _hash([kernel_inputs, *programs, *self._overlay(("tools/testing/",))])
+        products = [self.selftests / program for program in programs]
         if self._is_current(stamp, inputs, *products):
             return
         stamp.unlink(missing_ok=True)

@@ -75,13 +75,11 @@ static struct {
 
 	/* What was seen. */
 	struct callchain_event event;
-	u64 elapsed_ns;
-	u64 ticks;
+	u64 cpu_ns;
 	u64 work_done;
 	u64 nr_pmis;
 	u64 nr_samples;
 	u64 bytes;
-	long memory_kib;
 	struct test_pmi_raw previous;
 	bool previous_hit;
 	u64 *latencies;
@@ -122,11 +120,12 @@ asm(".pushsection .text\n"
     "	ret\n"
     ".popsection");
 
-static u64 now_ns(void)
+/* Of this thread, so that nobody else's work counts; IRQs and NMIs do. */
+static u64 cpu_ns(void)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
 	return ts.tv_sec * NSEC_PER_SEC + ts.tv_nsec;
 }
 
@@ -139,19 +138,6 @@ static void on_signal(int sig)
 		bench.sample = true;
 	if (bench.vcpu)
 		WRITE_ONCE(bench.vcpu->run->immediate_exit, 1);
-}
-
-static long free_memory_kib(void)
-{
-	FILE *f = fopen("/proc/meminfo", "r");
-	char line[128];
-	long kib = 0;
-
-	while (f && fgets(line, sizeof(line), f) && sscanf(line, "MemFree: %ld", &kib) != 1)
-		;
-	if (f)
-		fclose(f);
-	return kib;
 }
 
 static timer_t start_timer(int sig, u64 first_ns, u64 interval_ns)
@@ -196,8 +182,6 @@ static void on_sample(const struct callchain_sample *s, void *arg)
 	bool hit = s->cpumode == cpumode && in_text(s->ip);
 	struct test_pmi_raw raw = {};
 
-	bench.nr_pmis++;
-
 	/* Each tells how long the one before it took. */
 	if (s->raw) {
 		memcpy(&raw, s->raw, sizeof(raw));
@@ -205,6 +189,7 @@ static void on_sample(const struct callchain_sample *s, void *arg)
 			bench.latencies[bench.nr_latencies++] =
 				raw.last_exit - bench.previous.entry;
 	}
+	bench.nr_pmis++;
 	bench.previous = raw;
 	bench.previous_hit = hit;
 	if (!hit)
@@ -270,6 +255,7 @@ static void userspace_sample(void)
 	const u8 *page = NULL;
 	u64 page_gva = 0, nr = 0;
 
+	bench.nr_pmis++;
 	if (!in_text(regs->regs.rip))
 		return;
 
@@ -291,7 +277,6 @@ static void userspace_sample(void)
 	}
 
 	bench.nr_samples++;
-	bench.nr_pmis++;
 	bench.bytes += (nr + 2) * sizeof(u64);
 	check_chain(ras, nr);
 }
@@ -384,8 +369,7 @@ static void measure(void)
 		.sample_period = bench.period_ns,
 	};
 	timer_t sampler = NULL, stopper = NULL;
-	long free_kib = free_memory_kib();
-	u64 start_ns, start;
+	u64 start_ns;
 
 	if (bench.mode != MODE_IP)
 		attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
@@ -399,8 +383,7 @@ static void measure(void)
 			    "perf_event_open() failed: %s", strerror(errno));
 	}
 
-	start_ns = now_ns();
-	start = rdtsc();
+	start_ns = cpu_ns();
 	if (bench.run_ms)
 		stopper = start_timer(STOP_SIGNAL, bench.run_ms * 1000000, 0);
 	if (bench.mode == MODE_USERSPACE)
@@ -417,17 +400,13 @@ static void measure(void)
 		TEST_ASSERT(!ioctl(bench.event.fd, PERF_EVENT_IOC_DISABLE, 0), "IOC_DISABLE");
 	if (sampler)
 		timer_delete(sampler);
-	bench.ticks = rdtsc() - start;
-	bench.elapsed_ns = now_ns() - start_ns;
+	bench.cpu_ns = cpu_ns() - start_ns;
 	if (stopper)
 		timer_delete(stopper);
 
-	bench.memory_kib = free_kib - free_memory_kib();
 	if (!has_event)
 		return;
 
-	/* How much is kept for whoever reads the samples is a matter of taste. */
-	bench.memory_kib -= bench.event.map_size / 1024;
 	callchain_event_read(&bench.event, on_sample, NULL);
 	callchain_event_close(&bench.event);
 	TEST_ASSERT(bench.nr_pmis, "No PMI came; does another event use this PMU?");
@@ -445,14 +424,14 @@ static void print_result(void)
 	u64 i;
 
 	printf("{\"target\": \"%s\", \"mode\": \"%s\", \"source\": \"%s\", \"depth\": %u, "
-	       "\"pages\": %lu, \"period_ns\": %lu, \"elapsed_ns\": %lu, \"ticks\": %lu, "
+	       "\"pages\": %lu, \"period_ns\": %lu, \"cpu_ns\": %lu, "
 	       "\"work\": %lu, \"pmis\": %lu, \"samples\": %lu, \"throttled\": %u, "
-	       "\"bytes\": %lu, \"memory_kib\": %ld, \"levels\": %u, \"latency_ticks\": [",
+	       "\"bytes\": %lu, \"levels\": %u, \"latency_ticks\": [",
 	       bench.host ? "host" : "guest", mode_names[bench.mode],
 	       bench.mode == MODE_USERSPACE ? "timer" : source_names[bench.source],
-	       bench.layout.nr_frames, nr_pages_crossed(), bench.period_ns, bench.elapsed_ns,
-	       bench.ticks, bench.work_done, bench.nr_pmis, bench.nr_samples,
-	       bench.event.nr_throttled, bench.bytes, bench.memory_kib,
+	       bench.layout.nr_frames, nr_pages_crossed(), bench.period_ns, bench.cpu_ns,
+	       bench.work_done, bench.nr_pmis, bench.nr_samples,
+	       bench.event.nr_throttled, bench.bytes,
 	       bench.host ? 0 : bench.vcpu->vm->mmu.pgtable_levels);
 	for (i = 0; i < bench.nr_latencies; i++)
 		printf("%s%lu", i ? ", " : "", bench.latencies[i]);

@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Measure what samples of a guest cost, side by side, and keep the figures.
+
+Each run of the benchmark program samples a guest, or a process of the host, in one
+way for a while.  "Counted" runs are emulated with a clock that ticks once an
+instruction; "timed" ones take the time that they take, good for ratios only.
+"""
+
+import json
+import statistics
+import subprocess
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Optional, Tuple
+
+from .build import BENCH, Build
+from .machine import Machine
+from .tree import REPO
+from .ui import Failure, Step
+
+SCHEMA = REPO / "scripts" / "bench.schema.json"
+SCHEMA_VERSION = 1
+
+# The depths and rates of the tables.
+DEPTHS = (1, 16, 64, 127)
+RATES = (1000, 4000, 10000)
+
+# What a rate must yield to count as kept up with.
+KEEPS_UP = 0.95
+
+# One boot has to end by then, in seconds.
+_DEADLINE = 3000
+
+_FRAME = 16         # bytes of a frame: the frames of a stack share a page or two
+_SLOW = ("v3",)     # walks that take up to 300 us, at one instruction a nanosecond
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the benchmark program: what it samples, how, how often, how long."""
+    clock: str
+    target: str
+    mode: str
+    source: str = "nmi"
+    depth: int = 0
+    stride: int = _FRAME
+    rate: int = 1000
+    ms: int = 40
+    levels: int = 4
+
+    def command(self) -> str:
+        return (f"{BENCH} {'-H' if self.target == 'host' else ''} "
+                f"{'-5' if self.levels == 5 else ''} -m {self.mode} -i {self.source} "
+                f"-d {self.depth} -s {self.stride} -p {10**9 // self.rate} -t {self.ms}")
+
+
+@dataclass
+class Figure:
+    """What a run came to.
+
+    latency: of the PMI's handler, by the TSC: instructions if counted, else ticks
+    cost: nanoseconds that the target lost, for each PMI, the way there included;
+        instructions if counted
+    slowdown: the share of its time that the target lost
+    kept: how many of the PMIs that should have come did
+    """
+    run: Run
+    latency: Dict[str, float] = field(default_factory=dict)
+    cost: float = 0.0
+    slowdown: float = 0.0
+    kept: float = 0.0
+    samples: int = 0
+    pmis: int = 0
+    throttled: int = 0
+    bytes_per_sample: float = 0.0
+    pages: int = 0
+    marks: List[str] = field(default_factory=list)
+
+
+@dataclass
+class Results:
+    """All figures of one command, and where they come from."""
+    environment: Dict[str, Any]
+    figures: List[Figure]
+
+    def find(self, **wanted: Any) -> Optional[Figure]:
+        """The first figure of a run with these properties."""
+        for figure in self.figures:
+            if all(getattr(figure.run, name) == value for name, value in wanted.items()):
+                return figure
+        return None
+
+    def to_json(self) -> Dict[str, Any]:
+        return {"schema": SCHEMA_VERSION, "environment": self.environment,
+                "figures": [asdict(figure) for figure in self.figures]}
+
+    @staticmethod
+    def from_json(data: Dict[str, Any]) -> "Results":
+        if data.get("schema") != SCHEMA_VERSION:
+            raise Failure(f"These results have schema {data.get('schema')}, this is "
+                          f"{SCHEMA_VERSION}; make them anew")
+        return Results(data["environment"],
+                       [Figure(**{**figure, "run": Run(**figure["run"])})
+                        for figure in data["figures"]])
+
+
+def _latencies(clock: str, depths: Iterable[int], modes: Iterable[str]) -> List[Run]:
+    """PMI latency against depth: of a guest and of the host, by NMIs."""
+    runs = [Run(clock, "guest", "ip"), Run(clock, "host", "ip")]
+    for depth in depths:
+        runs += [Run(clock, "guest", mode, depth=depth, ms=60) for mode in modes]
+        runs.append(Run(clock, "host", "callchain", depth=depth))
+    return runs
+
+
+def _pages(clock: str, strides: Iterable[int], modes: Iterable[str]) -> List[Run]:
+    """PMI latency against the pages that 127 frames lie on."""
+    return [Run(clock, "guest", mode, depth=127, stride=stride, rate=500, ms=60)
+            for stride in strides for mode in modes]
+
+
+def _slowdowns(clock: str, depths: Iterable[int], rates: Iterable[int], ms: int) -> List[Run]:
+    """What the target loses, by PMIs that are IRQs: nothing else runs then."""
+    runs = [Run(clock, target, "off", "irq", ms=ms) for target in ("guest", "host")]
+    for rate in rates:
+        runs.append(Run(clock, "guest", "ip", "irq", rate=rate, ms=ms))
+        for depth in depths:
+            runs += [Run(clock, "guest", mode, "irq", depth, rate=rate, ms=ms)
+                     for mode in ("callchain", "v3", "userspace")]
+            runs.append(Run(clock, "host", "callchain", "irq", depth, rate=rate, ms=ms))
+    return runs
+
+
+def _ladder(clock: str, rates: Iterable[int], modes: Iterable[str], depth: int) -> List[Run]:
+    """How many PMIs come, by NMIs, at rates that not all can keep up with."""
+    return [Run(clock, "guest", mode, depth=depth, rate=rate, ms=20 if rate >= 4000 else 40)
+            for mode in modes for rate in rates]
+
+
+def plan(quick: bool) -> List[Run]:
+    """All runs of "make bench"."""
+    modes = ("callchain", "v3")
+    ladder = (1000, 2000, 4000, 6000, 8000, 10000, 20000, 33000, 50000, 66000, 80000, 100000)
+    if quick:
+        return (_latencies("counted", DEPTHS, modes) + _pages("counted", (_FRAME, 4096), modes)
+                + _slowdowns("counted", (64,), RATES, 20)
+                + _ladder("counted", ladder[2::2], modes, 64)
+                + 3 * _slowdowns("timed", (64,), RATES, 150))
+    depths = (0, 1, 2, 4, 8, 16, 32, 64, 96, 127)
+    return (_latencies("counted", depths, modes)
+            + _pages("counted", (16, 32, 64, 128, 256, 512, 1024, 2048, 4096), modes)
+            + [Run("counted", "guest", "callchain", depth=depth, levels=5) for depth in DEPTHS]
+            + [Run("counted", "guest", "callchain", "irq", depth) for depth in DEPTHS]
+            + _slowdowns("counted", DEPTHS, RATES, 50)
+            + _ladder("counted", ladder, ("ip", *modes), 64)
+            + 3 * _slowdowns("timed", (16, 64), (100, 1000, 4000, 10000, 20000, 50000), 500))
+
+
+def gate_plan() -> List[Run]:
+    """The runs of "make gate", on a host that can't walk as in 2023."""
+    return (_latencies("counted", DEPTHS, ("callchain",))
+            + _pages("counted", (512, 4096), ("callchain",))
+            + [Run("counted", "guest", "callchain", "irq", 64),
+               Run("counted", "guest", "callchain", depth=64, levels=5)])
+
+
+_JOB = """
+cd "$BUILD_SELFTESTS"
+# Deep chains, and rates as asked for: what is measured must not be cut down.
+echo 256 > /proc/sys/kernel/perf_event_max_stack
+echo 0 > /proc/sys/kernel/perf_cpu_time_max_percent
+echo "environment kernel $(uname -r)"
+echo "environment cpus $(nproc)"
+echo "environment cpu $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)"
+{runs}
+# At the end: early on, there is another one while the TSC is watched.
+echo "environment clocksource $(cat /sys/devices/system/clocksource/clocksource0/current_clocksource)"
+{more}
+"""
+
+
+def _measure(machine: Machine, clock: str, runs: List[Run], results: Path,
+             more: str) -> Tuple[Dict[str, str], List[Dict[str, Any]]]:
+    """Boot once, do all runs; return what the host says of itself, and their lines."""
+    environment: Dict[str, str] = {}
+    lines: List[Dict[str, Any]] = []
+    unread = ""
+
+    with Step(f"Benchmark, {clock}, {len(runs)} runs") as step:
+        def output(text: str) -> None:
+            nonlocal unread
+            *complete, unread = (unread + text).split("\n")
+            for line in complete:
+                if line.startswith("environment "):
+                    _, name, value = line.split(" ", 2)
+                    environment[name] = value
+                elif line.startswith("{"):
+                    lines.append(json.loads(line))
+                    run = runs[len(lines) - 1]
+                    step.tick(f"{len(lines)} of {len(runs)}: {run.target} {run.mode}, "
+                              f"depth {run.depth}, {run.rate} Hz")
+
+        folder = results / clock
+        commands = "\n".join(f"{run.command()} 2>&1 || exit 1" for run in runs)
+        outcome = machine.run(_JOB.format(runs=commands, more=more), folder, _DEADLINE, output)
+
+    if outcome.status or len(lines) != len(runs):
+        said = [line.strip() for line in (folder / "output").read_text().splitlines()
+                if line and not line.startswith(("{", "environment ", "Random seed"))]
+        raise Failure(f"\"{runs[len(lines)].command()}\" failed, it says: "
+                      f"{' '.join(said[-8:]) or 'nothing'}" if len(lines) < len(runs) else
+                      f"What comes after the benchmark failed; see {folder / 'output'}")
+    return environment, lines
+
+
+def _latency(ticks: List[int]) -> Dict[str, float]:
+    if not ticks:
+        return {}
+    ticks = sorted(ticks)
+    return {"min": ticks[0], "median": statistics.median(ticks),
+            "p99": ticks[(len(ticks) - 1) * 99 // 100], "max": ticks[-1]}
+
+
+def _figures(runs: List[Run], lines: List[Dict[str, Any]], stable: bool) -> List[Figure]:
+    """Relate each run to the one without samples, on the same clock and target.
+
+    Of runs that were repeated, the one in the middle counts.
+    """
+    repeated: Dict[Run, List[Dict[str, Any]]] = {}
+    for run, line in zip(runs, lines):
+        repeated.setdefault(run, []).append(line)
+    middle = {run: sorted(these, key=lambda line: line["work"] / line["cpu_ns"])[len(these) // 2]
+              for run, these in repeated.items()}
+    speed = {(run.clock, run.target): line["work"] / line["cpu_ns"]
+             for run, line in middle.items() if run.mode == "off"}
+    figures = []
+    for run, line in middle.items():
+        figure = Figure(run, _latency(line["latency_ticks"]), samples=line["samples"],
+                        pmis=line["pmis"], throttled=line["throttled"],
+                        pages=line["pages"])
+        # One period more begins than ends, and to start takes up to another.
+        if line["pmis"]:
+            figure.kept = (line["pmis"] + 2) * line["period_ns"] / line["cpu_ns"]
+        off = speed.get((run.clock, run.target))
+        if off:
+            lost = line["cpu_ns"] - line["work"] / off
+            figure.slowdown = lost / line["cpu_ns"]
+            figure.cost = lost / line["pmis"] if line["pmis"] else 0.0
+        if line["samples"]:
+            figure.bytes_per_sample = line["bytes"] / line["samples"]
+        if line["throttled"]:
+            figure.marks.append("throttled")
+        if line["pmis"] and figure.kept < KEEPS_UP:
+            figure.marks.append("does not keep up")
+        if not stable:
+            figure.marks.append("TSC is not stable")
+        figures.append(figure)
+    return figures
+
+
+def _said(*argv: str) -> str:
+    return subprocess.run(argv, check=True, stdout=subprocess.PIPE, cwd=REPO,
+                          universal_newlines=True).stdout.strip()
+
+
+def _commit() -> str:
+    """What is measured, for whoever looks at a reference later."""
+    if not (REPO / ".git").exists():
+        return "no git repository"
+    return _said("git", "describe", "--always", "--dirty", "--abbrev=12")
+
+
+def measure(build: Build, accel: str, results: Path, runs: List[Run],
+            timed_job: str = "") -> Results:
+    """Do all runs, one boot for each clock.
+
+    Args:
+        timed_job: a shell script to run after the timed runs
+    """
+    environment: Dict[str, Any] = {
+        "commit": _commit(),
+        "qemu": _said("qemu-system-x86_64", "--version").splitlines()[0].split()[3],
+        "compiler": "gcc " + _said("gcc", "-dumpfullversion"),
+        "accel": accel,
+    }
+    figures: List[Figure] = []
+    for clock in ("counted", "timed"):
+        these = [run for run in runs if run.clock == clock]
+        if not these:
+            continue
+        machine = Machine(build, accel, counted=clock == "counted")
+        host, lines = _measure(machine, clock, these, results,
+                               timed_job if clock == "timed" else "")
+        environment.update({name: host[name] for name in ("kernel", "cpus", "cpu")})
+        environment[f"{clock}_clocksource"] = host["clocksource"]
+        figures += _figures(these, lines, host["clocksource"] == "tsc")
+    return Results(environment, figures)
+
+
+def write(results: Results, path: Path) -> None:
+    """Write results as JSON, after checking that they are what the schema says."""
+    import jsonschema  # type: ignore[import-untyped]
+
+    data = results.to_json()
+    jsonschema.validate(data, json.loads(SCHEMA.read_text()))
+    path.write_text(json.dumps(data, indent=1) + "\n")
+
+
+def read(path: Path) -> Results:
+    return Results.from_json(json.loads(path.read_text()))

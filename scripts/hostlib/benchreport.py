@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What a person reads of a benchmark: tables as Markdown, and plots as SVG."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+
+import matplotlib
+matplotlib.use("svg")
+from matplotlib import pyplot  # noqa: E402
+
+from .bench import DEPTHS, KEEPS_UP, RATES, Figure, Results
+from .build import BENCH
+from .ui import Failure, say
+
+# Label, target, mode, color: the rows of all tables, and the lines of all plots.
+_WAYS = [
+    ("ip only, as perf today", "guest", "ip", "#888888"),
+    ("ours", "guest", "callchain", "#1b9e77"),
+    ("v3 of 2023", "guest", "v3", "#d95f02"),
+    ("user-space sampler", "guest", "userspace", "#7570b3"),
+    ("host process, perf's own", "host", "callchain", "#222222"),
+]
+
+# Loops of the guest that hyperfine times: a second, emulated.
+_LOOPS = 400_000_000
+
+
+def whole_commands(quick: bool) -> str:
+    """A shell script that times a fixed workload, without and with perf record."""
+    work = f"$BUILD_SELFTESTS/{BENCH} -m off -t 0 -w {_LOOPS}"
+    record = "perf record -q -N -B -o /tmp/perf.data"
+    commands = [("perf record of nothing", f"{record} -e dummy -- {work}"), ("no perf", work)]
+    for rate in RATES:
+        for name, options in (("ip only", ""), ("callchains", "-g")):
+            commands.append((f"perf record, {name}, {rate} Hz",
+                             f"{record} {options} -e cpu-clock -c {10**9 // rate} -- {work}"))
+    arguments = " ".join(f'-n "{name}" "{command}"' for name, command in commands)
+    return (f"hyperfine -N --style none --warmup 1 --runs {2 if quick else 8} "
+            f"--export-json /run/shared/hyperfine.json {arguments} > /dev/null 2>&1")
+
+
+def _table(head: Sequence[str], rows: List[List[str]]) -> str:
+    lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def _cell(figure: Optional[Figure], text: Callable[[Figure], str]) -> str:
+    """A figure that is not what was asked for is marked as such."""
+    if figure is None:
+        return "-"
+    return text(figure) + "".join(f" ({mark})" for mark in figure.marks)
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}".replace(",", " ")
+
+
+def _percent(value: float) -> str:
+    return f"{100 * value:.1f} %"
+
+
+def _latency_table(results: Results) -> str:
+    rows = []
+    for label, target, mode, _ in _WAYS:
+        if mode == "userspace":
+            continue
+        cells = []
+        for depth in DEPTHS:
+            figure = results.find(clock="counted", target=target, mode=mode, source="nmi",
+                                  levels=4, stride=16, **({} if mode == "ip" else {"depth": depth}))
+            cells.append(_cell(figure, lambda f: f"{_number(f.latency['median'])}, "
+                                                 f"{_number(f.latency['p99'])}"))
+        rows.append([label, *cells])
+    return _table(["PMI, instructions: median, p99", *(f"depth {d}" for d in DEPTHS)], rows)
+
+
+def _slowdown_table(results: Results, clock: str, depths: Sequence[int]) -> str:
+    rows = [["off", *(["0 %"] * len(depths))]]
+    for label, target, mode, _ in _WAYS:
+        cells = []
+        for depth in depths:
+            figures = [results.find(clock=clock, target=target, mode=mode, source="irq", rate=rate,
+                                    **({} if mode == "ip" else {"depth": depth}))
+                       for rate in RATES]
+            cells.append(" / ".join(_cell(f, lambda f: _percent(f.slowdown)) for f in figures))
+        rows.append([label, *cells])
+    rates = " / ".join(f"{rate // 1000}" for rate in RATES)
+    return _table([f"Time lost at {rates} kHz, {clock}", *(f"depth {d}" for d in depths)], rows)
+
+
+def _cost_table(results: Results, depths: Sequence[int]) -> str:
+    rows = []
+    for label, target, mode, _ in _WAYS:
+        figures = [results.find(clock="counted", target=target, mode=mode, source="irq", rate=RATES[1],
+                                **({} if mode == "ip" else {"depth": depth})) for depth in depths]
+        rows.append([label, *(_cell(f, lambda f: _number(f.cost)) for f in figures)])
+    return _table(["Whole cost of a sample, instructions", *(f"depth {d}" for d in depths)], rows)
+
+
+def highest_rate(results: Results, clock: str, mode: str, depth: int = 64) -> Optional[int]:
+    """The highest rate of NMIs below which all rates were kept up with."""
+    best = None
+    for figure in sorted((f for f in results.figures
+                          if (f.run.clock, f.run.target, f.run.mode, f.run.source, f.run.depth,
+                              f.run.stride, f.run.levels) ==
+                          (clock, "guest", mode, "nmi", depth, 16, 4)),
+                         key=lambda f: f.run.rate):
+        if figure.kept < KEEPS_UP or figure.throttled:
+            break
+        best = figure.run.rate
+    return best
+
+
+def _other_table(results: Results) -> str:
+    rows = []
+    for label, target, mode, _ in _WAYS:
+        rate = highest_rate(results, "counted", mode) if target == "guest" else None
+        figure = results.find(clock="counted", target=target, mode=mode, rate=RATES[1],
+                              source="irq", **({} if mode == "ip" else {"depth": 64}))
+        rows.append([label, f"{_number(rate)} Hz" if rate else "-",
+                     _cell(figure, lambda f: _number(f.bytes_per_sample))])
+    return _table(["Depth 64", "highest NMI rate kept up with", "bytes a sample"], rows)
+
+
+def _page_figures(results: Results, mode: str) -> List[Figure]:
+    return sorted((f for f in results.figures if f.run.clock == "counted" and f.run.mode == mode
+                   and f.run.target == "guest" and f.run.depth == 127 and f.run.rate == 500),
+                  key=lambda f: f.run.stride)
+
+
+def _page_table(results: Results) -> str:
+    figures = {mode: _page_figures(results, mode) for mode in ("callchain", "v3")}
+    head = ["127 frames, PMI, median", *(f"{f.pages} page{'s' * (f.pages > 1)}"
+                                         for f in figures["callchain"])]
+    return _table(head, [[label, *(_cell(f, lambda f: _number(f.latency["median"]))
+                                   for f in figures[mode])]
+                         for label, mode in (("ours", "callchain"), ("v3 of 2023", "v3"))])
+
+
+def _hyperfine_table(path: Path) -> str:
+    results = json.loads(path.read_text())["results"]
+    base = results[0]["median"]
+    return _table(["Whole command, timed by hyperfine", "median, of perf's that records nothing"],
+                  [[r["command"], f"{r['median'] / base:.2f}"] for r in results])
+
+
+def _axes(title: str, x: str, y: str) -> Tuple[Any, Any]:
+    matplotlib.rcParams["svg.hashsalt"] = "bench"
+    figure, axes = pyplot.subplots(figsize=(8, 5))
+    axes.set_title(title, fontsize=11)
+    axes.set_xlabel(x)
+    axes.set_ylabel(y)
+    axes.grid(True, color="#dddddd", linewidth=0.6)
+    return figure, axes
+
+
+def _save(figure: Any, axes: Any, path: Path) -> None:
+    axes.legend(fontsize=9)
+    figure.tight_layout()
+    figure.savefig(path, format="svg", metadata={"Date": None})
+    pyplot.close(figure)
+
+
+def _plot_latency(results: Results, path: Path) -> None:
+    figure, axes = _axes("How long a PMI takes, by the depth of the guest's stack",
+                         "frames on the stack", "instructions in the PMI's handler, median")
+    for label, target, mode, color in _WAYS:
+        points = sorted((f.run.depth, f.latency["median"]) for f in results.figures
+                        if f.run.clock == "counted" and f.run.target == target
+                        and f.run.mode == mode and f.run.source == "nmi" and f.run.levels == 4
+                        and f.run.stride == 16 and f.run.rate == 1000 and f.latency)
+        if mode == "ip":
+            points = [(0, points[0][1]), (max(DEPTHS), points[0][1])]
+        if points:
+            axes.plot(*zip(*dict(points).items()), label=label, color=color, marker="o",
+                      markersize=3)
+    axes.set_yscale("log")
+    _save(figure, axes, path)
+
+
+def _plot_overhead(results: Results, clock: str, path: Path) -> None:
+    figure, axes = _axes(f"What a guest loses, by the rate of samples, depth 64, {clock}",
+                         "samples a second", "time lost, percent")
+    for label, target, mode, color in _WAYS:
+        points: Dict[int, float] = {
+            f.run.rate: max(0.01, 100 * f.slowdown) for f in results.figures
+            if f.run.clock == clock and f.run.target == target and f.run.mode == mode
+            and f.run.source == "irq" and (mode == "ip" or f.run.depth == 64)}
+        if points:
+            axes.plot(*zip(*sorted(points.items())), label=label, color=color, marker="o",
+                      markersize=3)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    _save(figure, axes, path)
+
+
+def _meaning(results: Results) -> str:
+    """The one sentence under the table."""
+    def lost(mode: str) -> Optional[Figure]:
+        return results.find(clock="counted", target="guest", mode=mode, source="irq", depth=64,
+                            rate=RATES[1])
+    ours, v3, userspace = (lost(mode) for mode in ("callchain", "v3", "userspace"))
+    if not (ours and v3 and userspace):
+        raise Failure("The benchmark lacks the runs that its summary is about")
+    return (f"Whoever profiles a virtual machine at 4 kHz, with stacks 64 frames deep, slows it "
+            f"down by {_percent(ours.slowdown)}; a sampler in its VMM would by "
+            f"{_percent(userspace.slowdown)}, and the walk of 2023 by {_percent(v3.slowdown)}.")
+
+
+def write(results: Results, folder: Path) -> None:
+    """Write the tables and plots next to the JSON, and print the tables."""
+    hyperfine = folder / "timed" / "hyperfine.json"
+    shutil.copy(hyperfine, folder / "hyperfine.json")
+    counted = [depth for depth in DEPTHS
+               if results.find(clock="counted", mode="v3", source="irq", depth=depth)]
+    timed = [depth for depth in DEPTHS
+             if results.find(clock="timed", mode="v3", source="irq", depth=depth)]
+    environment = results.environment
+    text = "\n".join([
+        "Counted figures are instructions, under QEMU's `-icount`; timed ones are good for "
+        f"ratios only. Linux {environment['kernel']}, QEMU {environment['qemu']}, "
+        f"{environment['compiler']}, {environment['accel']}, commit {environment['commit']}.\n",
+        _latency_table(results), _slowdown_table(results, "counted", counted),
+        _meaning(results) + "\n", _cost_table(results, counted), _other_table(results),
+        _page_table(results), _slowdown_table(results, "timed", timed),
+        _hyperfine_table(folder / "hyperfine.json")])
+    (folder / "table.md").write_text(text)
+    _plot_latency(results, folder / "latency.svg")
+    _plot_overhead(results, "counted", folder / "overhead.svg")
+    _plot_overhead(results, "timed", folder / "overhead-timed.svg")
+    say(text)
+    say(f"The figures are in {folder}/bench.json, with plots next to it")

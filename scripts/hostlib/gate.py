@@ -1,0 +1,185 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Compare counted figures with the committed reference, and say what got slower."""
+
+import json
+import re
+import sys
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+from . import bench
+from .bench import Figure, Results
+from .tree import REPO
+from .ui import Failure, say
+
+REFERENCE = REPO / "results" / "gate" / "reference.json"
+LIMITS = REPO / "scripts" / "gate-limits.toml"
+
+_ORIGIN = "kvm_guest_callchains"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How much slower a figure may be: by a share, or by a number; and why so."""
+    name: str
+    percent: float
+    instructions: float
+    reason: str
+
+    def highest(self, reference: float) -> float:
+        return reference + max(reference * self.percent / 100, self.instructions)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """One figure, and what was allowed."""
+    limit: Limit
+    value: float
+    reference: float
+
+    @property
+    def good(self) -> bool:
+        return self.value <= self.limit.highest(self.reference)
+
+    def __str__(self) -> str:
+        change = 100 * (self.value / self.reference - 1)
+        return (f"{self.value:.1f} instructions, reference {self.reference:.1f} "
+                f"({change:+.1f} %), limit {self.limit.highest(self.reference):.1f}")
+
+
+def read_limits(path: Path) -> List[Limit]:
+    data = tomllib.loads(path.read_text())
+    return [Limit(name, entry.get("percent", 0), entry.get("instructions", 0), entry["reason"])
+            for name, entry in data.items()]
+
+
+def _median(results: Results, **wanted: Any) -> float:
+    figure: Optional[Figure] = results.find(**{"clock": "counted", "target": "guest",
+                                               "mode": "callchain", "source": "nmi", "levels": 4,
+                                               "stride": 16, **wanted})
+    if figure is None or not figure.latency:
+        raise Failure(f"There is no figure for {wanted}")
+    return figure.latency["median"]
+
+
+def figures(results: Results) -> Dict[str, float]:
+    """The figures that have a limit, by name, in instructions."""
+    def pages(stride: int) -> Figure:
+        figure = results.find(clock="counted", mode="callchain", depth=127, stride=stride)
+        if figure is None:
+            raise Failure(f"There is no figure for frames {stride} bytes apart")
+        return figure
+
+    few, many = pages(512), pages(4096)
+    values = {
+        "sample without a callchain": _median(results, mode="ip"),
+        "frame": (_median(results, depth=127) - _median(results, depth=16)) / (127 - 16),
+        "page": (many.latency["median"] - few.latency["median"]) / (many.pages - few.pages),
+        "depth 64, by IRQ": _median(results, depth=64, source="irq"),
+        "depth 64, 5-level paging": _median(results, depth=64, levels=5),
+    }
+    for depth in bench.DEPTHS:
+        values[f"depth {depth}"] = _median(results, depth=depth)
+    figure = results.find(clock="counted", target="guest", mode="callchain", source="nmi",
+                          depth=64, levels=4)
+    assert figure
+    values["depth 64, worst of all"] = figure.latency["max"]
+    return values
+
+
+def _series(version: str) -> str:
+    """7.3.4 and 7.3.5 are comparable: that is what the gate is for; 7.4 is another base."""
+    match = re.match(r"\d+\.\d+", version)
+    return match.group() if match else version
+
+
+def refuse(new: Results, reference: Results) -> None:
+    """Raise Failure if the figures of two runs can't be compared."""
+    for name, what, key in (("kernel", "Linux", _series), ("qemu", "QEMU", _series),
+                            ("compiler", "the compiler", lambda v: v.split(".")[0]),
+                            ("cpu", "the CPU", str), ("cpus", "the number of CPUs", str)):
+        old, now = reference.environment[name], new.environment[name]
+        if key(old) != key(now):
+            raise Failure(f"The reference was made with another {what.removeprefix('the ')}, "
+                          f"{old} rather than {now}, so the figures can't be compared; make "
+                          "another reference from a commit that is known to be good, see "
+                          "results/README.md")
+    for results, whose in ((new, "this run"), (reference, "the reference")):
+        marked = {mark for figure in results.figures for mark in figure.marks}
+        if marked:
+            raise Failure(f"The figures of {whose} can't be compared: {', '.join(sorted(marked))}")
+
+
+def compare(new: Results, reference: Results, limits: List[Limit]) -> List[Verdict]:
+    refuse(new, reference)
+    values, references = figures(new), figures(reference)
+    if set(values) != {limit.name for limit in limits}:
+        odd = ", ".join(sorted(set(values) ^ {limit.name for limit in limits}))
+        raise Failure(f"{LIMITS} and the figures don't agree on: {odd}")
+    return [Verdict(limit, values[limit.name], references[limit.name]) for limit in limits]
+
+
+def ktap(verdicts: List[Verdict]) -> str:
+    lines = ["KTAP version 1", f"1..{len(verdicts)}"]
+    for number, verdict in enumerate(verdicts, 1):
+        lines += [f"# {verdict.limit.name}: {verdict}",
+                  f"{'ok' if verdict.good else 'not ok'} {number} {verdict.limit.name}"]
+    return "\n".join(lines) + "\n"
+
+
+def kcidb(verdicts: List[Verdict], new: Results) -> Dict[str, Any]:
+    """As the KernelCI database takes it, version 4 of its schema."""
+    checkout, build = f"{_ORIGIN}:{new.environment['commit']}", f"{_ORIGIN}:gate"
+    return {
+        "version": {"major": 4, "minor": 0},
+        "checkouts": [{"id": checkout, "origin": _ORIGIN, "valid": True}],
+        "builds": [{"id": build, "checkout_id": checkout, "origin": _ORIGIN, "valid": True,
+                    "architecture": "x86_64", "compiler": new.environment["compiler"]}],
+        "tests": [{"id": f"{_ORIGIN}:gate.{number}", "build_id": build, "origin": _ORIGIN,
+                   "path": "kvm.guest_callchain." + re.sub(r"[^a-z0-9]+", "_", v.limit.name.lower()),
+                   "status": "PASS" if v.good else "FAIL",
+                   "misc": {"instructions": v.value, "reference": v.reference,
+                            "limit": v.limit.highest(v.reference)}}
+                  for number, v in enumerate(verdicts)],
+    }
+
+
+def _junit(text: str, tree: Path) -> str:
+    """By the kernel's own parser and writer."""
+    sys.path.insert(0, str(tree / "tools/testing/kunit"))
+    import kunit_junit  # type: ignore[import-not-found]
+    import kunit_parser
+    import kunit_printer
+    sys.path.pop(0)
+    test = kunit_parser.parse_run_tests(text.splitlines(), kunit_printer.null_printer)
+    test.name = "guest callchains, gate"
+    return str(kunit_junit.get_junit_result(test))
+
+
+def judge(new: Results, folder: Path, tree: Path) -> bool:
+    """Compare, print KTAP and what got slower, and leave JUnit and KCIDB files."""
+    if not REFERENCE.exists():
+        raise Failure(f"There is no reference, {REFERENCE}; see results/README.md")
+    reference = bench.read(REFERENCE)
+    try:
+        verdicts = compare(new, reference, read_limits(LIMITS))
+    except Failure as failure:
+        say(f"Bail out! {failure}")
+        raise
+
+    text = ktap(verdicts)
+    sys.stdout.write(text)
+    (folder / "gate.ktap").write_text(text)
+    (folder / "gate.junit.xml").write_text(_junit(text, tree) + "\n")
+    (folder / "gate.kcidb.json").write_text(json.dumps(kcidb(verdicts, new), indent=1) + "\n")
+
+    slower = [verdict for verdict in verdicts if not verdict.good]
+    if slower:
+        say(f"\nSlower than at commit {reference.environment['commit']}:")
+        for verdict in slower:
+            say(f"  {verdict.limit.name:28} {verdict.value:10.1f}, was {verdict.reference:.1f}; "
+                f"at most {verdict.limit.highest(verdict.reference):.1f}: {verdict.limit.reason}")
+    say(f"{len(verdicts) - len(slower)} passed, {len(slower)} failed, 0 skipped")
+    return not slower

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the gate lets pass, what it stops, and what it refuses to compare."""
+
+import unittest
+from typing import Any, Dict
+
+from hostlib import bench, gate
+from hostlib.bench import Figure, Results, Run
+from hostlib.gate import Limit
+from hostlib.ui import Failure
+
+_ENVIRONMENT = {"commit": "0123456789ab", "kernel": "7.3.4", "qemu": "7.2.22",
+                "compiler": "gcc 12.2.0", "accel": "tcg", "cpu": "some", "cpus": "2"}
+
+
+def _latency(run: Run, frame: int, page: int) -> float:
+    if run.mode == "ip":
+        return 1000
+    pages = 1 + max(0, run.depth - 1) * run.stride // 4096
+    return 2000 + frame * run.depth + page * pages
+
+
+def _results(frame: int = 45, page: int = 900, **environment: str) -> Results:
+    figures = []
+    for run in bench.gate_plan():
+        latency = _latency(run, frame, page)
+        figures.append(Figure(run, {"min": latency, "median": latency, "p99": latency,
+                                    "max": latency},
+                              pages=1 + max(0, run.depth - 1) * run.stride // 4096))
+    return Results({**_ENVIRONMENT, **environment}, figures)
+
+
+class CompareTest(unittest.TestCase):
+    def setUp(self) -> None:
+        self.limits = gate.read_limits(gate.LIMITS)
+
+    def _slower(self, **change: Any) -> Dict[str, bool]:
+        verdicts = gate.compare(_results(**change), _results(), self.limits)
+        return {v.limit.name: not v.good for v in verdicts}
+
+    def test_the_same_passes(self) -> None:
+        self.assertFalse(any(self._slower().values()))
+
+    def test_faster_passes(self) -> None:
+        self.assertFalse(any(self._slower(frame=20, page=500).values()))
+
+    def test_slower_frames_are_named(self) -> None:
+        slower = self._slower(frame=95)
+        self.assertTrue(slower["frame"])
+        self.assertFalse(slower["page"])
+        self.assertFalse(slower["sample without a callchain"])
+
+    def test_slower_pages_are_named(self) -> None:
+        slower = self._slower(page=1000)
+        self.assertTrue(slower["page"])
+        self.assertFalse(slower["frame"])
+
+    def test_limit_is_percent_or_instructions(self) -> None:
+        limit = Limit("a", 10, 5, "why")
+        self.assertEqual(limit.highest(20), 25)
+        self.assertEqual(limit.highest(1000), 1100)
+
+    def test_limits_have_reasons(self) -> None:
+        self.assertTrue(all(limit.reason for limit in self.limits))
+
+    def test_patch_levels_are_comparable(self) -> None:
+        self._slower(kernel="7.3.9", qemu="7.2.25", compiler="gcc 12.3.0")
+
+    def test_others_are_refused(self) -> None:
+        for name, value, said in (("kernel", "7.4.1", "Linux"), ("qemu", "9.0.1", "QEMU"),
+                                  ("compiler", "gcc 14.1.0", "compiler"), ("cpus", "1", "CPUs")):
+            with self.subTest(name), self.assertRaisesRegex(Failure, f"another .*{said}"):
+                self._slower(**{name: value})
+
+    def test_marked_figures_are_refused(self) -> None:
+        new = _results()
+        new.figures[3].marks.append("throttled")
+        with self.assertRaisesRegex(Failure, "this run can't be compared: throttled"):
+            gate.compare(new, _results(), self.limits)
+
+    def test_another_schema_is_refused(self) -> None:
+        with self.assertRaisesRegex(Failure, "schema 0, this is 1"):
+            Results.from_json({"schema": 0})
+
+    def test_json_and_back(self) -> None:
+        results = _results()
+        self.assertEqual(Results.from_json(results.to_json()), results)
+
+
+class OutputTest(unittest.TestCase):
+    def setUp(self) -> None:
+        self.verdicts = gate.compare(_results(frame=95), _results(),
+                                     gate.read_limits(gate.LIMITS))
+
+    def test_ktap(self) -> None:
+        lines = gate.ktap(self.verdicts).splitlines()
+        self.assertEqual(lines[:2], ["KTAP version 1", f"1..{len(self.verdicts)}"])
+        self.assertTrue(any(line.startswith("not ok ") and line.endswith(" frame")
+                            for line in lines))
+
+    def test_kcidb_refers_to_itself(self) -> None:
+        data = gate.kcidb(self.verdicts, _results())
+        self.assertEqual({test["build_id"] for test in data["tests"]}, {data["builds"][0]["id"]})
+        self.assertEqual(data["builds"][0]["checkout_id"], data["checkouts"][0]["id"])
+        self.assertIn("FAIL", {test["status"] for test in data["tests"]})
+
+
+if __name__ == "__main__":
+    unittest.main()
