@@ -27,6 +27,7 @@ RATES = (1000, 4000, 10000)
 
 # What a rate must yield to count as kept up with.
 KEEPS_UP = 0.95
+TOO_SLOW = "does not keep up"
 
 # One boot has to end by then, in seconds.
 _DEADLINE = 3000
@@ -251,7 +252,7 @@ def _figures(runs: List[Run], lines: List[Dict[str, Any]], stable: bool) -> List
         if line["throttled"]:
             figure.marks.append("throttled")
         if line["pmis"] and figure.kept < KEEPS_UP:
-            figure.marks.append("does not keep up")
+            figure.marks.append(TOO_SLOW)
         if not stable:
             figure.marks.append("TSC is not stable")
         figures.append(figure)

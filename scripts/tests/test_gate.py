@@ -78,6 +78,11 @@ class CompareTest(unittest.TestCase):
         with self.assertRaisesRegex(Failure, "this run can't be compared: throttled"):
             gate.compare(new, _results(), self.limits)
 
+    def test_slow_ones_are_compared(self) -> None:
+        new = _results(frame=95)
+        new.figures[3].marks.append(bench.TOO_SLOW)
+        self.assertFalse(all(v.good for v in gate.compare(new, _results(), self.limits)))
+
     def test_another_schema_is_refused(self) -> None:
         with self.assertRaisesRegex(Failure, "schema 0, this is 1"):
             Results.from_json({"schema": 0})
