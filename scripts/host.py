@@ -117,7 +117,7 @@ def cmd_bench() -> int:
     using = accel()
     build = built()
     folder = results_dir("bench")
-    results = bench.measure(build, using, folder, bench.plan(quick),
+    results = bench.measure(build, using, folder, bench.plan(quick), kernel_args(),
                             benchreport.whole_commands(quick))
     bench.write(results, folder / "bench.json")
     benchreport.write(results, folder)
@@ -127,7 +127,7 @@ def cmd_bench() -> int:
 def cmd_gate() -> int:
     build = built()
     folder = results_dir("gate")
-    results = bench.measure(build, accel(), folder, bench.gate_plan())
+    results = bench.measure(build, accel(), folder, bench.gate_plan(), kernel_args())
     bench.write(results, folder / "gate.json")
     return 0 if gate.judge(results, folder, build.tree.path) else 1
 

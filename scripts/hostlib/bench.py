@@ -272,7 +272,7 @@ def _commit() -> str:
 
 
 def measure(build: Build, accel: str, results: Path, runs: List[Run],
-            timed_job: str = "") -> Results:
+            kernel_args: str = "", timed_job: str = "") -> Results:
     """Do all runs, one boot for each clock.
 
     Args:
@@ -289,7 +289,7 @@ def measure(build: Build, accel: str, results: Path, runs: List[Run],
         these = [run for run in runs if run.clock == clock]
         if not these:
             continue
-        machine = Machine(build, accel, counted=clock == "counted")
+        machine = Machine(build, accel, kernel_args, counted=clock == "counted")
         host, lines = _measure(machine, clock, these, results,
                                timed_job if clock == "timed" else "")
         environment.update({name: host[name] for name in ("kernel", "cpus", "cpu")})

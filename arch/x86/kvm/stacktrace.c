@@ -123,8 +123,9 @@ static bool guest_canonical(const struct guest_unwind_state *state, u64 addr)
 }
 
 /*
- * Translate the page that @gva lies in, unless that was done last time.  kvm->srcu, which keeps the memslot, is
- * held by whoever let the PMI happen: see vcpu_enter_guest(), kvm_before_nmi().
+ * Translate the page that @gva lies in, unless that was done last time.
+ * kvm->srcu, which keeps the memslot, is held by whoever let the PMI happen: see
+ * vcpu_enter_guest(), kvm_before_nmi().
  */
 static enum guest_unwind_end guest_unwind_map(struct guest_unwind_state *state, gva_t gva)
 {
@@ -338,7 +339,7 @@ static enum guest_unwind_end guest_unwind_page(struct guest_unwind_state *state,
 					       unsigned int max)
 {
 	u64 fp = state->fp, sp = state->sp, frames_end = guest_frames_end(fp);
-	u64 next_fp, ra, half;
+	u64 next_fp, ra, half = BIT_ULL(state->va_bits - 1);
 	u64 *ip = state->ips, *const ip_end = ip + max;
 	const u64 __user *frame;
 	enum guest_unwind_end end;
@@ -348,12 +349,12 @@ static enum guest_unwind_end guest_unwind_page(struct guest_unwind_state *state,
 	if (end)
 		return end;
 
+	to_hva = (unsigned long)state->page_hva - state->page_gva;
+
 	/* Memslots lie in user memory, so that this does not fail. */
 	if (!user_access_begin(state->page_hva, PAGE_SIZE))
 		return UNWIND_END_NO_MEMORY;
 
-	to_hva = (unsigned long)state->page_hva - state->page_gva;
-	half = BIT_ULL(state->va_bits - 1);
 	do {
 		frame = (const u64 __user *)(fp + to_hva);
 		unsafe_get_user(next_fp, &frame[0], fault);

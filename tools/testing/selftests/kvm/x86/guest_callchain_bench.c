@@ -25,7 +25,7 @@
 
 /* What a sample of the greatest depth takes, and how many of them fit at most. */
 #define MAX_SAMPLE_SIZE	2048
-#define MAX_RING_PAGES	(1u << 15)
+#define MAX_RING_PAGES	32768
 
 #define STOP_SIGNAL	SIGUSR1
 #define SAMPLE_SIGNAL	SIGUSR2
@@ -70,8 +70,8 @@ static struct {
 	struct guest_stack stack;
 	const void *text;
 	const void *text_end;
-	volatile bool stop;
-	volatile bool sample;
+	bool stop;
+	bool sample;
 
 	/* What was seen. */
 	struct callchain_event event;
@@ -84,6 +84,8 @@ static struct {
 	bool previous_hit;
 	u64 *latencies;
 	u64 nr_latencies;
+	u64 *userspace_pos;
+	u64 *userspace_end;
 } bench = {
 	.mode = MODE_CALLCHAIN,
 	.source = PMI_TEST_NMI,
@@ -100,25 +102,25 @@ void host_work(void);
 void host_work_end(void);
 
 asm(".pushsection .text\n"
-    "guest_work:\n"
-    "	dec %rcx\n"
-    "	jnz guest_work\n"
-    "guest_work_end:\n"
-    "	out %al, $0x80\n"
-    "	jmp guest_work_end\n"
+	"guest_work:\n"
+	"	dec %rcx\n"
+	"	jnz guest_work\n"
+	"guest_work_end:\n"
+	"	out %al, $0x80\n"
+	"	jmp guest_work_end\n"
 
-    /* RDI: the frame pointer, RSI: what ends it, RCX: how far to count. */
-    "host_work:\n"
-    "	push %rbp\n"
-    "	mov %rdi, %rbp\n"
-    "1:	dec %rcx\n"
-    "	jz 2f\n"
-    "	cmpb $0, (%rsi)\n"
-    "	je 1b\n"
-    "host_work_end:\n"
-    "2:	pop %rbp\n"
-    "	ret\n"
-    ".popsection");
+	/* RDI: the frame pointer, RSI: what ends it, RCX: how far to count. */
+	"host_work:\n"
+	"	push %rbp\n"
+	"	mov %rdi, %rbp\n"
+	"1:	dec %rcx\n"
+	"	jz 2f\n"
+	"	cmpb $0, (%rsi)\n"
+	"	je 1b\n"
+	"host_work_end:\n"
+	"2:	pop %rbp\n"
+	"	ret\n"
+	".popsection");
 
 /* Of this thread, so that nobody else's work counts; IRQs and NMIs do. */
 static u64 cpu_ns(void)
@@ -133,9 +135,9 @@ static u64 cpu_ns(void)
 static void on_signal(int sig)
 {
 	if (sig == STOP_SIGNAL)
-		bench.stop = true;
+		WRITE_ONCE(bench.stop, true);
 	else
-		bench.sample = true;
+		WRITE_ONCE(bench.sample, true);
 	if (bench.vcpu)
 		WRITE_ONCE(bench.vcpu->run->immediate_exit, 1);
 }
@@ -251,15 +253,15 @@ static void userspace_sample(void)
 {
 	const struct kvm_sync_regs *regs = &bench.vcpu->run->s.regs;
 	u64 fp = regs->regs.rbp, sp = regs->regs.rsp;
-	u64 ras[GUEST_STACK_MAX_FRAMES];
+	u64 *sample = bench.userspace_pos, *ras = &sample[2];
 	const u8 *page = NULL;
 	u64 page_gva = 0, nr = 0;
 
 	bench.nr_pmis++;
-	if (!in_text(regs->regs.rip))
+	if (!in_text(regs->regs.rip) || bench.userspace_pos >= bench.userspace_end)
 		return;
 
-	while (fp && IS_ALIGNED(fp, 16) && fp >= sp && nr < ARRAY_SIZE(ras)) {
+	while (fp && IS_ALIGNED(fp, 16) && fp >= sp && nr < GUEST_STACK_MAX_FRAMES) {
 		const u64 *frame;
 
 		if (!page || page_gva != (fp & PAGE_MASK)) {
@@ -276,9 +278,20 @@ static void userspace_sample(void)
 		fp = frame[0];
 	}
 
+	sample[0] = nr;
+	sample[1] = regs->regs.rip;
+	bench.userspace_pos = &ras[nr];
 	bench.nr_samples++;
-	bench.bytes += (nr + 2) * sizeof(u64);
-	check_chain(ras, nr);
+}
+
+static void check_userspace_samples(const u64 *sample)
+{
+	bench.bytes = (bench.userspace_pos - sample) * sizeof(*sample);
+	while (sample < bench.userspace_pos) {
+		TEST_ASSERT(in_text(sample[1]), "userspace: a wrong IP, 0x%lx", sample[1]);
+		check_chain(&sample[2], sample[0]);
+		sample += 2 + sample[0];
+	}
 }
 
 /* The same frames as a guest's, in this process; the outermost leads nowhere. */
@@ -332,14 +345,14 @@ static void run_guest(void)
 	struct kvm_regs regs;
 	int r = 0;
 
-	while (!bench.stop) {
+	while (!READ_ONCE(bench.stop)) {
 		r = __vcpu_run(bench.vcpu);
 		if (!r)
 			break;
 		TEST_ASSERT(errno == EINTR, "KVM_RUN failed: %s", strerror(errno));
 		bench.vcpu->run->immediate_exit = 0;
-		if (bench.sample) {
-			bench.sample = false;
+		if (READ_ONCE(bench.sample)) {
+			WRITE_ONCE(bench.sample, false);
 			userspace_sample();
 		}
 	}
@@ -369,7 +382,7 @@ static void measure(void)
 		.sample_period = bench.period_ns,
 	};
 	timer_t sampler = NULL, stopper = NULL;
-	u64 start_ns;
+	u64 start_ns, *buffer = NULL;
 
 	if (bench.mode != MODE_IP)
 		attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
@@ -381,6 +394,17 @@ static void measure(void)
 		TEST_ASSERT(!callchain_event_open_ring(&bench.event, bench.source, &attr, 0, -1,
 						       ring_pages(nr_samples)),
 			    "perf_event_open() failed: %s", strerror(errno));
+	}
+
+	if (bench.mode == MODE_USERSPACE) {
+		size_t size = nr_samples * MAX_SAMPLE_SIZE;
+
+		/* As a ring of perf's is: there before the first sample is taken. */
+		buffer = kvm_mmap(size + GUEST_STACK_MAX_FRAMES * 2 * sizeof(u64),
+				  PROT_READ | PROT_WRITE,
+				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1);
+		bench.userspace_pos = buffer;
+		bench.userspace_end = buffer + size / sizeof(*buffer);
 	}
 
 	start_ns = cpu_ns();
@@ -404,6 +428,8 @@ static void measure(void)
 	if (stopper)
 		timer_delete(stopper);
 
+	if (buffer)
+		check_userspace_samples(buffer);
 	if (!has_event)
 		return;
 
