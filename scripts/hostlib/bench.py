@@ -153,6 +153,8 @@ def plan(quick: bool) -> List[Run]:
             + [Run("counted", "guest", "callchain", depth=depth, levels=5) for depth in DEPTHS]
             + [Run("counted", "guest", "callchain", "irq", depth) for depth in DEPTHS]
             + _slowdowns("counted", DEPTHS, RATES, 50)
+            + _slowdowns("counted", (64,), (100,), 300)
+            + _slowdowns("counted", (64,), (20000, 50000), 50)
             + _ladder("counted", ladder, ("ip", *modes), 64)
             + 3 * _slowdowns("timed", (16, 64), (100, 1000, 4000, 10000, 20000, 50000), 500))
 
@@ -208,9 +210,10 @@ def _measure(machine: Machine, clock: str, runs: List[Run], results: Path,
     if outcome.status or len(lines) != len(runs):
         said = [line.strip() for line in (folder / "output").read_text().splitlines()
                 if line and not line.startswith(("{", "environment ", "Random seed"))]
-        raise Failure(f"\"{runs[len(lines)].command()}\" failed, it says: "
-                      f"{' '.join(said[-8:]) or 'nothing'}" if len(lines) < len(runs) else
-                      f"What comes after the benchmark failed; see {folder / 'output'}")
+        if len(lines) == len(runs):
+            raise Failure(f"What comes after the benchmark failed; see {folder / 'output'}")
+        raise Failure(f"\"{' '.join(runs[len(lines)].command().split())}\" says: "
+                      f"{said[-1] if said else 'nothing'}; see {folder / 'output'}")
     return environment, lines
 
 
