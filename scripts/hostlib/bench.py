@@ -60,14 +60,14 @@ class Figure:
 
     latency: of the PMI's handler, by the TSC: instructions if counted, else ticks
     cost: nanoseconds that the target lost, for each PMI, the way there included;
-        instructions if counted
-    slowdown: the share of its time that the target lost
+        instructions if counted; none if there is no run without PMIs to compare with
+    slowdown: the share of its time that the target lost, likewise
     kept: how many of the PMIs that should have come did
     """
     run: Run
     latency: Dict[str, float] = field(default_factory=dict)
-    cost: float = 0.0
-    slowdown: float = 0.0
+    cost: Optional[float] = None
+    slowdown: Optional[float] = None
     kept: float = 0.0
     samples: int = 0
     pmis: int = 0
@@ -83,10 +83,11 @@ class Results:
     environment: Dict[str, Any]
     figures: List[Figure]
 
-    def find(self, **wanted: Any) -> Optional[Figure]:
-        """The first figure of a run with these properties."""
+    def find(self, has: str = "run", **wanted: Any) -> Optional[Figure]:
+        """The first figure of a run with these properties that has an attribute."""
         for figure in self.figures:
-            if all(getattr(figure.run, name) == value for name, value in wanted.items()):
+            if (getattr(figure, has) is not None and
+                    all(getattr(figure.run, name) == value for name, value in wanted.items())):
                 return figure
         return None
 
@@ -249,7 +250,7 @@ def _figures(runs: List[Run], lines: List[Dict[str, Any]], stable: bool) -> List
         if off:
             lost = line["cpu_ns"] - line["work"] / off
             figure.slowdown = lost / line["cpu_ns"]
-            figure.cost = lost / line["pmis"] if line["pmis"] else 0.0
+            figure.cost = lost / line["pmis"] if line["pmis"] else None
         if line["samples"]:
             figure.bytes_per_sample = line["bytes"] / line["samples"]
         if line["throttled"]:
