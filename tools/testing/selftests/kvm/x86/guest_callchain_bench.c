@@ -21,8 +21,6 @@
 #include "test_pmi.h"
 #include "test_util.h"
 
-#define V3_PARAM	"/sys/module/kvm/parameters/stack_walk_v3"
-
 /* What a sample of the greatest depth takes, and how many of them fit at most. */
 #define MAX_SAMPLE_SIZE	2048
 #define MAX_RING_PAGES	32768
@@ -34,7 +32,6 @@ enum mode {
 	MODE_OFF,
 	MODE_IP,
 	MODE_CALLCHAIN,
-	MODE_V3,
 	MODE_USERSPACE,
 	NR_MODES
 };
@@ -43,7 +40,6 @@ static const char * const mode_names[NR_MODES] = {
 	[MODE_OFF]		= "off",
 	[MODE_IP]		= "ip",
 	[MODE_CALLCHAIN]	= "callchain",
-	[MODE_V3]		= "v3",
 	[MODE_USERSPACE]	= "userspace",
 };
 
@@ -464,16 +460,6 @@ static void print_result(void)
 	printf("]}\n");
 }
 
-static void set_v3(bool on)
-{
-	FILE *f = fopen(V3_PARAM, "w");
-
-	if (!f && !on)
-		return;
-	TEST_ASSERT(f, "This kernel can't walk as the series of 2023 did; build it with BASELINE=v3");
-	TEST_ASSERT(fprintf(f, "%d", on) == 1 && !fclose(f), "write to " V3_PARAM);
-}
-
 static int find_name(const char *name, const char * const *names, int nr)
 {
 	int i;
@@ -489,10 +475,10 @@ static int find_name(const char *name, const char * const *names, int nr)
 
 static void help(const char *name)
 {
-	printf("usage: %s [-H] [-5] [-m mode] [-i source] [-d depth] [-s bytes] [-p ns] [-t ms] [-w n]\n"
+	printf("usage: %s [options]\n"
 	       " -H sample this process, not a guest\n"
 	       " -5 let the guest have 5-level paging, if there is any\n"
-	       " -m off, ip, callchain, v3, or userspace\n"
+	       " -m off, ip, callchain, or userspace\n"
 	       " -i nmi or irq, of the test_pmi module; cpu-clock; or cycles\n"
 	       " -d return addresses on the stack\n"
 	       " -s bytes from one frame to the next\n"
@@ -544,11 +530,10 @@ int main(int argc, char *argv[])
 	TEST_ASSERT(pmi_source_available(bench.source, &why_not), "%s", why_not);
 	TEST_ASSERT(bench.source != PMI_TEST_NMI || get_nprocs() > 1,
 		    "NMIs are sent by another CPU, and there is none");
-	TEST_ASSERT(!bench.host || bench.mode < MODE_V3, "That takes a guest");
+	TEST_ASSERT(!bench.host || bench.mode != MODE_USERSPACE, "That takes a guest");
 
 	/* The timers of NMIs are another CPU's, and so need not be disturbed. */
 	pin_self_to_cpu(get_nprocs() - 1);
-	set_v3(bench.mode == MODE_V3);
 	if (bench.host) {
 		build_host_stack();
 		bench.text = host_work;
@@ -560,7 +545,6 @@ int main(int argc, char *argv[])
 	}
 
 	measure();
-	set_v3(false);
 	print_result();
 	return 0;
 }
