@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What is made of the lines that the benchmark program prints."""
+
+import json
+import unittest
+from typing import Any, Dict, List
+
+from hostlib import bench, benchreport
+from hostlib.bench import Figure, Results, Run
+
+
+def _line(work: int = 1000, pmis: int = 0, cpu_ns: int = 2000, **more: Any) -> Dict[str, Any]:
+    return {"work": work, "pmis": pmis, "samples": pmis, "cpu_ns": cpu_ns, "period_ns": 100,
+            "throttled": 0, "bytes": 16 * pmis, "pages": 1, "latency_ticks": [], **more}
+
+
+def _figures(runs: List[Run], lines: List[Dict[str, Any]], stable: bool = True) -> List[Figure]:
+    return bench._figures(runs, lines, stable)
+
+
+_OFF = Run("counted", "guest", "off", "irq")
+_OURS = Run("counted", "guest", "callchain", "irq", 16)
+
+
+class FiguresTest(unittest.TestCase):
+    def test_loss_is_what_off_would_have_done(self) -> None:
+        _, ours = _figures([_OFF, _OURS], [_line(), _line(work=900, pmis=20)])
+        self.assertAlmostEqual(ours.slowdown or 0, 0.1)
+        self.assertAlmostEqual(ours.cost or 0, 10)
+
+    def test_no_loss_is_claimed_without_off(self) -> None:
+        longer = Run("counted", "guest", "callchain", "irq", 16, ms=_OFF.ms + 1)
+        _, ours = _figures([_OFF, longer], [_line(), _line(work=900, pmis=20)])
+        self.assertIsNone(ours.slowdown)
+        self.assertIsNone(ours.cost)
+
+    def test_the_middle_one_of_repeated_runs(self) -> None:
+        lines = [_line(), _line(work=100, pmis=20), _line(work=900, pmis=20),
+                 _line(work=950, pmis=20)]
+        _, ours = _figures([_OFF, _OURS, _OURS, _OURS], lines)
+        self.assertAlmostEqual(ours.slowdown or 0, 0.1)
+
+    def test_marks(self) -> None:
+        runs = [_OFF, _OURS]
+        cases = ((_line(pmis=20), True, []),
+                 (_line(pmis=10), True, [bench.TOO_SLOW]),
+                 (_line(pmis=20, throttled=1), True, ["throttled"]),
+                 (_line(pmis=20), False, ["TSC is not stable"]))
+        for line, stable, marks in cases:
+            with self.subTest(marks):
+                self.assertEqual(_figures(runs, [_line(), line], stable)[1].marks, marks)
+
+    def test_latency(self) -> None:
+        ticks = list(range(200, 0, -1))
+        figure, = _figures([_OURS], [_line(pmis=20, latency_ticks=ticks)])
+        self.assertEqual(figure.latency, {"min": 1, "median": 100.5, "p99": 198, "max": 200})
+
+    def test_plans_have_all_that_tables_show(self) -> None:
+        for quick, depths in ((True, (64,)), (False, bench.DEPTHS)):
+            runs = bench.plan(quick)
+            for run in runs:
+                if run.source == "irq" and run.mode not in ("off",) and run.rate != 1000:
+                    self.assertIn(Run(run.clock, run.target, "off", "irq", ms=run.ms), runs)
+            for depth in depths:
+                for mode in ("callchain", "v3", "userspace"):
+                    self.assertTrue([run for run in runs if run.mode == mode and run.depth == depth
+                                     and run.source == "irq" and run.clock == "counted"])
+
+
+class HighestRateTest(unittest.TestCase):
+    def _results(self, *kept: float) -> Results:
+        return Results({}, [Figure(Run("counted", "guest", "callchain", depth=64, rate=rate),
+                                   kept=share)
+                            for rate, share in zip((1000, 2000, 4000, 8000), kept)])
+
+    def test_below_the_first_that_is_too_fast(self) -> None:
+        self.assertEqual(benchreport.highest_rate(self._results(1, 0.99, 0.5, 1), "counted",
+                                                  "callchain"), 2000)
+
+    def test_none(self) -> None:
+        self.assertIsNone(benchreport.highest_rate(self._results(0.5), "counted", "callchain"))
+
+
+class JsonTest(unittest.TestCase):
+    def test_committed_results_are_what_the_schema_says(self) -> None:
+        for name in ("bench/bench.json", "gate/reference.json"):
+            path = bench.REPO / "results" / name
+            results = bench.read(path)
+            self.assertEqual(results.to_json(), json.loads(path.read_text()))
+
+    def test_command_of_the_walk_of_2023(self) -> None:
+        script = Run("counted", "guest", "v3").script()
+        self.assertIn("-m callchain", script)
+        self.assertTrue(script.startswith("echo 1 > ") and "\necho 0 > " in script)
+
+
+if __name__ == "__main__":
+    unittest.main()
