@@ -36,13 +36,16 @@ static unsigned int store_entries(void *cookie, const u64 *ips, unsigned int nr,
 	if (!user && chain->attr->exclude_callchain_kernel)
 		return nr;
 
+	/* The guest must not make perf take its address for a context marker. */
+	if (ips[0] >= PERF_CONTEXT_MAX)
+		return 0;
+
 	if (chain->context != context) {
 		chain->context = context;
 		if (perf_callchain_store_context(ctx, context))
 			return 0;
 	}
 
-	/* The guest must not make perf take its address for a context marker. */
 	to = &ctx->entry->ip[ctx->entry->nr];
 	end = to + min(nr, ctx->max_stack - ctx->nr);
 	for (from = ips; to < end && *from < PERF_CONTEXT_MAX; from++)
@@ -74,8 +77,7 @@ static bool guest_callchain_wanted(const struct perf_event_attr *attr, unsigned 
  * finds how the guest's kernel was entered, user mode's part follows behind a
  * marker of its own.
  *
- * Context: NMI or IRQ that hit a guest.  Never faults in the
- * guest's memory.
+ * Context: NMI or IRQ that hit a guest.  Never faults in the guest's memory.
  *
  * Return: the chain, in a per-CPU buffer that is good until the next sample in
  * the same context; NULL if @event wants none or the guest shows none.

@@ -240,6 +240,7 @@ static const struct entry_case cases[] = {
 	{ "no code segment, ring 3",	set_cs, 3, "unaligned", true },
 	{ "ring 1",			set_cs, LINUX_KERNEL_CS | 1, "unaligned", true },
 	{ "IP is non-canonical",	set_ip, 1ULL << 62, "noncanonical", true },
+	{ "IP is a context marker",	set_ip, PERF_CONTEXT_USER, "depth", true },
 	{ "system call: flags",		syscall_with_flags, 0x200, "last", true },
 	{ "system call: from kernel",	syscall_with_cs, LINUX_KERNEL_CS, "last", true },
 	{ "mark leads backwards",	mark_is_below, 0x100, "backwards", true },
