@@ -268,6 +268,9 @@ static void take_sample(const struct callchain_sample *s, void *arg)
 			chain->entries[chain->nr++].user = user;
 		}
 	}
+
+	if (s->nr && s->ips[s->nr - 1] >= (u64)PERF_CONTEXT_MAX)
+		samples->wrong = "a context marker at its end";
 }
 
 static void find_end_descs(void)
