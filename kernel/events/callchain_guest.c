@@ -11,62 +11,6 @@
 #include "internal.h"
 
 /**
- * struct guest_callchain - a chain that is being recorded
- * @ctx:	where to
- * @attr:	what the event wants
- * @context:	the context marker that was stored last, zero for none
- */
-struct guest_callchain {
-	struct perf_callchain_entry_ctx ctx;
-	const struct perf_event_attr	*attr;
-	u64				context;
-};
-
-static unsigned int store_entries(void *cookie, const u64 *ips, unsigned int nr, bool user)
-{
-	u64 context = user ? PERF_CONTEXT_GUEST_USER : PERF_CONTEXT_GUEST_KERNEL;
-	struct guest_callchain *chain = cookie;
-	struct perf_callchain_entry_ctx *ctx = &chain->ctx;
-	const u64 *from;
-	u64 *to, *end;
-
-	/* Behind the kernel's part there may be user mode's, but not vice versa. */
-	if (user && chain->attr->exclude_callchain_user)
-		return 0;
-	if (!user && chain->attr->exclude_callchain_kernel)
-		return nr;
-
-	/* The guest must not make perf take its address for a context marker. */
-	if (ips[0] >= PERF_CONTEXT_MAX)
-		return 0;
-
-	if (chain->context != context) {
-		chain->context = context;
-		if (perf_callchain_store_context(ctx, context))
-			return 0;
-	}
-
-	to = &ctx->entry->ip[ctx->entry->nr];
-	end = to + min(nr, ctx->max_stack - ctx->nr);
-	for (from = ips; to < end && *from < PERF_CONTEXT_MAX; from++)
-		*to++ = *from;
-
-	nr = from - ips;
-	ctx->entry->nr += nr;
-	ctx->nr += nr;
-	return nr;
-}
-
-static bool guest_callchain_wanted(const struct perf_event_attr *attr, unsigned int guest_state)
-{
-	if (attr->exclude_callchain_kernel && attr->exclude_callchain_user)
-		return false;
-
-	/* Skid must not show the kernel to a user-only event, nor vice versa. */
-	return guest_state & PERF_GUEST_USER ? !attr->exclude_user : !attr->exclude_kernel;
-}
-
-/**
  * perf_callchain_guest - get the callchain of the guest that a PMI interrupted
  * @event: the event that is sampled; its exclude_callchain_* and
  *	   sample_max_stack (in entries, context markers aside) apply
@@ -85,32 +29,41 @@ static bool guest_callchain_wanted(const struct perf_event_attr *attr, unsigned 
 struct perf_callchain_entry *perf_callchain_guest(struct perf_event *event,
 						  unsigned int guest_state)
 {
-	struct guest_callchain chain = {
-		.ctx.max_stack = event->attr.sample_max_stack,
-		.attr = &event->attr,
-	};
+	const struct perf_event_attr *attr = &event->attr;
+	unsigned int nr, nr_kernel = 0, max_contexts;
+	struct perf_callchain_entry *entry;
+	u64 *ips;
 	int rctx;
 
 	/*
 	 * The guest's memory is read through the VMM's mappings, which may be
 	 * gone, or not be the ones that are loaded.
 	 */
-	if (!guest_callchain_wanted(&event->attr, guest_state) || !nmi_uaccess_okay())
+	max_contexts = READ_ONCE(sysctl_perf_event_max_contexts_per_stack);
+	if (!max_contexts || !guest_callchain_wanted(attr, guest_state) || !nmi_uaccess_okay())
 		return NULL;
 
-	chain.ctx.entry = get_callchain_entry(&rctx);
-	if (!chain.ctx.entry)
+	entry = get_callchain_entry(&rctx);
+	if (!entry)
 		return NULL;
 
-	chain.ctx.entry->nr = 0;
-
+	/* A marker comes first; the sysctls don't change while there are buffers. */
+	ips = &entry->ip[1];
 	pagefault_disable();
-	/* Entries that aren't stored cost as much as those that are. */
-	static_call_cond(__perf_guest_stack_walk)(event->attr.sample_max_stack,
-						  store_entries, &chain);
+	nr = static_call(__perf_guest_stack_walk)(ips, attr->sample_max_stack, &nr_kernel);
 	pagefault_enable();
 
+	/* What is left out costs as much as what isn't. */
+	if (attr->exclude_callchain_kernel) {
+		nr -= nr_kernel;
+		memmove(ips, &ips[nr_kernel], nr * sizeof(*ips));
+		nr_kernel = 0;
+	} else if (attr->exclude_callchain_user || (nr_kernel && max_contexts == 1)) {
+		nr = nr_kernel;
+	}
+
+	entry->nr = guest_callchain_mark(entry->ip, nr, nr_kernel);
 	put_callchain_entry(rctx);
 
-	return chain.ctx.nr ? chain.ctx.entry : NULL;
+	return entry->nr ? entry : NULL;
 }

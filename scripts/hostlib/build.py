@@ -18,10 +18,10 @@ _NEEDS_GIB = 6
 
 # Our selftests; a kernel has a hundred more, which need not be built here.
 SELFTESTS = ["x86/guest_callchain_test", "x86/guest_callchain_bound_test",
-             "x86/guest_callchain_churn_test", "x86/guest_callchain_ends_test",
-             "x86/guest_callchain_entry_test", "x86/guest_callchain_hostile_test",
-             "x86/guest_callchain_midwalk_test", "x86/guest_callchain_modes_test",
-             "x86/guest_callchain_readonly_test"]
+             "x86/guest_callchain_churn_test", "x86/guest_callchain_deferred_test",
+             "x86/guest_callchain_ends_test", "x86/guest_callchain_entry_test",
+             "x86/guest_callchain_hostile_test", "x86/guest_callchain_midwalk_test",
+             "x86/guest_callchain_modes_test", "x86/guest_callchain_readonly_test"]
 
 # Built next to them, and run by "make bench" and "make fuzz".
 BENCH = "x86/guest_callchain_bench"

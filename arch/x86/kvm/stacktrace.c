@@ -61,14 +61,13 @@ static const struct entry_frame entry_frame_32 = {
 	.size = 68,
 };
 
-/* Entries that are handed over at once: as many as take little of an NMI's stack. */
-#define NR_BATCH	32
-
 /**
  * struct guest_unwind_state - a position on a guest's stack
  * @vcpu:	the vCPU whose stack is walked
- * @ips:	entries that were found last, linear addresses
- * @nr:		how many, not more than NR_BATCH; zero when the walk has ended
+ * @ips:	entries that were found so far, linear addresses
+ * @nr:		how many
+ * @max:	how many there is room for
+ * @nr_kernel:	how many of them are not the guest's user mode's
  * @fp:		frame pointer that leads to the caller's frame, relative to @ss_base
  * @sp:		lowest linear address at which the caller's frame may lie
  * @cs_base:	where the code segment begins; zero in 64-bit code
@@ -76,7 +75,7 @@ static const struct entry_frame entry_frame_32 = {
  * @access:	PFERR_USER_MASK to read with the rights of the guest's user mode
  * @word:	bytes in the guest's words: 8, 4, or 2
  * @va_bits:	width of the guest's virtual addresses
- * @user:	these entries are of the guest's user mode
+ * @user:	the walk has come to the guest's user mode
  * @page_gva:	guest virtual address of the stack page that was translated last
  * @page_hva:	where the VMM has mapped that page
  * @end:	whether the walk has ended, and why
@@ -87,6 +86,8 @@ struct guest_unwind_state {
 	struct kvm_vcpu		*vcpu;
 	u64			*ips;
 	unsigned int		nr;
+	unsigned int		max;
+	unsigned int		nr_kernel;
 	u64			fp;
 	u64			sp;
 	u64			cs_base;
@@ -101,9 +102,6 @@ struct guest_unwind_state {
 	unsigned int		nr_reads;
 	unsigned int		nr_walks;
 };
-
-#define for_each_guest_frames(state, vcpu, ips, max) \
-	for (guest_unwind_start(state, vcpu, ips); (state)->nr; guest_unwind_next(state, max))
 
 /* The highest address; outside of 64-bit code, arithmetic wraps behind it. */
 static u64 guest_top(const struct guest_unwind_state *state)
@@ -120,6 +118,18 @@ static bool guest_fits(const struct guest_unwind_state *state, gva_t gva, u8 nr)
 static bool guest_canonical(const struct guest_unwind_state *state, u64 addr)
 {
 	return state->word < 8 || __is_canonical_address(addr, state->va_bits);
+}
+
+/* The guest must not make perf take an address of its for a context marker. */
+static enum guest_unwind_end guest_unwind_store(struct guest_unwind_state *state, u64 ip)
+{
+	if (ip >= PERF_CONTEXT_MAX)
+		return UNWIND_END_DEPTH;
+
+	state->ips[state->nr++] = ip;
+	if (!state->user)
+		state->nr_kernel = state->nr;
+	return UNWIND_GOES_ON;
 }
 
 /*
@@ -215,6 +225,30 @@ static bool guest_unwind_decode(const struct guest_unwind_state *state, gva_t *r
 	}
 }
 
+/* Can this word be what was saved when something was interrupted? */
+static enum guest_unwind_end guest_unwind_judge(const struct guest_unwind_state *state,
+						unsigned int which, u64 word)
+{
+	switch (which) {
+	case SAVED_IP:
+		/* A kernel thread that never was in user mode has nothing there. */
+		if (!word)
+			return UNWIND_END_LAST;
+		return guest_canonical(state, word) ? UNWIND_GOES_ON : UNWIND_END_NONCANONICAL;
+	case SAVED_CS:
+		/* SDM vol. 3, 3.4.2: index 0 is no segment, whatever the privilege level. */
+		return (word & U16_MAX) > SEGMENT_RPL_MASK ? UNWIND_GOES_ON :
+							     UNWIND_END_UNALIGNED;
+	case SAVED_FLAGS:
+		/* Intel SDM vol. 1, 3.4.3: bit 1 is always set; 3, 5, 15, and 22 up never. */
+		return (word & (GENMASK_ULL(63, 22) | X86_EFLAGS_VM | BIT(15) | BIT(5) | BIT(3) |
+				X86_EFLAGS_FIXED)) == X86_EFLAGS_FIXED ? UNWIND_GOES_ON :
+									 UNWIND_END_UNALIGNED;
+	default:
+		return UNWIND_GOES_ON;
+	}
+}
+
 /*
  * Go on with what was interrupted, and saved at @regs.  System calls don't mark
  * their frame, and any guest may have an odd frame pointer, so that it takes
@@ -223,37 +257,23 @@ static bool guest_unwind_decode(const struct guest_unwind_state *state, gva_t *r
 static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state, gva_t regs)
 {
 	const struct entry_frame *frame = state->word == 8 ? &entry_frame_64 : &entry_frame_32;
-	u64 saved[NR_SAVED], ip, cs, flags, sp;
 	enum guest_unwind_end end;
+	u64 saved[NR_SAVED], sp;
 	unsigned int i;
+	u16 cs;
 
 	if (regs < state->sp || !guest_fits(state, regs, frame->size))
 		return UNWIND_END_BACKWARDS;
 
 	for (i = 0; i < NR_SAVED; i++) {
 		end = guest_unwind_read(state, regs + frame->offset[i], &saved[i]);
+		if (!end)
+			end = guest_unwind_judge(state, i, saved[i]);
 		if (end)
 			return end;
 	}
-	ip = saved[SAVED_IP];
-	cs = saved[SAVED_CS] & U16_MAX;
-	flags = saved[SAVED_FLAGS];
+	cs = saved[SAVED_CS];
 	sp = saved[SAVED_SP];
-
-	/* A kernel thread that never was in user mode has nothing there. */
-	if (!ip)
-		return UNWIND_END_LAST;
-	if (!guest_canonical(state, ip))
-		return UNWIND_END_NONCANONICAL;
-
-	/* Intel SDM vol. 1, 3.4.3: bit 1 is always set; 3, 5, 15, and 22 up never. */
-	if ((flags & (GENMASK_ULL(63, 22) | X86_EFLAGS_VM | BIT(15) | BIT(5) | BIT(3) |
-		      X86_EFLAGS_FIXED)) != X86_EFLAGS_FIXED)
-		return UNWIND_END_UNALIGNED;
-
-	/* SDM vol. 3, 3.4.2: index 0 is no segment, whatever the privilege level. */
-	if (cs <= SEGMENT_RPL_MASK)
-		return UNWIND_END_UNALIGNED;
 
 	switch (cs & SEGMENT_RPL_MASK) {
 	case 0:
@@ -274,10 +294,9 @@ static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state
 	}
 
 	/* SDM vol. 1, 3.4.1.1: 32-bit code leaves upper halves undefined. */
-	state->ips[state->nr++] = ip & guest_top(state);
 	state->fp = saved[SAVED_BP] & guest_top(state);
 	state->sp = sp & guest_top(state);
-	return UNWIND_GOES_ON;
+	return guest_unwind_store(state, saved[SAVED_IP] & guest_top(state));
 }
 
 /*
@@ -286,15 +305,21 @@ static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state
  */
 static enum guest_unwind_end guest_unwind_outermost(struct guest_unwind_state *state)
 {
-	/* x86-64 psABI, 3.4.1: a frame pointer of zero marks the outermost frame. */
-	if (state->user || state->word < 8 || !IS_ALIGNED(state->sp, 8) ||
-	    guest_unwind_entry(state, state->sp) || !state->user) {
-		/* What looked like an entry from the kernel isn't one. */
-		state->nr = 0;
-		return UNWIND_END_LAST;
-	}
+	unsigned int nr = state->nr;
+	enum guest_unwind_end end;
 
-	return UNWIND_GOES_ON;
+	/* x86-64 psABI, 3.4.1: a frame pointer of zero marks the outermost frame. */
+	if (state->user || state->word < 8 || !IS_ALIGNED(state->sp, 8))
+		return UNWIND_END_LAST;
+
+	end = guest_unwind_entry(state, state->sp);
+	if (state->user)
+		return end;
+
+	/* What looked like an entry from the kernel isn't one. */
+	state->nr = nr;
+	state->nr_kernel = nr;
+	return UNWIND_END_LAST;
 }
 
 /* One frame, wherever it lies, in words of any size. */
@@ -315,10 +340,9 @@ static enum guest_unwind_end guest_unwind_frame(struct guest_unwind_state *state
 	if (!guest_canonical(state, ra))
 		return UNWIND_END_NONCANONICAL;
 
-	state->ips[state->nr++] = (state->cs_base + ra) & guest_top(state);
 	state->fp = next_fp;
 	state->sp = frame + 2 * state->word;
-	return UNWIND_GOES_ON;
+	return guest_unwind_store(state, (state->cs_base + ra) & guest_top(state));
 }
 
 /*
@@ -335,12 +359,12 @@ static u64 guest_frames_end(gva_t gva)
  * of all frames are found here, hence by few instructions each.  The checks are
  * those for other frames.
  */
-static enum guest_unwind_end guest_unwind_page(struct guest_unwind_state *state,
-					       unsigned int max)
+static enum guest_unwind_end guest_unwind_page(struct guest_unwind_state *state)
 {
 	u64 fp = state->fp, sp = state->sp, frames_end = guest_frames_end(fp);
 	u64 next_fp, ra, half = BIT_ULL(state->va_bits - 1);
-	u64 *ip = state->ips, *const ip_end = ip + max;
+	u64 *const first = &state->ips[state->nr], *ip = first;
+	u64 *const ip_end = &state->ips[state->max];
 	const u64 __user *frame;
 	enum guest_unwind_end end;
 	unsigned long to_hva;
@@ -369,28 +393,35 @@ static enum guest_unwind_end guest_unwind_page(struct guest_unwind_state *state,
 			end = UNWIND_END_NONCANONICAL;
 			break;
 		}
+		if (ra >= PERF_CONTEXT_MAX) {
+			end = UNWIND_END_DEPTH;
+			break;
+		}
 
 		*ip++ = ra;
 		sp = fp + 2 * sizeof(u64);
 		fp = next_fp;
 	} while (ip < ip_end && fp >= sp && fp < frames_end && IS_ALIGNED(fp, 8));
 
+	state->nr_reads += !!end * 2;
+	goto out;
+
+fault:
+	state->nr_reads++;
+	end = UNWIND_END_NO_MEMORY;
+out:
 	user_access_end();
 	state->nr = ip - state->ips;
-	state->nr_reads += 2 * (state->nr + !!end);
+	state->nr_reads += 2 * (ip - first);
+	if (!state->user)
+		state->nr_kernel = state->nr;
 	state->fp = fp;
 	state->sp = sp;
 	return end;
-
-fault:
-	user_access_end();
-	state->nr = ip - state->ips;
-	state->nr_reads += 2 * state->nr + 1;
-	return UNWIND_END_NO_MEMORY;
 }
 
-static enum guest_unwind_end __guest_unwind_next(struct guest_unwind_state *state,
-						 unsigned int max)
+/* Find at least one more entry, or why there is none. */
+static enum guest_unwind_end guest_unwind_next(struct guest_unwind_state *state)
 {
 	gva_t frame;
 
@@ -409,38 +440,32 @@ static enum guest_unwind_end __guest_unwind_next(struct guest_unwind_state *stat
 		return UNWIND_END_BACKWARDS;
 
 	if (state->word == 8 && frame < guest_frames_end(frame))
-		return guest_unwind_page(state, max);
+		return guest_unwind_page(state);
 
 	return guest_unwind_frame(state, frame);
 }
 
-/* Find at least one more entry and @max at the most, or why there is none. */
-static void guest_unwind_next(struct guest_unwind_state *state, unsigned int max)
+static void guest_unwind_start(struct guest_unwind_state *state, struct kvm_vcpu *vcpu,
+			       u64 *ips, unsigned int max)
 {
-	state->nr = 0;
-	if (!state->end)
-		state->end = __guest_unwind_next(state, max);
-}
-
-static void guest_unwind_start(struct guest_unwind_state *state, struct kvm_vcpu *vcpu, u64 *ips)
-{
+	u8 va_bits = vcpu_virt_addr_bits(vcpu);
 	int cpl = kvm_x86_call(get_cpl)(vcpu);
 	int cs_db, cs_l;
 
 	*state = (struct guest_unwind_state) {
 		.vcpu		= vcpu,
 		.ips		= ips,
-		.nr		= 1,
+		.max		= max,
 		/* Rings 1 and 2 aren't the kernel, but have its rights to memory. */
 		.user		= cpl != 0,
 		.access		= cpl == 3 ? PFERR_USER_MASK : 0,
-		.va_bits	= vcpu_virt_addr_bits(vcpu),
+		.va_bits	= va_bits,
 	};
 
 	kvm_x86_call(get_cs_db_l_bits)(vcpu, &cs_db, &cs_l);
 	if (is_long_mode(vcpu) && cs_l) {
 		state->word = 8;
-		state->ips[0] = kvm_rip_read(vcpu);
+		state->end = guest_unwind_store(state, kvm_rip_read(vcpu));
 		state->fp = kvm_rbp_read_raw(vcpu);
 		state->sp = kvm_rsp_read(vcpu);
 		return;
@@ -449,20 +474,31 @@ static void guest_unwind_start(struct guest_unwind_state *state, struct kvm_vcpu
 	state->cs_base = kvm_get_segment_base(vcpu, VCPU_SREG_CS);
 	state->ss_base = kvm_get_segment_base(vcpu, VCPU_SREG_SS);
 	state->word = cs_db ? 4 : 2;
-	state->ips[0] = (state->cs_base + kvm_rip_read(vcpu)) & U32_MAX;
+	state->end = guest_unwind_store(state, (state->cs_base + kvm_rip_read(vcpu)) & U32_MAX);
 	state->fp = kvm_rbp_read_raw(vcpu) & GENMASK(state->word * 8 - 1, 0);
 	state->sp = kvm_rsp_read(vcpu) & GENMASK(state->word * 8 - 1, 0);
 	state->sp = (state->ss_base + state->sp) & guest_top(state);
 }
 
+/* With no room left: is there yet another entry, or was the last one the outermost? */
+static enum guest_unwind_end guest_unwind_full(struct guest_unwind_state *state)
+{
+	u64 beyond;
+
+	state->ips = &beyond;
+	state->nr = 0;
+	state->max = 1;
+	return guest_unwind_next(state) ?: UNWIND_END_DEPTH;
+}
+
 /**
- * kvm_arch_vcpu_stack_walk - report the callchain of a vCPU's guest
- * @vcpu:		the vCPU that the current PMI interrupted in guest mode
- * @max_entries:	how many entries to report at most
- * @consume_entries:	called with the guest's instruction pointer and return
- *			addresses, innermost first, some at a time; see
- *			perf_guest_consume_fn
- * @cookie:		passed to @consume_entries
+ * kvm_arch_vcpu_stack_walk - get the callchain of a vCPU's guest
+ * @vcpu:	the vCPU, which has left guest mode, and not gone on since
+ * @ips:	is filled with the guest's instruction pointer and the return
+ *		addresses, innermost first
+ * @max:	how many of them at most
+ * @nr_kernel:	is set to how many of them are the kernel's; what comes behind
+ *		them is the guest's user mode's
  *
  * Reads the guest's memory with the privileges that the guest has right now,
  * and writes none of it.  Addresses are linear ones, i.e. segment bases are
@@ -471,42 +507,42 @@ static void guest_unwind_start(struct guest_unwind_state *state, struct kvm_vcpu
  * that Linux saves on entry.
  *
  * Context: the PMI, IRQ or NMI, with kvm_arch_pmi_in_guest() true: kvm->srcu is
- * held then, and registers may be cached.  Page faults must be disabled.
+ * held then, and registers may be cached.  Page faults must be disabled.  Or the
+ * vCPU's thread, with kvm->srcu held, before the exit is handled; that may sleep.
+ *
+ * Return: how many entries were found; zero if the guest shows none.
  */
-void kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, unsigned int max_entries,
-			      perf_guest_consume_fn consume_entries, void *cookie)
+unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned int max,
+				      unsigned int *nr_kernel)
 {
-	unsigned int nr_frames = 0, taken;
 	struct guest_unwind_state state __uninitialized;
-	u64 ips[NR_BATCH] __uninitialized;
+	unsigned int nr;
 
-	if (vcpu->arch.guest_state_protected)
-		return;
+	*nr_kernel = 0;
+	if (vcpu->arch.guest_state_protected || !max)
+		return 0;
 
 	/* NMIs come before KVM has put the host's PKRU back, and saved the guest's. */
 	if (kvm_handling_nmi_from_guest(vcpu))
 		kvm_load_host_pkru(vcpu);
 
-	/* Whether the last entry is the outermost one is told by what lies behind it. */
-	for_each_guest_frames(&state, vcpu, ips, clamp(max_entries - nr_frames, 1, NR_BATCH)) {
-		taken = 0;
-		if (nr_frames < max_entries)
-			taken = consume_entries(cookie, state.ips, state.nr, state.user);
-		nr_frames += taken;
-		if (taken < state.nr) {
-			state.end = UNWIND_END_DEPTH;
-			break;
-		}
-	}
+	guest_unwind_start(&state, vcpu, ips, max);
+	while (!state.end && state.nr < max)
+		state.end = guest_unwind_next(&state);
+
+	nr = state.nr;
+	*nr_kernel = state.nr_kernel;
+	if (!state.end)
+		state.end = guest_unwind_full(&state);
 
 	if (kvm_handling_nmi_from_guest(vcpu))
 		kvm_load_guest_pkru(vcpu);
 
 	/* Only this thread's PMIs count, and they don't interrupt each other. */
 	vcpu->stat.callchain_walks++;
-	vcpu->stat.callchain_frames += nr_frames;
+	vcpu->stat.callchain_frames += nr;
 	++*(u64 *)((void *)&vcpu->stat + end_stat[state.end]);
 
-	trace_kvm_stack_walk(vcpu->vcpu_id, nr_frames, state.nr_reads, state.nr_walks,
-			     state.end);
+	trace_kvm_stack_walk(vcpu->vcpu_id, nr, state.nr_reads, state.nr_walks, state.end);
+	return nr;
 }

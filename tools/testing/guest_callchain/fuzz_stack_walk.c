@@ -16,6 +16,9 @@
 #define MAX_READS	5
 #define MAX_WALKS	2
 
+/* What must be found where it was put, behind what may be written. */
+#define CANARY		0x0ff1ce0ff1ce0ff1ULL
+
 static u8 mem[CASE_MEM_SIZE] __aligned(PAGE_SIZE);
 
 /* Where struct callchain_case gets its random bytes. */
@@ -30,10 +33,8 @@ static struct {
 	struct callchain_case *c;
 	struct oracle_chain chain;
 	unsigned int depth;
-	unsigned int reads;		/* for the current entry */
+	unsigned int reads;
 	unsigned int walks;
-	unsigned int total_reads;
-	unsigned int total_walks;
 	unsigned int race_countdown;
 	unsigned int race_reads;
 	bool racing;
@@ -114,7 +115,6 @@ gpa_t kvm_mmu_gva_to_gpa_peek(struct kvm_vcpu *vcpu, gva_t gva, u64 access)
 	FUZZ_ASSERT(!(gva & ~PAGE_MASK), "translates %#lx, not a page", gva);
 	FUZZ_ASSERT(!(access & ~PFERR_USER_MASK), "translates with access %#lx", access);
 	walk.walks++;
-	walk.total_walks++;
 	if (!oracle_translate(&vcpu->state, walk_read, NULL, gva, access, &gpa))
 		return INVALID_GPA;
 	return gpa;
@@ -140,7 +140,6 @@ int fuzz_get_user(const void *uptr, unsigned int size, u64 *word)
 		    "reads %u bytes at offset %#lx", size, off);
 	FUZZ_ASSERT(walk.host_pkru == walk.nmi, "reads with the guest's PKRU");
 	walk.reads++;
-	walk.total_reads++;
 	if (off >= CASE_HOLE_OFF)
 		return -14;
 	load(off, size, word);
@@ -167,41 +166,17 @@ void kvm_load_guest_pkru(struct kvm_vcpu *vcpu)
 void trace_kvm_stack_walk(unsigned int vcpu_id, unsigned int frames, unsigned int reads,
 			  unsigned int walks, enum guest_unwind_end end)
 {
-	FUZZ_ASSERT(frames == walk.chain.nr && reads == walk.total_reads &&
-		    walks == walk.total_walks,
-		    "traces %u frames, %u reads, %u walks; were %u, %u, %u", frames, reads,
-		    walks, walk.chain.nr, walk.total_reads, walk.total_walks);
-	FUZZ_ASSERT(walk.reads <= MAX_READS && walk.walks <= MAX_WALKS,
-		    "%u words and %u translations for the last entry", walk.reads, walk.walks);
+	FUZZ_ASSERT(reads == walk.reads && walks == walk.walks,
+		    "traces %u reads, %u walks; were %u, %u", reads, walks, walk.reads,
+		    walk.walks);
+	/* The frame behind the last entry may have been read as well. */
+	FUZZ_ASSERT(reads <= MAX_READS * (frames + 1) && walks <= MAX_WALKS * (frames + 1),
+		    "%u words and %u translations for %u entries", reads, walks, frames);
 	FUZZ_ASSERT(end > UNWIND_GOES_ON && end < ARRAY_SIZE(ends),
 		    "ends by %u", end);
+	walk.chain.nr = frames;
 	walk.chain.end = ends[end];
 	walk.traced = true;
-}
-
-static unsigned int consume(void *cookie, const u64 *ips, unsigned int nr, bool user)
-{
-	struct oracle_chain *chain = &walk.chain;
-	unsigned int i;
-
-	FUZZ_ASSERT(nr && nr <= walk.depth - chain->nr, "offers %u entries to %u of %u", nr,
-		    chain->nr, walk.depth);
-	FUZZ_ASSERT(!chain->nr || user || !chain->entries[chain->nr - 1].user,
-		    "goes from user mode to the kernel");
-	/* The frame behind them may have been read as well. */
-	FUZZ_ASSERT(walk.reads <= MAX_READS * (nr + 1) && walk.walks <= MAX_WALKS * (nr + 1),
-		    "%u words and %u translations for %u entries", walk.reads, walk.walks, nr);
-	walk.reads = 0;
-	walk.walks = 0;
-
-	for (i = 0; i < nr; i++) {
-		/* As perf does, which has a use of its own for the highest addresses. */
-		if (ips[i] >= -4095ULL)
-			break;
-		chain->entries[chain->nr].ip = ips[i];
-		chain->entries[chain->nr++].user = user;
-	}
-	return i;
 }
 
 /* Memory as the oracle sees it: what changes has done so after @arg reads of it. */
@@ -274,6 +249,8 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		.has_pke = true,
 	};
 	struct kvm_vcpu vcpu = {};
+	static u64 ips[ARRAY_SIZE(walk.chain.entries) + 1];
+	unsigned int nr, nr_kernel, i;
 
 	input.state = 0x9e3779b97f4a7c15ULL;
 	input.data = data;
@@ -295,8 +272,6 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	walk.chain.end = ORACLE_GOES_ON;
 	walk.reads = 0;
 	walk.walks = 0;
-	walk.total_reads = 0;
-	walk.total_walks = 0;
 	walk.racing = c.race;
 	walk.race_countdown = c.race ? input_rnd(NULL, 1) : 0;
 	walk.nmi = input_rnd(NULL, 1) & 1;
@@ -304,9 +279,18 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	walk.traced = false;
 
 	vcpu.state = c.vcpu;
-	kvm_arch_vcpu_stack_walk(&vcpu, walk.depth, consume, NULL);
+	ips[walk.depth] = CANARY;
+	nr = kvm_arch_vcpu_stack_walk(&vcpu, ips, walk.depth, &nr_kernel);
+	FUZZ_ASSERT(walk.traced && nr == walk.chain.nr && nr <= walk.depth && nr_kernel <= nr,
+		    "finds %u entries, %u of them the kernel's; traces %u", nr, nr_kernel,
+		    walk.chain.nr);
+	FUZZ_ASSERT(ips[walk.depth] == CANARY, "writes beyond its array");
+	for (i = 0; i < nr; i++) {
+		walk.chain.entries[i].ip = ips[i];
+		walk.chain.entries[i].user = i >= nr_kernel;
+	}
 
-	FUZZ_ASSERT(walk.traced && counted(&vcpu.stat, &walk.chain), "counts wrongly");
+	FUZZ_ASSERT(counted(&vcpu.stat, &walk.chain), "counts wrongly");
 	FUZZ_ASSERT(!walk.host_pkru, "leaves with the host's PKRU");
 	FUZZ_ASSERT(judge(&c, false) || judge(&c, true), "the chain is not the oracle's");
 	case_clear(&c);

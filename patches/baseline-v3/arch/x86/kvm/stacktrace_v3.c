@@ -22,14 +22,15 @@ static bool read_word(struct kvm_vcpu *vcpu, u64 gva, u64 *word, unsigned int si
 	return kvm_read_guest_virt(vcpu, gva, word, size, &e) == X86EMUL_CONTINUE;
 }
 
-void kvm_arch_vcpu_stack_walk_v3(struct kvm_vcpu *vcpu, unsigned int max_entries,
-				 perf_guest_consume_fn consume_entries, void *cookie)
+unsigned int kvm_arch_vcpu_stack_walk_v3(struct kvm_vcpu *vcpu, u64 *ips, unsigned int max,
+					 unsigned int *nr_kernel)
 {
 	unsigned int size = is_64_bit_mode(vcpu) ? 8 : 4;
 	u64 fp = kvm_rbp_read(vcpu), ip = kvm_rip_read(vcpu);
 	bool user = kvm_x86_call(get_cpl)(vcpu) != 0;
 	u64 cs_base = 0, ss_base = 0, next_fp;
 	u64 *end = &vcpu->stat.callchain_end_depth;
+	unsigned int nr = 0;
 
 	if (size == 4) {
 		cs_base = kvm_get_segment_base(vcpu, VCPU_SREG_CS);
@@ -39,9 +40,8 @@ void kvm_arch_vcpu_stack_walk_v3(struct kvm_vcpu *vcpu, unsigned int max_entries
 
 	/* It did not disable page faults. */
 	pagefault_enable();
-	vcpu->stat.callchain_walks++;
-	while (max_entries-- && consume_entries(cookie, &ip, 1, user)) {
-		vcpu->stat.callchain_frames++;
+	while (nr < max && ip < PERF_CONTEXT_MAX) {
+		ips[nr++] = ip;
 		end = &vcpu->stat.callchain_end_unmapped;
 		if (!fp || !read_word(vcpu, ss_base + fp, &next_fp, size) ||
 		    !read_word(vcpu, ss_base + fp + size, &ip, size) || !ip) {
@@ -53,6 +53,11 @@ void kvm_arch_vcpu_stack_walk_v3(struct kvm_vcpu *vcpu, unsigned int max_entries
 		ip += cs_base;
 		end = &vcpu->stat.callchain_end_depth;
 	}
-	++*end;
 	pagefault_disable();
+
+	vcpu->stat.callchain_walks++;
+	vcpu->stat.callchain_frames += nr;
+	++*end;
+	*nr_kernel = user ? 0 : nr;
+	return nr;
 }

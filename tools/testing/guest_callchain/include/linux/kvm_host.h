@@ -14,7 +14,6 @@
 #define __user
 #define __uninitialized
 #define __aligned(x)		__attribute__((__aligned__(x)))
-#define clamp(val, lo, hi)	((val) < (lo) ? (lo) : (val) > (hi) ? (hi) : (val))
 #define ARRAY_SIZE(x)		(sizeof(x) / sizeof((x)[0]))
 
 #define U16_MAX			UINT16_MAX
@@ -81,11 +80,10 @@ struct kvm_vcpu {
 	struct oracle_vcpu state;
 };
 
-typedef unsigned int (*perf_guest_consume_fn)(void *cookie, const u64 *ips,
-					      unsigned int nr, bool user);
+#define PERF_CONTEXT_MAX	(-4095ULL)
 
-void kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, unsigned int max_entries,
-			      perf_guest_consume_fn consume_entries, void *cookie);
+unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned int max,
+				      unsigned int *nr_kernel);
 
 /* What the guest's memory is, and how it is counted, see fuzz_stack_walk.c. */
 gpa_t kvm_mmu_gva_to_gpa_peek(struct kvm_vcpu *vcpu, gva_t gva, u64 access);

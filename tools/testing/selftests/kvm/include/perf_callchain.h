@@ -16,6 +16,13 @@ enum pmi_source {
 	PMI_NMI,	/* a hardware counter, or the test_pmi module */
 	PMI_TEST_IRQ,	/* the test_pmi module, which tells when its handler ran: */
 	PMI_TEST_NMI,	/* see test_pmi.h */
+
+	/* Or'ed to one of these: the vCPU's thread walks the stack, not the PMI. */
+	PMI_DEFERRED = 0x100,
+	PMI_IRQ_DEFERRED = PMI_IRQ | PMI_DEFERRED,
+	PMI_NMI_DEFERRED = PMI_NMI | PMI_DEFERRED,
+	PMI_TEST_IRQ_DEFERRED = PMI_TEST_IRQ | PMI_DEFERRED,
+	PMI_TEST_NMI_DEFERRED = PMI_TEST_NMI | PMI_DEFERRED,
 };
 
 /**
@@ -24,7 +31,10 @@ enum pmi_source {
  * @size:	bytes in the ring
  * @ip:		PERF_SAMPLE_IP
  * @nr:		entries in @ips, context markers included
- * @ips:	PERF_SAMPLE_CALLCHAIN, innermost first
+ * @ips:	PERF_SAMPLE_CALLCHAIN, innermost first, joined with what was deferred
+ * @cookie:	of what was deferred, zero if nothing was
+ * @shares_walk: what was deferred is the same record as for the sample before
+ * @alone:	what was deferred has been lost
  * @raw:	PERF_SAMPLE_RAW; not aligned
  */
 struct callchain_sample {
@@ -33,6 +43,9 @@ struct callchain_sample {
 	u64 ip;
 	u64 nr;
 	const u64 *ips;
+	u64 cookie;
+	bool shares_walk;
+	bool alone;
 	const void *raw;
 };
 
@@ -61,30 +74,42 @@ struct callchain_expectation {
 /**
  * struct callchain_comparison - the samples of a guest, see callchain_compare()
  * @expected:	what each of them must be
- * @nr_guest:	how many there were
+ * @nr_guest:	how many walks of the guest's stack they took
  */
 struct callchain_comparison {
 	const struct callchain_expectation *expected;
 	unsigned int nr_guest;
 };
 
+typedef void (*callchain_sample_fn)(const struct callchain_sample *sample, void *arg);
+
 /**
  * struct callchain_event - an event that samples callchains
  * @fd:		of perf_event_open(2)
- * @ring:	its ring buffer
+ * @deferred_fd: of the event that takes what is deferred, -1 if nothing is
+ * @ring:	the ring buffer, of both
  * @map_size:	bytes of it, the first page included
  * @sample_type: what its samples consist of
  * @nr_throttled: how often perf was seen to throttle it, see callchain_event_read()
+ * @cookie:	of the last sample of the guest whose chain was deferred
+ * @waits:	a sample was left in the ring, as what was deferred isn't there yet
+ * @may_lose:	samples may lack what was deferred, and the ring may be too small
+ * @nr_lost:	how many records it was too small for
+ * @deferred_fn: called with each PERF_RECORD_CALLCHAIN_DEFERRED as well, or NULL
  */
 struct callchain_event {
 	int fd;
+	int deferred_fd;
 	struct perf_event_mmap_page *ring;
 	size_t map_size;
 	u64 sample_type;
 	unsigned int nr_throttled;
+	u64 cookie;
+	bool waits;
+	bool may_lose;
+	u64 nr_lost;
+	callchain_sample_fn deferred_fn;
 };
-
-typedef void (*callchain_sample_fn)(const struct callchain_sample *sample, void *arg);
 
 bool pmi_source_available(enum pmi_source source, const char **why_not);
 bool has_hardware_cycles(void);

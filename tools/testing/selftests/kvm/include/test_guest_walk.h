@@ -17,7 +17,7 @@
  * @step:	when: zero before the first entry is read, n right after the n-th is
  * @flip:	go on at each later step, with @before and @after in turns
  * @nr_walks:	after so many walks, go on with the next change
- * @reserved:	zero
+ * @deferred:	what the thread itself walks counts, rather than what its PMIs do
  *
  * Write an array of them to begin; behind the last one, nothing is done.
  */
@@ -28,7 +28,7 @@ struct guest_walk_change {
 	__u32 step;
 	__u32 flip;
 	__u32 nr_walks;
-	__u32 reserved;
+	__u32 deferred;
 };
 
 /**

@@ -100,6 +100,8 @@ bool has_hardware_cycles(void)
 
 static bool pmi_source_config(enum pmi_source source, struct perf_event_attr *attr)
 {
+	attr->defer_callchain = !!(source & PMI_DEFERRED);
+	source &= ~PMI_DEFERRED;
 	attr->size = sizeof(*attr);
 	if (!attr->sample_period)
 		attr->sample_period = SAMPLE_PERIOD_NS;
@@ -199,11 +201,96 @@ static void parse_sample(struct callchain_sample *sample, const struct callchain
 		    "A sample of %lu entries in %u bytes", sample->nr, header->size);
 }
 
+/* Records that wait to be read, in the order in which they were written. */
+struct record {
+	struct perf_event_header header;
+	u64 body[1024];
+};
+
+/* Copies the record at @pos; returns where the next one is. */
+static u64 copy_record(struct record *record, const struct perf_event_mmap_page *page, u64 pos)
+{
+	copy_from_ring(&record->header, page, pos, sizeof(record->header));
+	TEST_ASSERT(record->header.size <= sizeof(*record), "perf record of %u bytes",
+		    record->header.size);
+	copy_from_ring(record->body, page, pos + sizeof(record->header),
+		       record->header.size - sizeof(record->header));
+	return pos + record->header.size;
+}
+
+static bool is_guest_context(u64 ip)
+{
+	return ip == (u64)PERF_CONTEXT_GUEST_KERNEL || ip == (u64)PERF_CONTEXT_GUEST_USER;
+}
+
+/*
+ * Join a sample of a guest with what was deferred: the record with its cookie, not
+ * far behind.  That begins with a context marker, which would be there twice if it
+ * is the sample's; joined, the chain is what it would be without deferral.  Fails
+ * if that record isn't there, or not yet.
+ */
+static bool join_deferred(struct callchain_sample *sample, struct callchain_event *event,
+			  u64 pos, u64 head, u64 *joined)
+{
+	static struct record record;
+	u64 cookie, nr;
+
+	if (event->deferred_fd < 0 || sample->nr < 2 ||
+	    sample->ips[sample->nr - 2] != (u64)PERF_CONTEXT_USER_DEFERRED)
+		return true;
+
+	cookie = sample->ips[sample->nr - 1];
+	sample->cookie = cookie;
+	/* Samples of the host have their user mode's part deferred: that stays apart. */
+	if (!is_guest_context(sample->ips[0]))
+		return true;
+
+	TEST_ASSERT(sample->nr == 4, "A sample of %lu entries is to be joined", sample->nr);
+	sample->nr = 2;
+
+	record.header.type = 0;
+	while (pos < head) {
+		pos = copy_record(&record, event->ring, pos);
+		if (record.header.type == PERF_RECORD_CALLCHAIN_DEFERRED &&
+		    record.body[0] == cookie)
+			break;
+	}
+	if (record.header.type != PERF_RECORD_CALLCHAIN_DEFERRED || record.body[0] != cookie) {
+		sample->alone = true;
+		return event->may_lose;
+	}
+
+	nr = record.body[1];
+	TEST_ASSERT(record.header.size == sizeof(record.header) + (2 + nr) * sizeof(u64),
+		    "A deferred chain of %lu entries in %u bytes", nr, record.header.size);
+	TEST_ASSERT(!nr || (record.header.misc & PERF_RECORD_MISC_CPUMODE_MASK) == sample->cpumode,
+		    "A deferred chain of cpumode %u for one of cpumode %u",
+		    record.header.misc & PERF_RECORD_MISC_CPUMODE_MASK, sample->cpumode);
+	TEST_ASSERT(!nr || is_guest_context(record.body[2]),
+		    "A deferred chain begins with 0x%lx", record.body[2]);
+
+	memcpy(joined, sample->ips, 2 * sizeof(u64));
+	if (nr && record.body[2] == sample->ips[0]) {
+		memcpy(&joined[2], &record.body[3], (nr - 1) * sizeof(u64));
+		sample->nr = 2 + nr - 1;
+	} else {
+		memcpy(&joined[2], &record.body[2], nr * sizeof(u64));
+		sample->nr = 2 + nr;
+	}
+	sample->ips = joined;
+	sample->shares_walk = cookie == event->cookie;
+	event->cookie = cookie;
+	return true;
+}
+
 /**
  * callchain_event_read - read the samples that were taken since the last time
  * @event:	the event
  * @fn:		called with each sample, in the order in which they were taken
  * @arg:	passed to @fn
+ *
+ * A sample that is to be joined with a record that isn't there yet is left for the
+ * next time, with all that comes behind it.
  *
  * Return: how many samples there were.
  */
@@ -212,35 +299,68 @@ unsigned int callchain_event_read(struct callchain_event *event,
 {
 	struct perf_event_mmap_page *page = event->ring;
 	u64 head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
-	u64 pos = page->data_tail;
+	u64 next, pos = page->data_tail;
+	struct record record;
 	unsigned int nr = 0;
 
 	while (pos < head) {
-		struct perf_event_header header;
 		struct callchain_sample sample;
-		u64 body[1024];
+		u64 joined[ARRAY_SIZE(record.body)];
 
-		copy_from_ring(&header, page, pos, sizeof(header));
-		TEST_ASSERT(header.size - sizeof(header) <= sizeof(body),
-			    "perf record of %u bytes", header.size);
-		copy_from_ring(body, page, pos + sizeof(header),
-			       header.size - sizeof(header));
-		pos += header.size;
-
-		TEST_ASSERT(header.type != PERF_RECORD_LOST,
-			    "The ring buffer is too small, perf lost %lu records", body[1]);
-		if (header.type == PERF_RECORD_THROTTLE)
+		next = copy_record(&record, page, pos);
+		if (record.header.type == PERF_RECORD_SAMPLE) {
+			parse_sample(&sample, event, &record.header, record.body);
+			event->waits = !join_deferred(&sample, event, next, head, joined);
+			if (event->waits)
+				break;
+			fn(&sample, arg);
+			nr++;
+		}
+		pos = next;
+		if (record.header.type == PERF_RECORD_LOST) {
+			TEST_ASSERT(event->may_lose,
+				    "The ring buffer is too small, perf lost %lu records",
+				    record.body[1]);
+			event->nr_lost += record.body[1];
+		}
+		if (record.header.type == PERF_RECORD_CALLCHAIN_DEFERRED && event->deferred_fn) {
+			sample = (struct callchain_sample) {
+				.cpumode = record.header.misc & PERF_RECORD_MISC_CPUMODE_MASK,
+				.size = record.header.size,
+				.cookie = record.body[0],
+				.nr = record.body[1],
+				.ips = &record.body[2],
+			};
+			event->deferred_fn(&sample, arg);
+		}
+		if (record.header.type == PERF_RECORD_THROTTLE)
 			event->nr_throttled++;
-		if (header.type != PERF_RECORD_SAMPLE)
-			continue;
-
-		parse_sample(&sample, event, &header, body);
-		fn(&sample, arg);
-		nr++;
 	}
 
-	__atomic_store_n(&page->data_tail, head, __ATOMIC_RELEASE);
+	__atomic_store_n(&page->data_tail, pos, __ATOMIC_RELEASE);
 	return nr;
+}
+
+/*
+ * As perf record does, take what is deferred by an event of its own: the one that
+ * samples may be disabled by its last sample.
+ */
+static void open_deferred(struct callchain_event *event,
+			  const struct perf_event_attr *sampled, pid_t pid, int cpu)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_SOFTWARE,
+		.size = sizeof(attr),
+		.config = PERF_COUNT_SW_DUMMY,
+		.defer_output = 1,
+		.inherit = sampled->inherit,
+	};
+
+	event->deferred_fd = perf_event_open(&attr, pid, cpu);
+	TEST_ASSERT(event->deferred_fd >= 0, "perf_event_open() of a dummy failed: %s",
+		    strerror(errno));
+	TEST_ASSERT(!ioctl(event->deferred_fd, PERF_EVENT_IOC_SET_OUTPUT, event->fd),
+		    "PERF_EVENT_IOC_SET_OUTPUT failed: %s", strerror(errno));
 }
 
 /**
@@ -271,13 +391,21 @@ int callchain_event_open_ring(struct callchain_event *event, enum pmi_source sou
 	if (event->fd < 0)
 		return -1;
 
+	event->deferred_fd = -1;
 	event->sample_type = a.sample_type;
 	event->nr_throttled = 0;
+	event->cookie = 0;
+	event->waits = false;
+	event->may_lose = false;
+	event->nr_lost = 0;
+	event->deferred_fn = NULL;
 	event->map_size = (1 + nr_pages) * (size_t)getpagesize();
 	event->ring = mmap(NULL, event->map_size, PROT_READ | PROT_WRITE, MAP_SHARED,
 			   event->fd, 0);
 	TEST_ASSERT(event->ring != MAP_FAILED, "mmap() of perf's ring buffer failed: %s",
 		    strerror(errno));
+	if (a.defer_callchain)
+		open_deferred(event, &a, pid, cpu);
 	return 0;
 }
 
@@ -300,6 +428,8 @@ int callchain_event_open(struct callchain_event *event, enum pmi_source source,
 void callchain_event_close(struct callchain_event *event)
 {
 	munmap(event->ring, event->map_size);
+	if (event->deferred_fd >= 0)
+		close(event->deferred_fd);
 	close(event->fd);
 }
 
@@ -337,6 +467,12 @@ void vcpu_run_until_sampled(struct kvm_vcpu *vcpu, struct callchain_event *event
 	vcpu->run->immediate_exit = 0;
 }
 
+/* A thread that has returned from KVM_RUN has nothing deferred any more. */
+static void assert_all_joined(const struct callchain_event *event)
+{
+	TEST_ASSERT(!event->waits, "A sample lacks what was deferred");
+}
+
 /**
  * vcpu_run_sampled_bpf - as vcpu_run_sampled(), with a BPF program at the event
  * @vcpu:	the vCPU; its guest must not exit to userspace by itself
@@ -368,6 +504,7 @@ void vcpu_run_sampled_bpf(struct kvm_vcpu *vcpu, enum pmi_source source,
 	nr = callchain_event_read(&event, fn, arg);
 	/* One more NMI may have been under way when the event was stopped. */
 	TEST_ASSERT(nr >= nr_samples, "Asked for %u samples, got %u", nr_samples, nr);
+	assert_all_joined(&event);
 
 	callchain_event_close(&event);
 }
@@ -411,6 +548,7 @@ void vcpu_run_sampled_to_exit(struct kvm_vcpu *vcpu, enum pmi_source source,
 		    "PERF_EVENT_IOC_DISABLE failed: %s", strerror(errno));
 
 	callchain_event_read(&event, fn, arg);
+	assert_all_joined(&event);
 	callchain_event_close(&event);
 }
 
@@ -419,7 +557,7 @@ void vcpu_run_sampled_to_exit(struct kvm_vcpu *vcpu, enum pmi_source source,
  * @s:	the sample
  * @e:	what it must be if it hit the guest
  *
- * Return: whether it hit the guest.
+ * Return: whether it hit the guest, and is the first one of a walk.
  */
 bool callchain_sample_compare(const struct callchain_sample *s,
 			      const struct callchain_expectation *e)
@@ -431,7 +569,8 @@ bool callchain_sample_compare(const struct callchain_sample *s,
 		for (i = 0; i < s->nr; i++)
 			TEST_ASSERT(s->ips[i] != (u64)PERF_CONTEXT_GUEST_KERNEL &&
 				    s->ips[i] != (u64)PERF_CONTEXT_GUEST_USER,
-				    "%s: a host sample has guest frames", e->name);
+				    "%s: entry %u of %lu of a host sample, cpumode %u, IP 0x%lx, is the guest's",
+				    e->name, i, s->nr, s->cpumode, s->ip);
 		return false;
 	}
 
@@ -443,7 +582,7 @@ bool callchain_sample_compare(const struct callchain_sample *s,
 			    e->name, i, s->ips[i], e->ips[i]);
 	TEST_ASSERT(s->nr == e->nr, "%s: a chain of %lu entries, not %u", e->name,
 		    s->nr, e->nr);
-	return true;
+	return !s->shares_walk;
 }
 
 /**
@@ -466,7 +605,8 @@ void callchain_compare(const struct callchain_sample *s, void *arg)
  * @nr_samples:	how many samples to take at a time
  * @e:		what each of them must be, unless it hits the host
  *
- * Return: how many samples hit the guest, half of @nr_samples at the least.
+ * Return: how many walks of the guest's stack there were for samples that hit it,
+ * half of @nr_samples at the least.
  */
 unsigned int vcpu_run_and_compare(struct kvm_vcpu *vcpu, enum pmi_source source,
 				  const struct perf_event_attr *attr,

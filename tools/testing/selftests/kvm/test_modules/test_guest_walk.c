@@ -3,9 +3,10 @@
  * Change a guest's page tables in the middle of a walk of the guest's stack.
  *
  * KVM's tracepoints tell how far a walk has got, and probes run right there, in
- * the PMI.  So what is a race with another vCPU elsewhere always happens here,
- * and always at the same place.  Only PMIs of the thread that has the device
- * open count: to these, what that thread wrote is in order by itself.
+ * the PMI, or in the thread where the PMI puts the walk off.  So what is a race with
+ * another vCPU elsewhere always happens here, and always at the same place.  Only
+ * the thread that has the device open counts, and its PMIs: to these, what that
+ * thread wrote is in order by itself.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -33,10 +34,14 @@ static unsigned int cur;
 static bool begun;
 static u32 elements;
 
-/* Page faults walk page tables as well, but don't do so in a PMI. */
-static bool in_armed_pmi(void)
+/*
+ * Page faults of a guest walk its page tables as well if KVM shadows them, but don't
+ * do so in a PMI.
+ */
+static bool in_armed_walk(void)
 {
-	return !in_task() && READ_ONCE(armed) == current && cur < nr_changes;
+	return READ_ONCE(armed) == current && cur < nr_changes &&
+	       in_task() == !!changes[cur].deferred;
 }
 
 static bool write_entry(u64 value)
@@ -61,7 +66,7 @@ static void take_step(u32 step)
 
 static void probe_pagetable_walk(void *data, u64 addr, u32 pferr)
 {
-	if (!in_armed_pmi() || begun)
+	if (!in_armed_walk() || begun)
 		return;
 
 	begun = true;
@@ -70,7 +75,7 @@ static void probe_pagetable_walk(void *data, u64 addr, u32 pferr)
 
 static void probe_paging_element(void *data, u64 pte, int level)
 {
-	if (in_armed_pmi())
+	if (in_armed_walk())
 		take_step(++elements);
 }
 
@@ -79,7 +84,7 @@ static void probe_stack_walk(void *data, unsigned int vcpu_id, unsigned int fram
 {
 	struct guest_walk_result *r;
 
-	if (!in_armed_pmi())
+	if (!in_armed_walk())
 		return;
 
 	/* The next walk is to find what this one found. */

@@ -32,6 +32,7 @@ enum mode {
 	MODE_OFF,
 	MODE_IP,
 	MODE_CALLCHAIN,
+	MODE_DEFERRED,
 	MODE_USERSPACE,
 	NR_MODES
 };
@@ -40,6 +41,7 @@ static const char * const mode_names[NR_MODES] = {
 	[MODE_OFF]		= "off",
 	[MODE_IP]		= "ip",
 	[MODE_CALLCHAIN]	= "callchain",
+	[MODE_DEFERRED]		= "deferred",
 	[MODE_USERSPACE]	= "userspace",
 };
 
@@ -369,6 +371,13 @@ static unsigned int ring_pages(u64 nr_samples)
 	return nr_pages;
 }
 
+/* The other half of samples counts as well. */
+static void on_deferred(const struct callchain_sample *s, void *arg)
+{
+	if (callchain_sample_is_guest(s))
+		bench.bytes += s->size;
+}
+
 static void measure(void)
 {
 	bool has_event = bench.mode != MODE_OFF && bench.mode != MODE_USERSPACE;
@@ -387,8 +396,10 @@ static void measure(void)
 
 	if (has_event) {
 		bench.latencies = calloc(2 * nr_samples, sizeof(*bench.latencies));
-		TEST_ASSERT(!callchain_event_open_ring(&bench.event, bench.source, &attr, 0, -1,
-						       ring_pages(nr_samples)),
+		enum pmi_source deferred = bench.mode == MODE_DEFERRED ? PMI_DEFERRED : 0;
+
+		TEST_ASSERT(!callchain_event_open_ring(&bench.event, bench.source | deferred,
+						       &attr, 0, -1, ring_pages(nr_samples)),
 			    "perf_event_open() failed: %s", strerror(errno));
 	}
 
@@ -429,6 +440,7 @@ static void measure(void)
 	if (!has_event)
 		return;
 
+	bench.event.deferred_fn = on_deferred;
 	callchain_event_read(&bench.event, on_sample, NULL);
 	callchain_event_close(&bench.event);
 	TEST_ASSERT(bench.nr_pmis, "No PMI came; does another event use this PMU?");
@@ -478,7 +490,7 @@ static void help(const char *name)
 	printf("usage: %s [options]\n"
 	       " -H sample this process, not a guest\n"
 	       " -5 let the guest have 5-level paging, if there is any\n"
-	       " -m off, ip, callchain, or userspace\n"
+	       " -m off, ip, callchain, deferred, or userspace\n"
 	       " -i nmi or irq, of the test_pmi module; cpu-clock; or cycles\n"
 	       " -d return addresses on the stack\n"
 	       " -s bytes from one frame to the next\n"
@@ -530,7 +542,8 @@ int main(int argc, char *argv[])
 	TEST_ASSERT(pmi_source_available(bench.source, &why_not), "%s", why_not);
 	TEST_ASSERT(bench.source != PMI_TEST_NMI || get_nprocs() > 1,
 		    "NMIs are sent by another CPU, and there is none");
-	TEST_ASSERT(!bench.host || bench.mode != MODE_USERSPACE, "That takes a guest");
+	TEST_ASSERT(!bench.host || (bench.mode != MODE_USERSPACE && bench.mode != MODE_DEFERRED),
+		    "That takes a guest");
 
 	/* The timers of NMIs are another CPU's, and so need not be disturbed. */
 	pin_self_to_cpu(get_nprocs() - 1);

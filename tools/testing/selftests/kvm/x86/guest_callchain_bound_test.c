@@ -81,7 +81,8 @@ static void reads_frame(struct bound_guest *guest, gva_t frame)
 	};
 }
 
-static void reads_regs(struct bound_guest *guest, gva_t regs)
+/* All of them, or those up to the IP if there is none. */
+static void reads_regs(struct bound_guest *guest, gva_t regs, bool has_ip)
 {
 	guest->nexts[guest->nr_nexts++] = (struct next) {
 		.words = {
@@ -91,7 +92,7 @@ static void reads_regs(struct bound_guest *guest, gva_t regs)
 			regs + EFLAGS,
 			regs + RSP,
 		},
-		.nr_words = 5,
+		.nr_words = has_ip ? 5 : 2,
 	};
 }
 
@@ -124,14 +125,14 @@ static void no_more_frames(struct bound_guest *guest)
 {
 	reads_good_frames(guest);
 	set_word(guest, guest->stack.frames[BAD], 0);
-	reads_regs(guest, guest->stack.frames[BAD] + 16);
+	reads_regs(guest, guest->stack.frames[BAD] + 16, false);
 }
 
 static void mark_without_regs(struct bound_guest *guest)
 {
 	reads_good_frames(guest);
 	set_word(guest, guest->stack.frames[BAD], guest->stack.frames[BAD + 1] | 1);
-	reads_regs(guest, guest->stack.frames[BAD + 1]);
+	reads_regs(guest, guest->stack.frames[BAD + 1], false);
 }
 
 /* Each frame is one of interrupted kernel code; the outermost returns nowhere. */
@@ -142,7 +143,7 @@ static void entry_frames(struct bound_guest *guest)
 	for (i = 0; i <= NR_FRAMES; i++) {
 		gva_t regs = guest->stack.frames[i];
 
-		reads_regs(guest, regs);
+		reads_regs(guest, regs, i < NR_FRAMES);
 		if (i == NR_FRAMES)
 			break;
 
@@ -256,6 +257,18 @@ FIXTURE_VARIANT_ADD(bound, nmi_5_level)
 	.levels = 5,
 };
 
+FIXTURE_VARIANT_ADD(bound, irq_deferred_4_level)
+{
+	.source = PMI_IRQ_DEFERRED,
+	.levels = 4,
+};
+
+FIXTURE_VARIANT_ADD(bound, nmi_deferred_5_level)
+{
+	.source = PMI_NMI_DEFERRED,
+	.levels = 5,
+};
+
 static unsigned int get_max_stack(void)
 {
 	unsigned int depth;
@@ -307,7 +320,10 @@ static void run_depth(struct bound_guest *guest, const struct bound_case *c, int
 		      enum pmi_source source, unsigned int depth)
 {
 	const struct perf_event_attr attr = { .sample_max_stack = depth };
-	const struct guest_walk_change count = { .nr_walks = -1 };
+	const struct guest_walk_change count = {
+		.nr_walks = -1,
+		.deferred = !!(source & PMI_DEFERRED),
+	};
 	const unsigned int levels = guest->vm->mmu.pgtable_levels;
 	unsigned int i, word, nr_guest, reads = 0, walks = 0;
 	struct callchain_expectation e;

@@ -5,6 +5,7 @@
  * a moment before, but never anything else.
  */
 #include <fcntl.h>
+#include <poll.h>
 #include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <sched.h>
@@ -100,7 +101,9 @@ struct churn_case {
  * @rng:	the changer's
  * @first:	the first of the pages that are changed by the step and the next one
  * @nr:		how many
+ * @source:	the kind of PMI
  * @uffd:	userfaultfd for the stack, or -1
+ * @nr_faults:	how often the changer saw that a walk waits
  * @stop:	the changer is to end
  * @nr_changes:	how many were made
  * @nr_guest:	samples of the guest
@@ -118,7 +121,9 @@ struct churn {
 	struct kvm_random_state rng;
 	unsigned int first;
 	unsigned int nr;
+	enum pmi_source source;
 	int uffd;
+	unsigned int nr_faults;
 	bool stop;
 	unsigned int nr_changes;
 	unsigned int nr_guest;
@@ -288,11 +293,16 @@ static void uffd_setup(struct churn *c)
 		    strerror(errno));
 }
 
-static void no_userfault(struct churn *c)
+/* PMIs must not raise any.  The vCPU's thread may, and waits for the page; see rest(). */
+static void check_userfaults(struct churn *c)
 {
 	struct uffd_msg msg = {};
-	ssize_t r = read(c->uffd, &msg, sizeof(msg));
+	ssize_t r;
 
+	if (c->source & PMI_DEFERRED)
+		return;
+
+	r = read(c->uffd, &msg, sizeof(msg));
 	TEST_ASSERT(r == -1 && errno == EAGAIN,
 		    "%s: a walk has raised a userfault, event 0x%x at 0x%llx", c->kase->name,
 		    msg.event, msg.arg.pagefault.address);
@@ -327,7 +337,7 @@ static void uffd_fill(struct churn *c, unsigned int step)
 		break;
 	}
 
-	no_userfault(c);
+	check_userfaults(c);
 }
 
 /* Changes that another vCPU makes. */
@@ -523,10 +533,17 @@ static u64 nr_walks(struct churn *c)
 /* Leave things as they are until a walk has begun, and ended, that saw them so. */
 static void rest(struct churn *c)
 {
+	struct pollfd fault = { .fd = c->uffd, .events = POLLIN };
 	u64 until = nr_walks(c) + 2;
 
-	while (nr_walks(c) < until && !READ_ONCE(c->stop))
+	while (nr_walks(c) < until && !READ_ONCE(c->stop)) {
+		/* A walk that waits for a page is not to be waited for. */
+		if (poll(&fault, 1, 0) == 1) {
+			c->nr_faults++;
+			break;
+		}
 		sched_yield();
+	}
 }
 
 static void spin(struct churn *c)
@@ -591,7 +608,7 @@ static void check_sample(const struct callchain_sample *s, void *arg)
 	const struct churn_case *kase = c->kase;
 	unsigned int i, frame = 0, seen = 0;
 
-	if (!callchain_sample_is_guest(s))
+	if (!callchain_sample_is_guest(s) || s->shares_walk)
 		return;
 
 	TEST_ASSERT(s->cpumode == PERF_RECORD_MISC_GUEST_KERNEL && s->ip == (u64)guest_loop,
@@ -666,6 +683,7 @@ static void run_case(const struct churn_case *kase, enum pmi_source source)
 	const struct perf_event_attr attr = { .sample_period = PERIOD_NS };
 	struct churn c = {
 		.kase = kase,
+		.source = source,
 		.rng = new_kvm_random_state(kvm_random_seed),
 		.uffd = -1,
 	};
@@ -707,6 +725,8 @@ static void run_case(const struct churn_case *kase, enum pmi_source source)
 	TEST_ASSERT(c.nr_full, "%s: no chain was full", kase->name);
 	TEST_ASSERT(c.seen == kase->sees, "%s: this was seen: 0x%x, and not 0x%x", kase->name,
 		    c.seen, kase->sees);
+	if (c.uffd >= 0 && source & PMI_DEFERRED)
+		TEST_ASSERT(c.nr_faults, "%s: no walk has waited for a page", kase->name);
 	TEST_ASSERT(walks == c.nr_guest, "%s: KVM counted %lu walks, perf %u guest samples",
 		    kase->name, walks, c.nr_guest);
 	TEST_ASSERT(ends == walks, "%s: %lu walks, but reasons for the ends of %lu",
@@ -737,6 +757,16 @@ FIXTURE_VARIANT_ADD(churn, irq)
 FIXTURE_VARIANT_ADD(churn, nmi)
 {
 	.source = PMI_NMI,
+};
+
+FIXTURE_VARIANT_ADD(churn, irq_deferred)
+{
+	.source = PMI_IRQ_DEFERRED,
+};
+
+FIXTURE_VARIANT_ADD(churn, nmi_deferred)
+{
+	.source = PMI_NMI_DEFERRED,
 };
 
 FIXTURE_SETUP(churn)

@@ -102,6 +102,16 @@ FIXTURE_VARIANT_ADD(ends, nmi)
 	.source = PMI_NMI,
 };
 
+FIXTURE_VARIANT_ADD(ends, irq_deferred)
+{
+	.source = PMI_IRQ_DEFERRED,
+};
+
+FIXTURE_VARIANT_ADD(ends, nmi_deferred)
+{
+	.source = PMI_NMI_DEFERRED,
+};
+
 FIXTURE_SETUP(ends)
 {
 	const char *why_not;
@@ -370,6 +380,16 @@ FIXTURE_VARIANT_ADD(raised_max_stack, nmi)
 	.source = PMI_NMI,
 };
 
+FIXTURE_VARIANT_ADD(raised_max_stack, irq_deferred)
+{
+	.source = PMI_IRQ_DEFERRED,
+};
+
+FIXTURE_VARIANT_ADD(raised_max_stack, nmi_deferred)
+{
+	.source = PMI_NMI_DEFERRED,
+};
+
 FIXTURE_SETUP(raised_max_stack)
 {
 	const char *why_not;
@@ -446,6 +466,16 @@ FIXTURE_VARIANT_ADD(reload, irq)
 FIXTURE_VARIANT_ADD(reload, nmi)
 {
 	.source = PMI_NMI,
+};
+
+FIXTURE_VARIANT_ADD(reload, irq_deferred)
+{
+	.source = PMI_IRQ_DEFERRED,
+};
+
+FIXTURE_VARIANT_ADD(reload, nmi_deferred)
+{
+	.source = PMI_NMI_DEFERRED,
 };
 
 FIXTURE_SETUP(reload)

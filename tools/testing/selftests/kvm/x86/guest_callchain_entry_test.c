@@ -276,6 +276,16 @@ FIXTURE_VARIANT_ADD(entry, nmi)
 	.source = PMI_NMI,
 };
 
+FIXTURE_VARIANT_ADD(entry, irq_deferred)
+{
+	.source = PMI_IRQ_DEFERRED,
+};
+
+FIXTURE_VARIANT_ADD(entry, nmi_deferred)
+{
+	.source = PMI_NMI_DEFERRED,
+};
+
 FIXTURE_SETUP(entry)
 {
 	const char *why_not;
@@ -365,7 +375,7 @@ TEST_F_TIMEOUT(entry, cases, TIMEOUT)
 
 TEST_F(entry, exclude_callchain)
 {
-	const struct entry_case kernel_only = { "kernel only", .end = "depth", .no_entry = true };
+	const struct entry_case kernel_only = { "kernel only", .end = "last", .no_entry = true };
 	const struct entry_case user_only = { "user only", .end = "last",
 					      .nr_user = 1 + NR_FRAMES };
 	struct perf_event_attr attr = {};

@@ -61,6 +61,7 @@ struct hostile_case {
 	bool user;
 	int levels;		/* run with so many levels only; zero for any */
 	unsigned long vm_type;
+	const char *end_deferred;	/* where that faults in pages of zeroes */
 };
 
 static void set_word(struct hostile_guest *guest, gva_t gva, u64 word)
@@ -475,7 +476,8 @@ static const struct hostile_case privilege_cases[] = {
 };
 
 static const struct hostile_case vmm_cases[] = {
-	{ "page not in memory",		drop_page, MADV_DONTNEED, BAD, "no_memory" },
+	{ "page not in memory",		drop_page, MADV_DONTNEED, BAD, "no_memory",
+		.end_deferred = "last" },
 	{ "page not accessible",	protect_page, PROT_NONE, BAD, "no_memory" },
 	{ "page read-only",		protect_page, PROT_READ, NR_FRAMES, "last" },
 	{ "page unmapped",		unmap_page, 0, BAD, "no_memory" },
@@ -488,14 +490,16 @@ static const struct hostile_case vmm_cases[] = {
 	{ "page in a slot that was deleted", delete_slot, 1, BAD, "no_memory" },
 	{ "page in a slot that has moved", move_slot, 1, BAD, "no_memory" },
 	{ "page in a memfd",		back_by, VM_MEM_SRC_SHMEM, NR_FRAMES, "last" },
-	{ "hole in a memfd",		punch_hole, VM_MEM_SRC_SHMEM, BAD, "no_memory" },
+	{ "hole in a memfd",		punch_hole, VM_MEM_SRC_SHMEM, BAD, "no_memory",
+		.end_deferred = "last" },
 };
 
 static const struct hostile_case huge_page_cases[] = {
 	{ "THP",		back_by, VM_MEM_SRC_ANONYMOUS_THP, NR_FRAMES, "last" },
 	{ "hugetlb",		back_by, VM_MEM_SRC_ANONYMOUS_HUGETLB, NR_FRAMES, "last" },
 	{ "hugetlb memfd",	back_by, VM_MEM_SRC_SHARED_HUGETLB, NR_FRAMES, "last" },
-	{ "hole in a hugetlb memfd", punch_hole, VM_MEM_SRC_SHARED_HUGETLB, BAD, "no_memory" },
+	{ "hole in a hugetlb memfd", punch_hole, VM_MEM_SRC_SHARED_HUGETLB, BAD, "no_memory",
+		.end_deferred = "last" },
 };
 
 static const struct hostile_case private_memory_cases[] = {
@@ -524,6 +528,10 @@ HOSTILE_VARIANT(irq_4_level, PMI_IRQ, 4);
 HOSTILE_VARIANT(irq_5_level, PMI_IRQ, 5);
 HOSTILE_VARIANT(nmi_4_level, PMI_NMI, 4);
 HOSTILE_VARIANT(nmi_5_level, PMI_NMI, 5);
+HOSTILE_VARIANT(irq_deferred_4_level, PMI_IRQ_DEFERRED, 4);
+HOSTILE_VARIANT(irq_deferred_5_level, PMI_IRQ_DEFERRED, 5);
+HOSTILE_VARIANT(nmi_deferred_4_level, PMI_NMI_DEFERRED, 4);
+HOSTILE_VARIANT(nmi_deferred_5_level, PMI_NMI_DEFERRED, 5);
 
 FIXTURE_SETUP(hostile)
 {
@@ -563,6 +571,7 @@ static void create_guest(struct hostile_guest *guest, int levels, unsigned long 
 
 static void run_case(const struct hostile_case *c, enum pmi_source source, int levels)
 {
+	const char *end = source & PMI_DEFERRED && c->end_deferred ? c->end_deferred : c->end;
 	const struct perf_event_attr attr = {};
 	struct callchain_expectation e;
 	struct hostile_guest guest;
@@ -576,16 +585,16 @@ static void run_case(const struct hostile_case *c, enum pmi_source source, int l
 
 	walks = vcpu_get_stat(guest.vcpu, callchain_walks);
 	frames = vcpu_get_stat(guest.vcpu, callchain_frames);
-	ends = vcpu_get_callchain_end_stat(guest.vcpu, c->end);
+	ends = vcpu_get_callchain_end_stat(guest.vcpu, end);
 	nr_guest = vcpu_run_and_compare(guest.vcpu, source, &attr, NR_SAMPLES, &e);
 	walks = vcpu_get_stat(guest.vcpu, callchain_walks) - walks;
 	frames = vcpu_get_stat(guest.vcpu, callchain_frames) - frames;
-	ends = vcpu_get_callchain_end_stat(guest.vcpu, c->end) - ends;
+	ends = vcpu_get_callchain_end_stat(guest.vcpu, end) - ends;
 
 	TEST_ASSERT(walks == nr_guest, "%s: KVM counted %lu walks, perf %u guest samples",
 		    c->name, walks, nr_guest);
 	TEST_ASSERT(ends == walks, "%s: only %lu of %lu walks ended by \"%s\"", c->name,
-		    ends, walks, c->end);
+		    ends, walks, end);
 	TEST_ASSERT(frames == walks * (1 + c->nr_frames), "%s: KVM counted %lu frames in %lu walks",
 		    c->name, frames, walks);
 

@@ -117,6 +117,16 @@ FIXTURE_VARIANT_ADD(modes, nmi)
 	.source = PMI_NMI,
 };
 
+FIXTURE_VARIANT_ADD(modes, irq_deferred)
+{
+	.source = PMI_IRQ_DEFERRED,
+};
+
+FIXTURE_VARIANT_ADD(modes, nmi_deferred)
+{
+	.source = PMI_NMI_DEFERRED,
+};
+
 FIXTURE_SETUP(modes)
 {
 	const char *why_not;

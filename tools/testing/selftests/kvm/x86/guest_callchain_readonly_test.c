@@ -137,6 +137,14 @@ READONLY_VARIANT(nmi_4_level_kernel,	PMI_NMI, 4, false);
 READONLY_VARIANT(nmi_4_level_user,	PMI_NMI, 4, true);
 READONLY_VARIANT(nmi_5_level_kernel,	PMI_NMI, 5, false);
 READONLY_VARIANT(nmi_5_level_user,	PMI_NMI, 5, true);
+READONLY_VARIANT(irq_deferred_4_level_kernel,	PMI_IRQ_DEFERRED, 4, false);
+READONLY_VARIANT(irq_deferred_4_level_user,	PMI_IRQ_DEFERRED, 4, true);
+READONLY_VARIANT(irq_deferred_5_level_kernel,	PMI_IRQ_DEFERRED, 5, false);
+READONLY_VARIANT(irq_deferred_5_level_user,	PMI_IRQ_DEFERRED, 5, true);
+READONLY_VARIANT(nmi_deferred_4_level_kernel,	PMI_NMI_DEFERRED, 4, false);
+READONLY_VARIANT(nmi_deferred_4_level_user,	PMI_NMI_DEFERRED, 4, true);
+READONLY_VARIANT(nmi_deferred_5_level_kernel,	PMI_NMI_DEFERRED, 5, false);
+READONLY_VARIANT(nmi_deferred_5_level_user,	PMI_NMI_DEFERRED, 5, true);
 
 FIXTURE_SETUP(readonly)
 {
@@ -552,10 +560,20 @@ static void sample_absent_page(const struct config *config, struct guest *guest,
 	after = get_pagemaps(guest->vm, &size);
 
 	get_pagemap(memslot2region(guest->vm, ABSENT_SLOT), &absent);
+	if (config->source & PMI_DEFERRED) {
+		/* The vCPU's thread does that, as the guest itself would. */
+		TEST_ASSERT(absent & PM_PRESENT, "The absent page of level %d was not brought in",
+			    level);
+		TEST_ASSERT(!madvise(memslot2region(guest->vm, ABSENT_SLOT)->host_mem,
+				     getpagesize(), MADV_DONTNEED), "MADV_DONTNEED failed: %s",
+			    strerror(errno));
+		goto out;
+	}
+
 	TEST_ASSERT(!(absent & PM_PRESENT), "Sampling brought in the absent page of level %d",
 		    level);
 	compare("the VMM's pagemap", 0, after, before, size);
-
+out:
 	*pte = old;
 	free(before);
 	free(after);
@@ -576,6 +594,10 @@ TEST_F(readonly, absent_pages)
 	for (level = PG_LEVEL_4K; level <= variant->config.levels; level++)
 		sample_absent_page(&variant->config, &guest, level);
 
+	/* A thread waits for such a page: see guest_callchain_deferred_test. */
+	if (variant->config.source & PMI_DEFERRED)
+		goto out;
+
 	pfd.fd = register_userfaultfd(memslot2region(guest.vm, ABSENT_SLOT));
 	for (level = PG_LEVEL_4K; level <= variant->config.levels; level++) {
 		sample_absent_page(&variant->config, &guest, level);
@@ -583,6 +605,7 @@ TEST_F(readonly, absent_pages)
 	}
 
 	close(pfd.fd);
+out:
 	kvm_vm_free(guest.vm);
 }
 

@@ -62,6 +62,14 @@ CALLCHAIN_VARIANT(nmi_4_level_kernel,	PMI_NMI, 4, false);
 CALLCHAIN_VARIANT(nmi_4_level_user,	PMI_NMI, 4, true);
 CALLCHAIN_VARIANT(nmi_5_level_kernel,	PMI_NMI, 5, false);
 CALLCHAIN_VARIANT(nmi_5_level_user,	PMI_NMI, 5, true);
+CALLCHAIN_VARIANT(irq_deferred_4_level_kernel,	PMI_IRQ_DEFERRED, 4, false);
+CALLCHAIN_VARIANT(irq_deferred_4_level_user,	PMI_IRQ_DEFERRED, 4, true);
+CALLCHAIN_VARIANT(irq_deferred_5_level_kernel,	PMI_IRQ_DEFERRED, 5, false);
+CALLCHAIN_VARIANT(irq_deferred_5_level_user,	PMI_IRQ_DEFERRED, 5, true);
+CALLCHAIN_VARIANT(nmi_deferred_4_level_kernel,	PMI_NMI_DEFERRED, 4, false);
+CALLCHAIN_VARIANT(nmi_deferred_4_level_user,	PMI_NMI_DEFERRED, 4, true);
+CALLCHAIN_VARIANT(nmi_deferred_5_level_kernel,	PMI_NMI_DEFERRED, 5, false);
+CALLCHAIN_VARIANT(nmi_deferred_5_level_user,	PMI_NMI_DEFERRED, 5, true);
 
 FIXTURE_SETUP(guest_callchain)
 {
@@ -206,8 +214,10 @@ static void is_bare(const struct callchain_sample *s, void *arg)
 	if (!callchain_sample_is_guest(s))
 		return;
 
-	TEST_ASSERT(s->nr == 2 && s->ips[0] == (u64)PERF_CONTEXT_KERNEL &&
-		    s->ips[1] == (u64)PERF_CONTEXT_USER,
+	/* Or a cookie of the host's user mode. */
+	TEST_ASSERT(s->nr >= 2 && s->ips[0] == (u64)PERF_CONTEXT_KERNEL &&
+		    ((s->nr == 2 && s->ips[1] == (u64)PERF_CONTEXT_USER) ||
+		     (s->nr == 3 && s->ips[1] == (u64)PERF_CONTEXT_USER_DEFERRED)),
 		    "BPF's helper is shown %lu entries, from 0x%lx", s->nr, s->ips[0]);
 	++*nr_guest;
 }

@@ -293,33 +293,37 @@ static enum oracle_end go_to_interrupted(struct walk *w, u64 regs)
 	if (!lies_above(w, regs, layout->size))
 		return ORACLE_BACKWARDS;
 
+	/* What can't be so ends it before more is read. */
 	end = read_stack(w, regs + layout->bp, &bp);
 	if (!end)
 		end = read_stack(w, regs + layout->ip, &ip);
-	if (!end)
-		end = read_stack(w, regs + layout->cs, &cs);
-	if (!end)
-		end = read_stack(w, regs + layout->flags, &flags);
-	if (!end)
-		end = read_stack(w, regs + layout->sp, &sp);
 	if (end)
 		return end;
-
 	if (!ip)
 		return ORACLE_LAST;
 	if (!canonical(w, ip))
 		return ORACLE_NONCANONICAL;
 
+	/* SDM volume 3, 3.4.2: the first entry of the GDT is the null one, for any RPL. */
+	end = read_stack(w, regs + layout->cs, &cs);
+	if (end)
+		return end;
+	cs &= 0xffff;
+	if (cs < 4)
+		return ORACLE_UNALIGNED;
+
 	/* SDM volume 1, 3.4.3.  No VM86 either: its segments aren't flat. */
+	end = read_stack(w, regs + layout->flags, &flags);
+	if (end)
+		return end;
 	if (!(flags & ORACLE_BIT(1)) ||
 	    (flags & (ORACLE_BIT(3) | ORACLE_BIT(5) | ORACLE_BIT(15) | ORACLE_BIT(17) |
 		      bits(63, 22))))
 		return ORACLE_UNALIGNED;
 
-	/* SDM volume 3, 3.4.2: the first entry of the GDT is the null one, for any RPL. */
-	cs &= 0xffff;
-	if (cs < 4)
-		return ORACLE_UNALIGNED;
+	end = read_stack(w, regs + layout->sp, &sp);
+	if (end)
+		return end;
 
 	if ((cs & 3) == 3) {
 		w->user = true;

@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Callchains of guests whose walk is put off: the PMI only asks for it, and the
+ * thread of the vCPU, which can't enter the guest before it has gone on, makes it.
+ */
+
+#include <linux/kvm_types.h>
+#include <linux/perf_event.h>
+#include <linux/slab.h>
+#include <linux/unwind_deferred.h>
+
+#include "internal.h"
+
+/* On as long as events put walks off; changing it costs more than leaving it on. */
+DEFINE_STATIC_KEY_DEFERRED_FALSE(perf_guest_callchain_deferrals, HZ);
+EXPORT_SYMBOL_FOR_KVM(perf_guest_callchain_deferrals);
+
+/* See guest_callchain_cookie(). */
+static DEFINE_PER_CPU(u32, guest_callchain_count);
+
+/*
+ * As get_cookie() in kernel/unwind/deferred.c, from a space of its own: user mode's
+ * are odd in the upper half.  Not zero, for the lower half isn't.
+ */
+static u64 guest_callchain_cookie(void)
+{
+	return (u64)this_cpu_add_return(guest_callchain_count, 2) << 32 |
+	       (smp_processor_id() + 1);
+}
+
+/**
+ * perf_callchain_guest_deferred - ask for the callchain of the guest that a PMI hit
+ * @event: the event that is sampled
+ * @guest_state: perf_guest_state(), not zero
+ *
+ * The chain is a context marker, the guest's instruction pointer, and the cookie
+ * of the PERF_RECORD_CALLCHAIN_DEFERRED that is to come with the rest, behind
+ * PERF_CONTEXT_USER_DEFERRED: who reads it joins the two as for user mode, and
+ * finds another context marker where the record begins.
+ *
+ * Nobody else writes the request meanwhile: only one PMI at a time can have hit
+ * the guest, and its vCPU's thread goes on when all of them are done.  All samples
+ * before that share one record.
+ *
+ * Context: NMI or IRQ that hit a guest.
+ *
+ * Return: see perf_callchain_guest()
+ */
+struct perf_callchain_entry *perf_callchain_guest_deferred(struct perf_event *event,
+							   unsigned int guest_state)
+{
+	const struct perf_event_attr *attr = &event->attr;
+	struct perf_guest_callchain_request *request;
+	struct perf_callchain_entry *entry;
+	u64 ip = 0;
+	int rctx;
+
+	/* No room for the markers. */
+	if (!attr->sample_max_stack || sysctl_perf_event_max_contexts_per_stack < 3)
+		return perf_callchain_guest(event, guest_state);
+
+	if (!guest_callchain_wanted(attr, guest_state))
+		return NULL;
+
+	/* The guest must not make perf take its address for a context marker. */
+	request = static_call(__perf_guest_callchain_request)(&ip);
+	if (!request || ip >= PERF_CONTEXT_MAX)
+		return NULL;
+
+	entry = get_callchain_entry(&rctx);
+	if (!entry)
+		return NULL;
+
+	if (!request->cookie) {
+		request->max = 0;
+		request->cookie = guest_callchain_cookie();
+	}
+	request->max = max_t(unsigned int, request->max, attr->sample_max_stack);
+
+	entry->ip[0] = guest_state & PERF_GUEST_USER ? PERF_CONTEXT_GUEST_USER :
+						       PERF_CONTEXT_GUEST_KERNEL;
+	entry->ip[1] = ip;
+	entry->ip[2] = PERF_CONTEXT_USER_DEFERRED;
+	entry->ip[3] = request->cookie;
+	entry->nr = 4;
+	put_callchain_entry(rctx);
+
+	return entry;
+}
+
+/* The longest chain whose record has a size that fits into 16 bits. */
+#define MAX_DEFERRED	((U16_MAX - 256) / sizeof(u64))
+
+/**
+ * __perf_guest_callchain_deferred - make the walk that PMIs have put off
+ * @request: what they have left; is ready for the next exit after that
+ *
+ * One walk serves all events that sampled the guest before this exit, and its
+ * record goes to all that take callchains of this task.  Without memory, or with
+ * nothing to be found, it is an empty record: a sample's other half always comes,
+ * unless there is no room for it.
+ *
+ * Context: the vCPU's thread, right after the exit, as long as the hypervisor has
+ * neither handled it nor dropped what protects the guest's memory.  May sleep.
+ */
+void __perf_guest_callchain_deferred(struct perf_guest_callchain_request *request)
+{
+	unsigned int nr = 0, nr_kernel = 0, max = min(request->max, MAX_DEFERRED);
+	struct unwind_stacktrace trace = {};
+	u16 misc;
+	u64 *ips;
+
+	/* One more, for the marker of user mode. */
+	ips = kmalloc_array(max + 1, sizeof(*ips), GFP_KERNEL);
+	if (ips) {
+		nr = static_call(__perf_guest_stack_walk)(ips, max, &nr_kernel);
+		trace.entries = (unsigned long *)ips;
+	}
+
+	misc = nr_kernel ? PERF_RECORD_MISC_GUEST_KERNEL : PERF_RECORD_MISC_GUEST_USER;
+
+	/* The sample has the first one, the IP, and so there is room for a marker. */
+	if (nr > 1)
+		trace.nr = guest_callchain_mark(ips, nr - 1, nr_kernel ? nr_kernel - 1 : 0);
+
+	perf_guest_callchain_output(request->cookie, misc, &trace);
+	request->cookie = 0;
+	kfree(ips);
+}
+EXPORT_SYMBOL_FOR_KVM(__perf_guest_callchain_deferred);

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Samples of a host and of guests, and the records with the deferred parts of their
+ * callchains, come mixed: each sample must get its part, or be known to lack it.
+ */
+#include <string.h>
+#include <linux/compiler.h>
+#include <linux/kernel.h>
+#include <linux/perf_event.h>
+#include "debug.h"
+#include "event.h"
+#include "evlist.h"
+#include "evsel.h"
+#include "sample.h"
+#include "session.h"
+#include "tests.h"
+#include "tool.h"
+
+#define PID	10
+#define HOST_IP	0x1000
+#define PART_IP	0x2000
+
+#define SAMPLE_WITH(mode, _tid, _cookie, _delivered) {				\
+	.type = PERF_RECORD_SAMPLE, .cpumode = PERF_RECORD_MISC_##mode,		\
+	.tid = _tid, .cookie = _cookie, .delivered = _delivered,		\
+}
+
+#define SAMPLE(mode, _tid, _cookie) SAMPLE_WITH(mode, _tid, _cookie, "")
+
+#define RECORD(mode, _tid, _cookie, _nr, _delivered) {				\
+	.type = PERF_RECORD_CALLCHAIN_DEFERRED,					\
+	.cpumode = PERF_RECORD_MISC_##mode, .tid = _tid, .cookie = _cookie,	\
+	.nr = _nr, .delivered = _delivered,					\
+}
+
+static const struct step {
+	u16 type;
+	u8 cpumode;
+	u32 tid;
+	u64 cookie;
+	/* How long the deferred part is. */
+	u64 nr;
+	/* The samples delivered by that, by their index here: + with, - without the part. */
+	const char *delivered;
+} steps[] = {
+	/* 0 */ SAMPLE(KERNEL, 1, 100),
+	/* 1 */ SAMPLE(GUEST_KERNEL, 1, 200),
+	/* 2 */ SAMPLE(GUEST_USER, 2, 201),
+	/* 3 */ SAMPLE(GUEST_KERNEL, 1, 200),
+	/* A guest's record leaves those of its host alone. */
+	RECORD(GUEST_KERNEL, 1, 200, 3, "1+3+"),
+	/* 5 */ SAMPLE(GUEST_KERNEL, 1, 202),
+	/* 6 */ SAMPLE(GUEST_USER, 1, 203),
+	/* It may be empty, and even then shows that an earlier one was lost. */
+	RECORD(GUEST_USER, 1, 203, 0, "5-6+"),
+	/* 8 */ SAMPLE(GUEST_KERNEL, 1, 204),
+	/* 9 */ SAMPLE(KERNEL, 1, 100),
+	/* And that of the host leaves those of its guest alone. */
+	RECORD(USER, 1, 100, 2, "0+9+"),
+	/* 11 */ SAMPLE(KERNEL, 1, 101),
+	RECORD(USER, 1, 102, 2, "11-"),
+	/* That of the host comes but once, so it's for later ones as well. */
+	/* 13 */ SAMPLE_WITH(KERNEL, 1, 102, "13+"),
+	RECORD(GUEST_KERNEL, 1, 204, 1, "8+"),
+};
+
+static char delivered[32];
+static const struct step *record;
+
+/* The callchain of a guest begins with a context marker, also if it is a part. */
+static u64 first_entry(const struct step *step, u64 of_host)
+{
+	switch (step->cpumode) {
+	case PERF_RECORD_MISC_GUEST_KERNEL:
+		return PERF_CONTEXT_GUEST_KERNEL;
+	case PERF_RECORD_MISC_GUEST_USER:
+		return PERF_CONTEXT_GUEST_USER;
+	default:
+		return of_host;
+	}
+}
+
+static int process_sample(const struct perf_tool *tool __maybe_unused,
+			  union perf_event *event __maybe_unused,
+			  struct perf_sample *sample,
+			  struct machine *machine __maybe_unused)
+{
+	bool lacks = perf_sample__lacks_deferred(sample);
+	const struct ip_callchain *chain = sample->callchain;
+	size_t len = strlen(delivered);
+
+	/* The time of a sample is its index. */
+	scnprintf(delivered + len, sizeof(delivered) - len, "%d%c", (int)sample->time,
+		  lacks ? '-' : '+');
+
+	TEST_ASSERT_VAL("marker", chain->ips[2] == PERF_CONTEXT_USER_DEFERRED);
+	if (lacks) {
+		TEST_ASSERT_VAL("entries", chain->nr == 4);
+		TEST_ASSERT_VAL("cookie", chain->ips[3] == steps[sample->time].cookie);
+		return 0;
+	}
+
+	TEST_ASSERT_VAL("entries", chain->nr == 3 + record->nr);
+	for (u64 i = 0; i < record->nr; i++) {
+		u64 expected = i ? PART_IP + i : first_entry(record, PART_IP);
+
+		TEST_ASSERT_VAL("entry", chain->ips[3 + i] == expected);
+	}
+	return 0;
+}
+
+static void make_event(const struct step *step, union perf_event *event)
+{
+	u64 ids = (u64)step->tid << 32 | PID, time = step - steps;
+	__u64 *p = event->sample.array;
+
+	if (step->type == PERF_RECORD_SAMPLE) {
+		*p++ = HOST_IP;
+		*p++ = ids;
+		*p++ = time;
+		*p++ = 4;
+		*p++ = first_entry(step, PERF_CONTEXT_KERNEL);
+		*p++ = HOST_IP;
+		*p++ = PERF_CONTEXT_USER_DEFERRED;
+		*p++ = step->cookie;
+	} else {
+		*p++ = step->cookie;
+		*p++ = step->nr;
+		for (u64 i = 0; i < step->nr; i++)
+			*p++ = i ? PART_IP + i : first_entry(step, PART_IP);
+		*p++ = ids;
+		*p++ = time;
+	}
+
+	event->header.type = step->type;
+	event->header.misc = step->cpumode;
+	event->header.size = (void *)p - (void *)event;
+}
+
+static int run_step(struct evlist *evlist, const struct perf_tool *tool, const struct step *step)
+{
+	struct perf_sample sample;
+	union perf_event event;
+	int err;
+
+	if (step->type != PERF_RECORD_SAMPLE)
+		record = step;
+	make_event(step, &event);
+
+	perf_sample__init(&sample, /*all=*/false);
+	err = evlist__parse_sample(evlist, &event, &sample);
+	if (!err && step->type == PERF_RECORD_SAMPLE)
+		err = evlist__defer_sample(evlist, tool, &event, &sample, /*machine=*/NULL);
+	else if (!err)
+		err = evlist__deliver_deferred_callchain(evlist, tool, &event, &sample,
+							 /*machine=*/NULL);
+	perf_sample__exit(&sample);
+	return err;
+}
+
+static int run_steps(struct evlist *evlist, const struct perf_tool *tool)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(steps); i++) {
+		delivered[0] = '\0';
+		TEST_ASSERT_VAL("step failed", !run_step(evlist, tool, &steps[i]));
+		pr_debug("step %zu: delivered \"%s\", expected \"%s\"\n", i, delivered,
+			 steps[i].delivered);
+		TEST_ASSERT_VAL("wrong samples", !strcmp(delivered, steps[i].delivered));
+	}
+
+	/* That of another thread is left, and is later than 1. */
+	delivered[0] = '\0';
+	TEST_ASSERT_VAL("flush failed", !evlist__flush_deferred_samples(evlist, tool, 1));
+	TEST_ASSERT_VAL("flushed too early", !strcmp(delivered, ""));
+	TEST_ASSERT_VAL("flush failed", !evlist__flush_deferred_samples(evlist, tool, 2));
+	TEST_ASSERT_VAL("not flushed", !strcmp(delivered, "2-"));
+	TEST_ASSERT_VAL("lost", evlist__stats(evlist)->nr_lost_deferred == 3);
+	return TEST_OK;
+}
+
+static int test__deferred_callchain(struct test_suite *test __maybe_unused,
+				    int subtest __maybe_unused)
+{
+	struct perf_event_attr attr = {
+		.type		 = PERF_TYPE_SOFTWARE,
+		.config		 = PERF_COUNT_SW_CPU_CLOCK,
+		.size		 = sizeof(attr),
+		.sample_type	 = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
+				   PERF_SAMPLE_CALLCHAIN,
+		.sample_id_all	 = 1,
+		.defer_callchain = 1,
+		.defer_output	 = 1,
+	};
+	struct evlist *evlist = evlist__new();
+	struct evsel *evsel = evsel__new(&attr);
+	struct perf_tool tool;
+	int ret = TEST_FAIL;
+
+	perf_tool__init(&tool, /*ordered_events=*/false);
+	tool.sample = process_sample;
+
+	if (evlist && evsel) {
+		evlist__add(evlist, evsel);
+		ret = run_steps(evlist, &tool);
+	} else if (evsel) {
+		evsel__put(evsel);
+	}
+
+	evlist__put(evlist);
+	return ret;
+}
+
+DEFINE_SUITE("Join deferred callchains", deferred_callchain);

@@ -1,0 +1,518 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Callchains of guests that are deferred to the vCPU's thread: what only that can
+ * find, and what may come between a sample and its other half.
+ */
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
+#include <unistd.h>
+
+#include "guest_stack.h"
+#include "kvm_test_harness.h"
+#include "kvm_util.h"
+#include "perf_callchain.h"
+#include "processor.h"
+#include "test_util.h"
+
+#define NR_SAMPLES	50
+#define NR_ROUNDS	5
+#define NR_FRAMES	16
+#define MAX_TRIES	100
+#define TIMEOUT		180
+
+/* The stack is in a slot of its own, one frame a page. */
+#define STACK_SLOT	10
+#define STACK_GPA	BIT_ULL(32)
+#define STACK_PAGES	64
+
+/* The page with this frame is the one that is taken away. */
+#define ABSENT		5
+
+FIXTURE(deferred)
+{
+	struct kvm_vcpu *vcpu;
+	struct kvm_vm *vm;
+	struct guest_stack stack;
+	struct callchain_expectation e;
+	void *absent;
+};
+
+FIXTURE_VARIANT(deferred)
+{
+	enum pmi_source source;
+};
+
+FIXTURE_VARIANT_ADD(deferred, irq)
+{
+	.source = PMI_IRQ_DEFERRED,
+};
+
+FIXTURE_VARIANT_ADD(deferred, nmi)
+{
+	.source = PMI_NMI_DEFERRED,
+};
+
+FIXTURE_SETUP(deferred)
+{
+	const struct guest_stack_layout layout = {
+		.nr_frames = NR_FRAMES,
+		.stride = PAGE_SIZE,
+		.offset = 0x7f0,
+	};
+	const char *why_not;
+
+	self->vm = NULL;
+	if (!pmi_source_available(variant->source, &why_not))
+		SKIP(return, "%s", why_not);
+
+	self->vm = vm_create_with_one_vcpu(&self->vcpu, guest_loop);
+	vm_userspace_mem_region_add(self->vm, VM_MEM_SRC_ANONYMOUS, STACK_GPA, STACK_SLOT,
+				    STACK_PAGES, 0);
+	self->vm->memslots[MEM_REGION_TEST_DATA] = STACK_SLOT;
+	guest_stack_build_and_use(self->vcpu, &self->stack, &layout, false);
+	expect_guest_stack(&self->e, "deferred", false, &self->stack, DEFAULT_MAX_STACK);
+	self->absent = addr_gva2hva(self->vm, self->stack.frames[ABSENT] & PAGE_MASK);
+}
+
+FIXTURE_TEARDOWN(deferred)
+{
+	if (self->vm)
+		kvm_vm_free(self->vm);
+}
+
+/* What PMIs find: the frames below the page that isn't there. */
+static void compare_immediate(FIXTURE_DATA(deferred) * self, enum pmi_source source)
+{
+	const struct perf_event_attr attr = {};
+	struct callchain_expectation e;
+
+	expect_guest_stack(&e, "immediate", false, &self->stack, 1 + ABSENT);
+	vcpu_run_and_compare(self->vcpu, source & ~PMI_DEFERRED, &attr, NR_SAMPLES, &e);
+}
+
+static bool is_in_memory(void *page)
+{
+	unsigned char in_core;
+
+	TEST_ASSERT(!mincore(page, getpagesize(), &in_core), "mincore() failed: %s",
+		    strerror(errno));
+	return in_core & 1;
+}
+
+/* The kernel passes over a page that somebody holds just then. */
+static bool page_out(void *page)
+{
+	unsigned int try;
+
+	for (try = 0; try < MAX_TRIES && is_in_memory(page); try++) {
+		TEST_ASSERT(!madvise(page, getpagesize(), MADV_PAGEOUT),
+			    "MADV_PAGEOUT failed: %s", strerror(errno));
+		usleep(1000);
+	}
+	return !is_in_memory(page);
+}
+
+TEST_F_TIMEOUT(deferred, swapped_out, TIMEOUT)
+{
+	const struct perf_event_attr attr = {};
+	unsigned int round;
+
+	if (!page_out(self->absent))
+		SKIP(return, "The host doesn't swap");
+
+	for (round = 0; round < NR_ROUNDS; round++) {
+		compare_immediate(self, variant->source);
+		TEST_ASSERT(!is_in_memory(self->absent), "A PMI has brought in the page");
+		vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &self->e);
+		TEST_ASSERT(is_in_memory(self->absent), "No walk has brought in the page");
+		TEST_ASSERT(page_out(self->absent), "The page is not swapped out again");
+	}
+}
+
+struct filler {
+	int uffd;
+	void *dst;
+	u8 src[4096];
+	unsigned int nr_faults;
+};
+
+static void *fill_when_missing(void *arg)
+{
+	struct pollfd pfd = { .events = POLLIN };
+	struct filler *filler = arg;
+	struct uffdio_copy copy = {
+		.dst = (u64)filler->dst,
+		.src = (u64)filler->src,
+		.len = sizeof(filler->src),
+	};
+	struct uffd_msg msg;
+
+	pfd.fd = filler->uffd;
+	TEST_ASSERT(poll(&pfd, 1, -1) == 1, "poll() failed: %s", strerror(errno));
+	TEST_ASSERT(read(filler->uffd, &msg, sizeof(msg)) == sizeof(msg) &&
+		    msg.event == UFFD_EVENT_PAGEFAULT, "No userfault");
+	filler->nr_faults++;
+	TEST_ASSERT(!ioctl(filler->uffd, UFFDIO_COPY, &copy), "UFFDIO_COPY failed: %s",
+		    strerror(errno));
+	return NULL;
+}
+
+TEST_F_TIMEOUT(deferred, userfault_missing, TIMEOUT)
+{
+	struct filler filler = { .dst = self->absent };
+	struct uffdio_api api = { .api = UFFD_API };
+	struct uffdio_register reg = {
+		.range.start = (u64)self->absent,
+		.range.len = getpagesize(),
+		.mode = UFFDIO_REGISTER_MODE_MISSING,
+	};
+	const struct perf_event_attr attr = {};
+	unsigned int round;
+	pthread_t thread;
+
+	memcpy(filler.src, self->absent, sizeof(filler.src));
+	filler.uffd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+	TEST_ASSERT(filler.uffd >= 0, "userfaultfd() failed: %s", strerror(errno));
+	TEST_ASSERT(!ioctl(filler.uffd, UFFDIO_API, &api) &&
+		    !ioctl(filler.uffd, UFFDIO_REGISTER, &reg), "UFFDIO_REGISTER failed: %s",
+		    strerror(errno));
+
+	for (round = 0; round < NR_ROUNDS; round++) {
+		TEST_ASSERT(!madvise(self->absent, getpagesize(), MADV_DONTNEED),
+			    "MADV_DONTNEED failed: %s", strerror(errno));
+		compare_immediate(self, variant->source);
+		pthread_create(&thread, NULL, fill_when_missing, &filler);
+		vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &self->e);
+		pthread_join(thread, NULL);
+		TEST_ASSERT(filler.nr_faults == round + 1, "%u faults in %u rounds",
+			    filler.nr_faults, round + 1);
+	}
+	close(filler.uffd);
+}
+
+/* Who wants a part of the chain only is not served by a record that has all of it. */
+TEST_F(deferred, exclude_callchain)
+{
+	struct perf_event_attr attr = { .exclude_callchain_user = 1 };
+	u64 walks;
+
+	walks = vcpu_get_stat(self->vcpu, callchain_walks);
+	walks += vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &self->e);
+	TEST_ASSERT_EQ(vcpu_get_stat(self->vcpu, callchain_walks), walks);
+
+	attr.exclude_callchain_user = 0;
+	attr.exclude_callchain_kernel = 1;
+	self->e.nr = 0;
+	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &self->e);
+}
+
+/* The samples of an event, and the records it was sent. */
+struct samples {
+	const struct callchain_expectation *e;
+	unsigned int nr_guest;		/* first ones of their walks, joined */
+	unsigned int nr_joined;
+	unsigned int nr_alone;
+	unsigned int nr_host;		/* whose user mode's part was deferred */
+	u64 host_cookies[4096];
+	u64 cookies[4096];		/* of walks of the guest's stack */
+	unsigned int nr_user_records;
+	u64 user_records[4096];
+};
+
+static void check_sample(const struct callchain_sample *s, void *arg)
+{
+	struct samples *samples = arg;
+
+	if (s->alone) {
+		TEST_ASSERT(s->nr == 2 && s->ips[0] == (u64)PERF_CONTEXT_GUEST_KERNEL &&
+			    s->ips[1] == (u64)guest_loop && s->ip == (u64)guest_loop,
+			    "A sample that stands alone has %lu entries, IP 0x%lx", s->nr, s->ip);
+		samples->nr_alone++;
+		return;
+	}
+
+	if (callchain_sample_is_guest(s)) {
+		TEST_ASSERT(s->cookie && !(s->cookie >> 32 & 1), "The cookie is 0x%lx", s->cookie);
+		samples->nr_joined++;
+	} else if (s->cookie) {
+		TEST_ASSERT(s->cookie >> 32 & 1, "A cookie of user mode is 0x%lx", s->cookie);
+		TEST_ASSERT(samples->nr_host < ARRAY_SIZE(samples->host_cookies), "Samples");
+		samples->host_cookies[samples->nr_host++] = s->cookie;
+	}
+
+	if (callchain_sample_compare(s, samples->e)) {
+		TEST_ASSERT(samples->nr_guest < ARRAY_SIZE(samples->cookies), "Samples");
+		samples->cookies[samples->nr_guest++] = s->cookie;
+	}
+}
+
+static void ignore_sample(const struct callchain_sample *s, void *arg)
+{
+}
+
+static void check_record(const struct callchain_sample *s, void *arg)
+{
+	struct samples *samples = arg;
+
+	if (callchain_sample_is_guest(s))
+		return;
+
+	TEST_ASSERT(s->cpumode == PERF_RECORD_MISC_USER && s->nr && s->cookie >> 32 & 1,
+		    "A record of cpumode %u with %lu entries", s->cpumode, s->nr);
+	TEST_ASSERT(samples->nr_user_records < ARRAY_SIZE(samples->user_records), "Records");
+	samples->user_records[samples->nr_user_records++] = s->cookie;
+}
+
+static bool is_among(u64 cookie, const u64 *cookies, unsigned int nr)
+{
+	unsigned int i;
+
+	for (i = 0; i < nr; i++) {
+		if (cookies[i] == cookie)
+			return true;
+	}
+	return false;
+}
+
+static void open_and_enable(struct callchain_event *event, enum pmi_source source,
+			    const struct perf_event_attr *attr, pid_t pid, int cpu)
+{
+	TEST_ASSERT(!callchain_event_open(event, source, attr, pid, cpu),
+		    "perf_event_open() failed: %s", strerror(errno));
+	TEST_ASSERT(!ioctl(event->fd, PERF_EVENT_IOC_ENABLE, 0), "PERF_EVENT_IOC_ENABLE: %s",
+		    strerror(errno));
+}
+
+/*
+ * One event over host and guest: the host's user mode, deferred until KVM_RUN has
+ * returned, and the guest's chains, deferred until after the exit, keep apart.
+ */
+TEST_F_TIMEOUT(deferred, host_and_guest, TIMEOUT)
+{
+	const struct perf_event_attr attr = { .wakeup_events = 5, .sample_period = 100000 };
+	static struct samples samples;
+	struct callchain_event event;
+	unsigned int i;
+
+	memset(&samples, 0, sizeof(samples));
+	samples.e = &self->e;
+	open_and_enable(&event, variant->source, &attr, 0, -1);
+	event.deferred_fn = check_record;
+	for (i = 0; i < 1000 && (samples.nr_guest < NR_SAMPLES || samples.nr_host < 5); i++) {
+		vcpu_run_until_sampled(self->vcpu, &event, 0);
+		callchain_event_read(&event, check_sample, &samples);
+	}
+	TEST_ASSERT(!ioctl(event.fd, PERF_EVENT_IOC_DISABLE, 0), "PERF_EVENT_IOC_DISABLE");
+	callchain_event_read(&event, check_sample, &samples);
+	callchain_event_close(&event);
+
+	TEST_ASSERT(samples.nr_guest >= NR_SAMPLES, "Only %u walks", samples.nr_guest);
+	if (!samples.nr_host)
+		SKIP(return, "The host doesn't defer callchains of user mode, or is not hit");
+	for (i = 0; i < samples.nr_host; i++)
+		TEST_ASSERT(is_among(samples.host_cookies[i], samples.user_records,
+				     samples.nr_user_records),
+			    "No record for the host's cookie 0x%lx", samples.host_cookies[i]);
+}
+
+/* Samples of several events, taken at one exit, have one walk. */
+TEST_F_TIMEOUT(deferred, shared_walk, TIMEOUT)
+{
+	const struct perf_event_attr attr = { .sample_period = 300000 };
+	static struct samples samples[4];
+	struct callchain_event events[ARRAY_SIZE(samples)], kick;
+	struct perf_event_attr kick_attr = attr;
+	unsigned int i, j, nr_walks = 0, nr_joined = 0;
+	static u64 cookies[ARRAY_SIZE(samples) * 4096];
+	u64 walks;
+
+	memset(samples, 0, sizeof(samples));
+	walks = vcpu_get_stat(self->vcpu, callchain_walks);
+	for (i = 0; i < ARRAY_SIZE(events); i++) {
+		samples[i].e = &self->e;
+		open_and_enable(&events[i], variant->source, &attr, 0, -1);
+	}
+	kick_attr.wakeup_events = NR_SAMPLES;
+	kick_attr.exclude_guest = 1;
+	TEST_ASSERT(!callchain_event_open(&kick, PMI_IRQ, &kick_attr, 0, -1), "kicker");
+	for (i = 0; i < 200 && nr_joined < 4 * NR_SAMPLES; i++) {
+		vcpu_run_until_sampled(self->vcpu, &kick, NR_SAMPLES);
+		callchain_event_read(&kick, ignore_sample, NULL);
+		for (j = 0, nr_joined = 0; j < ARRAY_SIZE(events); j++) {
+			callchain_event_read(&events[j], check_sample, &samples[j]);
+			nr_joined += samples[j].nr_joined;
+		}
+	}
+	for (j = 0, nr_joined = 0; j < ARRAY_SIZE(events); j++) {
+		TEST_ASSERT(!ioctl(events[j].fd, PERF_EVENT_IOC_DISABLE, 0), "disable");
+		callchain_event_read(&events[j], check_sample, &samples[j]);
+		callchain_event_close(&events[j]);
+		nr_joined += samples[j].nr_joined;
+		for (i = 0; i < samples[j].nr_guest; i++) {
+			if (!is_among(samples[j].cookies[i], cookies, nr_walks))
+				cookies[nr_walks++] = samples[j].cookies[i];
+		}
+	}
+	callchain_event_close(&kick);
+
+	walks = vcpu_get_stat(self->vcpu, callchain_walks) - walks;
+	ksft_print_msg("%u samples, %lu walks\n", nr_joined, walks);
+	TEST_ASSERT(nr_joined >= NR_SAMPLES, "Only %u samples hit the guest", nr_joined);
+	TEST_ASSERT(walks == nr_walks, "KVM counted %lu walks, perf gave out %u cookies", walks,
+		    nr_walks);
+	/* Timers that expire together are handled by one interrupt; NMIs come alone. */
+	if (variant->source == PMI_IRQ_DEFERRED)
+		TEST_ASSERT(walks < nr_joined, "Each of %u samples had a walk of its own",
+			    nr_joined);
+}
+
+/* With no room for the record, or for the sample, the other half is what it is. */
+TEST_F_TIMEOUT(deferred, buffer_full, TIMEOUT)
+{
+	const struct perf_event_attr attr = { .wakeup_events = 1, .sample_period = 100000 };
+	static struct samples samples;
+	struct callchain_event event, kick;
+	struct perf_event_attr kick_attr = { .wakeup_events = 3 * NR_SAMPLES };
+	unsigned int round;
+
+	memset(&samples, 0, sizeof(samples));
+	samples.e = &self->e;
+	TEST_ASSERT(!callchain_event_open_ring(&event, variant->source, &attr, 0, -1, 1),
+		    "perf_event_open() failed: %s", strerror(errno));
+	TEST_ASSERT(!ioctl(event.fd, PERF_EVENT_IOC_ENABLE, 0), "PERF_EVENT_IOC_ENABLE");
+	event.may_lose = true;
+	TEST_ASSERT(!callchain_event_open(&kick, PMI_IRQ, &kick_attr, 0, -1), "kicker");
+	for (round = 0; round < 20; round++) {
+		vcpu_run_until_sampled(self->vcpu, &kick, 3 * NR_SAMPLES);
+		callchain_event_read(&kick, ignore_sample, NULL);
+		callchain_event_read(&event, check_sample, &samples);
+	}
+	callchain_event_close(&kick);
+	callchain_event_close(&event);
+	ksft_print_msg("%u joined, %u alone, %lu lost\n", samples.nr_joined, samples.nr_alone,
+		       event.nr_lost);
+	TEST_ASSERT(samples.nr_joined + samples.nr_alone, "No sample hit the guest");
+	TEST_ASSERT(event.nr_lost, "The buffer was never full");
+}
+
+struct disturber {
+	pid_t vcpu_tid;
+	enum pmi_source source;
+	const struct callchain_expectation *e;
+	bool stop;
+	unsigned int nr_rounds;
+	struct samples samples;
+};
+
+/* Events that come and go between a sample and its record. */
+static void *open_and_close(void *arg)
+{
+	const struct perf_event_attr attr = { .sample_period = 50000 };
+	struct disturber *d = arg;
+
+	d->samples.e = d->e;
+	while (!READ_ONCE(d->stop)) {
+		struct callchain_event event;
+		unsigned int i;
+
+		open_and_enable(&event, d->source, &attr, d->vcpu_tid, -1);
+		event.may_lose = true;
+		for (i = d->nr_rounds % 64; i; i--)
+			sched_yield();
+		d->samples.nr_guest = 0;
+		d->samples.nr_host = 0;
+		callchain_event_read(&event, check_sample, &d->samples);
+		callchain_event_close(&event);
+		WRITE_ONCE(d->nr_rounds, d->nr_rounds + 1);
+	}
+	return NULL;
+}
+
+/* Schedule the vCPU out, and in again elsewhere. */
+static void *migrate(void *arg)
+{
+	struct disturber *d = arg;
+	cpu_set_t cpus;
+
+	while (!READ_ONCE(d->stop)) {
+		CPU_ZERO(&cpus);
+		CPU_SET(d->nr_rounds % get_nprocs(), &cpus);
+		TEST_ASSERT(!sched_setaffinity(d->vcpu_tid, sizeof(cpus), &cpus),
+			    "sched_setaffinity() failed: %s", strerror(errno));
+		WRITE_ONCE(d->nr_rounds, d->nr_rounds + 1);
+		usleep(100);
+	}
+	return NULL;
+}
+
+static void run_disturbed(FIXTURE_DATA(deferred) * self, enum pmi_source source,
+			  void *(*disturb)(void *), struct disturber *d)
+{
+	const struct perf_event_attr attr = {};
+	unsigned int nr_walks = 0;
+	pthread_t thread;
+	cpu_set_t all;
+
+	TEST_ASSERT(!sched_getaffinity(0, sizeof(all), &all), "sched_getaffinity()");
+	memset(d, 0, sizeof(*d));
+	d->vcpu_tid = syscall(SYS_gettid);
+	d->source = source;
+	d->e = &self->e;
+	pthread_create(&thread, NULL, disturb, d);
+	while (nr_walks < 4 * NR_SAMPLES || READ_ONCE(d->nr_rounds) < 100)
+		nr_walks += vcpu_run_and_compare(self->vcpu, source, &attr, NR_SAMPLES, &self->e);
+	WRITE_ONCE(d->stop, true);
+	pthread_join(thread, NULL);
+	TEST_ASSERT(!sched_setaffinity(0, sizeof(all), &all), "sched_setaffinity()");
+}
+
+TEST_F_TIMEOUT(deferred, events_come_and_go, TIMEOUT)
+{
+	static struct disturber d;
+
+	run_disturbed(self, variant->source, open_and_close, &d);
+	ksft_print_msg("%u events, %u samples joined, %u alone\n", d.nr_rounds,
+		       d.samples.nr_joined, d.samples.nr_alone);
+	TEST_ASSERT(d.samples.nr_joined, "No sample was joined");
+}
+
+TEST_F_TIMEOUT(deferred, migrated, TIMEOUT)
+{
+	static struct disturber d;
+
+	run_disturbed(self, variant->source, migrate, &d);
+}
+
+/* Events of CPUs have rings of CPUs: the other half may be in the ring of another. */
+TEST_F_TIMEOUT(deferred, cpu_events, TIMEOUT)
+{
+	const struct perf_event_attr attr = { .sample_period = 2000000 };
+	static struct samples samples;
+	struct callchain_event events[8];
+	unsigned int i, nr_cpus = min_t(unsigned int, get_nprocs(), ARRAY_SIZE(events));
+	static struct disturber d;
+
+	memset(&samples, 0, sizeof(samples));
+	samples.e = &self->e;
+	for (i = 0; i < nr_cpus; i++) {
+		open_and_enable(&events[i], variant->source, &attr, -1, i);
+		events[i].may_lose = true;
+	}
+	run_disturbed(self, PMI_IRQ, migrate, &d);
+	for (i = 0; i < nr_cpus; i++) {
+		TEST_ASSERT(!ioctl(events[i].fd, PERF_EVENT_IOC_DISABLE, 0), "disable");
+		callchain_event_read(&events[i], check_sample, &samples);
+		callchain_event_close(&events[i]);
+	}
+	ksft_print_msg("%u joined, %u alone\n", samples.nr_joined, samples.nr_alone);
+	TEST_ASSERT(samples.nr_joined, "None of %u samples was joined", samples.nr_alone);
+}
+
+TEST_HARNESS_MAIN
