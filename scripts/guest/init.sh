@@ -23,6 +23,8 @@ for dir in /tmp /root /var; do
 	mount -t overlay -o "lowerdir=$dir,upperdir=/run/over$dir/up,workdir=/run/over$dir/work" \
 		overlay "$dir" 2>/dev/null
 done
+# Swap, so that a guest's pages can be somewhere else.
+mkswap /dev/ram0 >/dev/null && swapon /dev/ram0
 echo -1 > /proc/sys/kernel/perf_event_paranoid
 hostname host 2>/dev/null
 
