@@ -138,7 +138,7 @@ def _slowdowns(clock: str, depths: Iterable[int], rates: Iterable[int], ms: int)
         runs.append(Run(clock, "guest", "ip", "irq", rate=rate, ms=ms))
         for depth in depths:
             runs += [Run(clock, "guest", mode, "irq", depth, rate=rate, ms=ms)
-                     for mode in ("callchain", "v3", "userspace")]
+                     for mode in ("callchain", "deferred", "v3", "userspace")]
             runs.append(Run(clock, "host", "callchain", "irq", depth, rate=rate, ms=ms))
     return runs
 
@@ -151,7 +151,7 @@ def _ladder(clock: str, rates: Iterable[int], modes: Iterable[str], depth: int) 
 
 def plan(quick: bool) -> List[Run]:
     """All runs of "make bench"."""
-    modes = ("callchain", "v3")
+    modes = ("callchain", "deferred", "v3")
     ladder = (1000, 2000, 4000, 6000, 8000, 10000, 20000, 33000, 50000, 66000, 80000, 100000)
     if quick:
         return (_latencies("counted", DEPTHS, modes) + _pages("counted", (_FRAME, 4096), modes)
@@ -167,12 +167,13 @@ def plan(quick: bool) -> List[Run]:
             + _slowdowns("counted", (64,), (100,), 300)
             + _slowdowns("counted", (64,), (20000, 50000), 50)
             + _ladder("counted", ladder, ("ip", *modes), 64)
+            + _ladder("counted", ladder[5:], ("ip", *modes[:2]), 127)
             + 3 * _slowdowns("timed", (16, 64), (100, 1000, 4000, 10000, 20000, 50000), 500))
 
 
 def gate_plan() -> List[Run]:
     """The runs of "make gate", on a host that can't walk as in 2023."""
-    return (_latencies("counted", DEPTHS, ("callchain",))
+    return (_latencies("counted", DEPTHS, ("callchain", "deferred"))
             + _pages("counted", (512, 4096), ("callchain",))
             + [Run("counted", "guest", "callchain", "irq", 64),
                Run("counted", "guest", "callchain", depth=64, levels=5)])

@@ -18,6 +18,7 @@ from .ui import Failure, say
 _WAYS = [
     ("ip only, as perf today", "guest", "ip", "#888888"),
     ("ours", "guest", "callchain", "#1b9e77"),
+    ("ours, deferred", "guest", "deferred", "#66c2ff"),
     ("v3 of 2023", "guest", "v3", "#d95f02"),
     ("user-space sampler", "guest", "userspace", "#7570b3"),
     ("host process, perf's own", "host", "callchain", "#222222"),
@@ -119,12 +120,14 @@ def highest_rate(results: Results, clock: str, mode: str, depth: int = 64) -> Op
 def _other_table(results: Results) -> str:
     rows = []
     for label, target, mode, _ in _WAYS:
-        rate = highest_rate(results, "counted", mode) if target == "guest" else None
+        rates = [highest_rate(results, "counted", mode, depth) if target == "guest" else None
+                 for depth in (64, 127)]
         figure = results.find(clock="counted", target=target, mode=mode, rate=RATES[1],
                               source="irq", **({} if mode == "ip" else {"depth": 64}))
-        rows.append([label, f"{_number(rate)} Hz" if rate else "-",
+        rows.append([label, *(f"{_number(rate)} Hz" if rate else "-" for rate in rates),
                      _cell(figure, lambda f: _number(f.bytes_per_sample))])
-    return _table(["Depth 64", "highest NMI rate kept up with", "bytes a sample"], rows)
+    return _table(["", "highest NMI rate kept up with, depth 64", "depth 127",
+                   "bytes a sample, depth 64"], rows)
 
 
 def _page_figures(results: Results, mode: str) -> List[Figure]:
@@ -134,12 +137,13 @@ def _page_figures(results: Results, mode: str) -> List[Figure]:
 
 
 def _page_table(results: Results) -> str:
-    figures = {mode: _page_figures(results, mode) for mode in ("callchain", "v3")}
+    ways = (("ours", "callchain"), ("ours, deferred", "deferred"), ("v3 of 2023", "v3"))
+    figures = {mode: _page_figures(results, mode) for _, mode in ways}
     head = ["127 frames, PMI, median", *(f"{f.pages} page{'s' * (f.pages > 1)}"
                                          for f in figures["callchain"])]
     return _table(head, [[label, *(_cell(f, lambda f: _number(f.latency["median"]))
                                    for f in figures[mode])]
-                         for label, mode in (("ours", "callchain"), ("v3 of 2023", "v3"))])
+                         for label, mode in ways])
 
 
 def _hyperfine_table(path: Path) -> str:

@@ -62,7 +62,7 @@ class FiguresTest(unittest.TestCase):
                 if run.source == "irq" and run.mode not in ("off",) and run.rate != 1000:
                     self.assertIn(Run(run.clock, run.target, "off", "irq", ms=run.ms), runs)
             for depth in depths:
-                for mode in ("callchain", "v3", "userspace"):
+                for mode in ("callchain", "deferred", "v3", "userspace"):
                     self.assertTrue([run for run in runs if run.mode == mode and run.depth == depth
                                      and run.source == "irq" and run.clock == "counted"])
 
