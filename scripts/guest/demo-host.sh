@@ -37,6 +37,8 @@ symbols="--guestkallsyms=$out/guest/kallsyms --guestmodules=$out/guest/modules"
 perf kvm --guest $symbols record -e $event -F 999 -g -p $vm -o perf.data.guest \
 	-- sleep "${DEMO_SECONDS:-10}" > $out/record.log 2>&1 || fail "perf record failed, see record.log"
 kill $vm
+# perf says how callchains are taken.
+grep "^Callchains of guests" $out/record.log
 # perf writes from its ring buffer, which an uncached share can't take; so copy.
 cp perf.data.guest $out/
 
@@ -47,3 +49,13 @@ perf script $symbols -i perf.data.guest -F comm,misc,ip,sym \
 perf data convert $symbols --to-json $out/perf.json -i perf.data.guest --force \
 	> $out/json.log 2>&1 || fail "perf data convert failed, see json.log"
 echo "Sampled with $event."
+
+# Two stacks that are known, by the vCPU's thread and by PMIs: these must agree.
+bench=$BUILD_SELFTESTS/x86/guest_callchain_bench
+for way in defer nodefer; do
+	perf kvm --guest record -e $event -F 999 --call-graph fp,$way -o perf.data.$way -- \
+		sh -c "$bench -m off -d 5 -t 1000; $bench -m off -d 16 -t 2000" \
+		> $out/$way.log 2>&1 || fail "perf record failed, see $way.log"
+	perf script -i perf.data.$way -F comm,misc,ip,sym \
+		> $out/$way.txt 2>> $out/$way.log || fail "perf script failed, see $way.log"
+done

@@ -29,6 +29,9 @@ _ENOUGH = 0.90
 _ENTRY = "entry_SYSCALL_64_after_hwframe"
 _EXPECTED = (_ENTRY, "do_syscall_64", "vfs_read", "vfs_write")
 
+# How deep the known stacks are that demo-host.sh has sampled by both ways.
+_DEPTHS = (5, 16)
+
 # perf has no symbols of the guest's programs.
 _USER_CODE = "[unknown]"
 
@@ -42,6 +45,8 @@ class Profile:
     kernel_samples: int
     kernel_with_frames: int
     json_samples: int
+    deferred: "Counter[Tuple[str, ...]]"
+    immediate: "Counter[Tuple[str, ...]]"
 
     @property
     def share(self) -> float:
@@ -90,7 +95,23 @@ def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Profil
                    sum(len(sample.functions) >= 2 for sample in kernel),
                    sum(1 for sample in converted["samples"]
                        if any(frame.get("symbol") == "do_syscall_64"
-                              for frame in sample["callchain"])))
+                              for frame in sample["callchain"])),
+                   _known_stacks(folder / "defer.txt"), _known_stacks(folder / "nodefer.txt"))
+
+
+def _known_stacks(script: Path) -> "Counter[Tuple[str, ...]]":
+    return stacks.fold_callers(sample for sample in stacks.read(script.read_text().splitlines())
+                               if sample.is_guest_kernel)
+
+
+def _agree(profile: Profile) -> bool:
+    """Are the same stacks found by both ways, equally often within three sigma or so?"""
+    if sorted(map(len, profile.deferred)) != list(_DEPTHS) or \
+       set(profile.deferred) != set(profile.immediate):
+        return False
+    deferred, immediate = profile.deferred.total(), profile.immediate.total()
+    return all(abs(profile.deferred[stack] / deferred - profile.immediate[stack] / immediate) < 0.15
+               for stack in profile.deferred)
 
 
 def show(profile: Profile) -> None:
@@ -123,6 +144,8 @@ def check(profile: Profile) -> Counts:
             from_user >= _ENOUGH * entered > 0,
         "perf report shows them": all(name in report for name in _EXPECTED),
         "perf data convert --to-json shows them": profile.json_samples > 0,
+        f"deferred and immediate chains are the same ({profile.deferred.total()} and "
+        f"{profile.immediate.total()} samples of two stacks)": _agree(profile),
         "the flame graph shows them":
             "do_syscall_64" in (profile.folder / "flamegraph.svg").read_text(),
     }

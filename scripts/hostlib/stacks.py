@@ -17,9 +17,10 @@ _GUEST_KERNEL, _GUEST_USER = "G", "g"
 
 @dataclass(frozen=True)
 class Sample:
-    """One sample: where it hit, and the functions, innermost first."""
+    """One sample: where it hit, and the functions and addresses, innermost first."""
     mode: str
     functions: Tuple[str, ...]
+    addresses: Tuple[str, ...]
 
     @property
     def is_guest_kernel(self) -> bool:
@@ -34,23 +35,30 @@ def read(lines: Iterable[str]) -> Iterator[Sample]:
     """The samples in perf script's output, which puts an empty line behind each."""
     mode = ""
     functions: List[str] = []
+    addresses: List[str] = []
     started = False
     for line in [*lines, ""]:
         frame = _FRAME.match(line)
         if frame:
             functions.append(frame.group(2).strip())
+            addresses.append(frame.group(1))
         elif line.strip():
             header = _HEADER.match(line)
             mode, started = (header.group(1)[-1:] if header else ""), True
         elif started:
-            yield Sample(mode, tuple(functions))
-            functions, started = [], False
+            yield Sample(mode, tuple(functions), tuple(addresses))
+            functions, addresses, started = [], [], False
 
 
 def fold(samples: Iterable[Sample]) -> "Counter[Tuple[str, ...]]":
     """Count equal stacks, outermost function first."""
     return Counter(tuple(reversed(sample.functions)) for sample in samples
                    if sample.functions)
+
+
+def fold_callers(samples: Iterable[Sample]) -> "Counter[Tuple[str, ...]]":
+    """Count equal stacks by their return addresses, for code without symbols."""
+    return Counter(tuple(reversed(sample.addresses[1:])) for sample in samples)
 
 
 def folded_text(folded: "Counter[Tuple[str, ...]]") -> str:
