@@ -25,8 +25,9 @@ SCHEMA_VERSION = 1
 DEPTHS = (1, 16, 64, 127)
 RATES = (1000, 4000, 10000)
 
-# What a rate must yield to count as kept up with.
-KEEPS_UP = 0.95
+# What a rate must yield to count as kept up with.  The CPU that sends the PMIs has a
+# tick of its own, which takes up to 5 % of them.
+KEEPS_UP = 0.9
 TOO_SLOW = "does not keep up"
 
 # One boot has to end by then, in seconds.

@@ -104,13 +104,18 @@ def _cost_table(results: Results, depths: Sequence[int]) -> str:
 
 
 def highest_rate(results: Results, clock: str, mode: str, depth: int = 64) -> Optional[int]:
-    """The highest rate of NMIs below which all rates were kept up with."""
+    """The highest rate of NMIs below which all rates were kept up with.
+
+    None if there is none, or if rates were not compared.
+    """
+    figures = [f for f in results.figures
+               if (f.run.clock, f.run.target, f.run.mode, f.run.source, f.run.depth,
+                   f.run.stride, f.run.levels) == (clock, "guest", mode, "nmi", depth, 16, 4)]
+    if len(figures) < 2:
+        return None
+
     best = None
-    for figure in sorted((f for f in results.figures
-                          if (f.run.clock, f.run.target, f.run.mode, f.run.source, f.run.depth,
-                              f.run.stride, f.run.levels) ==
-                          (clock, "guest", mode, "nmi", depth, 16, 4)),
-                         key=lambda f: f.run.rate):
+    for figure in sorted(figures, key=lambda f: f.run.rate):
         if figure.kept < KEEPS_UP or figure.throttled:
             break
         best = figure.run.rate

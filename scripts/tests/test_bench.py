@@ -78,7 +78,10 @@ class HighestRateTest(unittest.TestCase):
                                                   "callchain"), 2000)
 
     def test_none(self) -> None:
-        self.assertIsNone(benchreport.highest_rate(self._results(0.5), "counted", "callchain"))
+        self.assertIsNone(benchreport.highest_rate(self._results(0.5, 1), "counted", "callchain"))
+
+    def test_one_rate_tells_nothing(self) -> None:
+        self.assertIsNone(benchreport.highest_rate(self._results(1), "counted", "callchain"))
 
 
 class JsonTest(unittest.TestCase):
