@@ -33,6 +33,8 @@
 /* About as long as a walk takes in emulation; perf's own limit is 10 us. */
 #define PERIOD_NS		50000
 
+#define TIMEOUT			300
+
 /* Frames are as far apart as pages, so each costs a walk of the page tables. */
 #define NR_FRAMES		64
 
@@ -789,17 +791,17 @@ do {									\
 		run_case(&_cases[i], variant->source);			\
 } while (0)
 
-TEST_F(churn, memslots)
+TEST_F_TIMEOUT(churn, memslots, TIMEOUT)
 {
 	RUN_CASES(slot_cases);
 }
 
-TEST_F(churn, memory)
+TEST_F_TIMEOUT(churn, memory, TIMEOUT)
 {
 	RUN_CASES(memory_cases);
 }
 
-TEST_F(churn, huge_pages)
+TEST_F_TIMEOUT(churn, huge_pages, TIMEOUT)
 {
 	if (!thp_configured())
 		SKIP(return, "The host has no transparent huge pages");
@@ -807,17 +809,17 @@ TEST_F(churn, huge_pages)
 	RUN_CASES(huge_page_cases);
 }
 
-TEST_F(churn, userfaults)
+TEST_F_TIMEOUT(churn, userfaults, TIMEOUT)
 {
 	RUN_CASES(userfault_cases);
 }
 
-TEST_F(churn, page_tables)
+TEST_F_TIMEOUT(churn, page_tables, TIMEOUT)
 {
 	RUN_CASES(page_table_cases);
 }
 
-TEST_F(churn, frames)
+TEST_F_TIMEOUT(churn, frames, TIMEOUT)
 {
 	RUN_CASES(frame_cases);
 }
