@@ -232,7 +232,7 @@ static bool is_guest_context(u64 ip)
 static bool join_deferred(struct callchain_sample *sample, struct callchain_event *event,
 			  u64 pos, u64 head, u64 *joined)
 {
-	static struct record record;
+	struct record record;
 	u64 cookie, nr;
 
 	if (event->deferred_fd < 0 || sample->nr < 2 ||
