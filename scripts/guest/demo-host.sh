@@ -56,6 +56,6 @@ for way in defer nodefer; do
 	perf kvm --guest record -e $event -F 999 --call-graph fp,$way -o perf.data.$way -- \
 		sh -c "$bench -m off -d 5 -t 1000; $bench -m off -d 16 -t 2000" \
 		> $out/$way.log 2>&1 || fail "perf record failed, see $way.log"
-	perf script -i perf.data.$way -F comm,misc,ip,sym \
+	perf script $symbols -i perf.data.$way -F comm,misc,ip,sym \
 		> $out/$way.txt 2>> $out/$way.log || fail "perf script failed, see $way.log"
 done
