@@ -16,6 +16,7 @@
 
 #define NR_SAMPLES	20
 #define NR_FRAMES	8
+#define MAX_ROUNDS	20
 
 /* A memslot of 4 MiB, the largest page outside of long mode, and one above 4 GiB. */
 #define MEM_GPA		0x10000000ULL
@@ -535,6 +536,88 @@ static void test_nested(enum pmi_source source, bool npt)
 		TEST_ASSERT(!(*tdp_ptes[i] & accessed),
 			    "Sampling set the Accessed bit of an entry in L1's NPT: 0x%lx",
 			    *tdp_ptes[i]);
+	kvm_vm_free(vm);
+}
+
+/* L2 does nothing but exit to L1, which lets it try again, and has no such stack. */
+void l2_exit(void);
+
+static u64 l2_cr3;
+
+static void l2_exits(void)
+{
+	asm volatile("mov %0, %%rsp; mov %1, %%rbp\n"
+		     "l2_exit: vmmcall\n"
+		     "jmp l2_exit" : : "r"(l2_rsp), "r"(l2_rbp));
+}
+
+static void l1_reenters(struct svm_test_data *svm)
+{
+	generic_svm_setup(svm, l2_exits);
+	svm->vmcb->save.cr3 = l2_cr3;
+	for (;;)
+		run_guest(svm->vmcb, svm->vmcb_gpa);
+}
+
+static void compare_l2_sample(const struct callchain_sample *s, void *arg)
+{
+	struct callchain_comparison *c = arg;
+
+	if (!callchain_sample_is_guest(s) || s->ip == (u64)l2_exit)
+		callchain_compare(s, arg);
+}
+
+/*
+ * A PMI that comes as L2 exits hits L2, and has L2's stack, although the vCPU's
+ * thread is about to switch to L1.
+ */
+TEST_F(modes, nested_exits)
+{
+	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100,
+						   .min_gva = FAR_STACK_GVA };
+	const struct perf_event_attr attr = {};
+	struct callchain_comparison c = {};
+	struct callchain_expectation e;
+	struct guest_stack stack;
+	struct kvm_vcpu *vcpu;
+	struct kvm_sregs sregs;
+	unsigned int round;
+	struct kvm_vm *vm;
+	gva_t svm_gva;
+	u64 *root;
+
+	if (!kvm_cpu_has(X86_FEATURE_SVM))
+		SKIP(return, "The host can't nest SVM");
+
+	vm = vm_create_with_one_vcpu(&vcpu, l1_reenters);
+	if (vm->mmu.pgtable_levels == 5)
+		vcpu_use_4_level_paging(vcpu);
+	vcpu_alloc_svm(vm, &svm_gva);
+	vcpu_args_set(vcpu, 1, svm_gva);
+	guest_stack_build(vm, &stack, &layout);
+	l2_rsp = stack.sp;
+	l2_rbp = stack.fp;
+	sync_global_to_guest(vm, l2_rsp);
+	sync_global_to_guest(vm, l2_rbp);
+	l2_cr3 = vm->mmu.pgd;
+	sync_global_to_guest(vm, l2_cr3);
+
+	/* L1 gets all but the stack. */
+	vcpu_sregs_get(vcpu, &sregs);
+	sregs.cr3 = vm_phy_page_alloc(vm, KVM_GUEST_PAGE_TABLE_MIN_PADDR, 0);
+	root = addr_gpa2hva(vm, sregs.cr3);
+	memcpy(root, addr_gpa2hva(vm, vm->mmu.pgd), PAGE_SIZE);
+	root[(stack.gva >> 39) & 511] = 0;
+	vcpu_sregs_set(vcpu, &sregs);
+
+	expect_guest_stack(&e, "L2 that exits", false, &stack, DEFAULT_MAX_STACK);
+	e.ip = (u64)l2_exit;
+	e.ips[1] = e.ip;
+	c.expected = &e;
+	for (round = 0; round < MAX_ROUNDS && c.nr_guest < NR_SAMPLES; round++)
+		vcpu_run_sampled(vcpu, variant->source, &attr, 4 * NR_SAMPLES,
+				 compare_l2_sample, &c);
+	TEST_ASSERT(c.nr_guest >= NR_SAMPLES, "Only %u samples hit L2", c.nr_guest);
 	kvm_vm_free(vm);
 }
 
