@@ -15,6 +15,9 @@
 #define __FRAME_OFFSETS
 #include <asm/ptrace-abi.h>
 
+/* Seconds: a debug host is slow, and may not be alone. */
+#define TIMEOUT		300
+
 #define NR_SAMPLES	10
 
 #define MAX_STACK	"/proc/sys/kernel/perf_event_max_stack"
@@ -396,7 +399,7 @@ static void run_case(const struct bound_case *c, int fd, enum pmi_source source,
 	kvm_vm_free(guest.vm);
 }
 
-TEST_F(bound, cost)
+TEST_F_TIMEOUT(bound, cost, TIMEOUT)
 {
 	unsigned int i;
 

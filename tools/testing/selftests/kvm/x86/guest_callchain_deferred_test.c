@@ -198,7 +198,7 @@ TEST_F_TIMEOUT(deferred, userfault_missing, TIMEOUT)
 }
 
 /* Who wants a part of the chain only is not served by a record that has all of it. */
-TEST_F(deferred, exclude_callchain)
+TEST_F_TIMEOUT(deferred, exclude_callchain, TIMEOUT)
 {
 	struct perf_event_attr attr = { .exclude_callchain_user = 1 };
 	u64 walks;

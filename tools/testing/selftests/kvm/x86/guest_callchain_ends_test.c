@@ -24,6 +24,9 @@
 #include "processor.h"
 #include "test_util.h"
 
+/* Seconds: a debug host is slow, and may not be alone. */
+#define TIMEOUT		300
+
 #define NR_SAMPLES		25
 #define NR_VMS			5
 #define NR_RELOADS		3
@@ -150,7 +153,7 @@ static void check_depth(enum pmi_source source, u16 max_stack, unsigned int nr_f
 }
 
 /* The instruction pointer counts as well, the context marker doesn't. */
-TEST_F(ends, depths)
+TEST_F_TIMEOUT(ends, depths, TIMEOUT)
 {
 	int max = read_number(MAX_STACK_SYSCTL);
 
@@ -171,7 +174,7 @@ static void is_of_the_host(const struct callchain_sample *s, void *arg)
 }
 
 /* One event sees many VMs come and go on the thread that it follows. */
-TEST_F(ends, vms_replaced)
+TEST_F_TIMEOUT(ends, vms_replaced, TIMEOUT)
 {
 	const struct perf_event_attr attr = { .wakeup_events = NR_SAMPLES };
 	struct callchain_event event;
@@ -280,7 +283,7 @@ static void kill_a_vmm(enum pmi_source source)
 	kvm_munmap(e, sizeof(*e));
 }
 
-TEST_F(ends, vmm_killed)
+TEST_F_TIMEOUT(ends, vmm_killed, TIMEOUT)
 {
 	kill_a_vmm(variant->source);
 
@@ -324,7 +327,7 @@ static int slab_objects(const char *cache)
 	return read_number(path);
 }
 
-TEST_F(ends, objects)
+TEST_F_TIMEOUT(ends, objects, TIMEOUT)
 {
 	int before[ARRAY_SIZE(slab_caches)], now;
 	struct kvm_vcpu *vcpu;
@@ -409,7 +412,7 @@ FIXTURE_TEARDOWN_PARENT(raised_max_stack)
 			    strerror(errno));
 }
 
-TEST_F(raised_max_stack, depths)
+TEST_F_TIMEOUT(raised_max_stack, depths, TIMEOUT)
 {
 	check_depth(variant->source, 0, GUEST_STACK_MAX_FRAMES, GUEST_STACK_MAX_FRAMES);
 	check_depth(variant->source, RAISED_MAX_STACK, GUEST_STACK_MAX_FRAMES,
@@ -525,7 +528,7 @@ static bool unload(const char *module)
 	return !syscall(SYS_delete_module, module, O_NONBLOCK);
 }
 
-TEST_F(reload, under_events)
+TEST_F_TIMEOUT(reload, under_events, TIMEOUT)
 {
 	unsigned int i;
 

@@ -373,7 +373,7 @@ TEST_F_TIMEOUT(entry, cases, TIMEOUT)
 	}
 }
 
-TEST_F(entry, exclude_callchain)
+TEST_F_TIMEOUT(entry, exclude_callchain, TIMEOUT)
 {
 	const struct entry_case kernel_only = { "kernel only", .end = "last", .no_entry = true };
 	const struct entry_case user_only = { "user only", .end = "last",

@@ -624,7 +624,7 @@ TEST_F_TIMEOUT(hostile, page_tables, TIMEOUT)
 	RUN_CASES(page_table_cases);
 }
 
-TEST_F(hostile, privileges)
+TEST_F_TIMEOUT(hostile, privileges, TIMEOUT)
 {
 	RUN_CASES(privilege_cases);
 }
@@ -741,7 +741,7 @@ static int set_nr_huge_pages(int nr)
 	return fclose(f) ? -1 : old;
 }
 
-TEST_F(hostile, huge_pages)
+TEST_F_TIMEOUT(hostile, huge_pages, TIMEOUT)
 {
 	int old = set_nr_huge_pages(4);
 
@@ -751,7 +751,7 @@ TEST_F(hostile, huge_pages)
 	set_nr_huge_pages(old);
 }
 
-TEST_F(hostile, private_memory)
+TEST_F_TIMEOUT(hostile, private_memory, TIMEOUT)
 {
 	if (!(kvm_check_cap(KVM_CAP_VM_TYPES) & BIT(KVM_X86_SW_PROTECTED_VM)))
 		SKIP(return, "The host has no VMs of KVM_X86_SW_PROTECTED_VM");
@@ -865,7 +865,7 @@ static void run_pkey_case(const struct pkey_case *c, enum pmi_source source, int
 	kvm_vm_free(guest.vm);
 }
 
-TEST_F(hostile, protection_keys)
+TEST_F_TIMEOUT(hostile, protection_keys, TIMEOUT)
 {
 	unsigned int i;
 

@@ -14,6 +14,9 @@
 #include "test_util.h"
 
 /* Of each change: the second must find what the first has found. */
+/* Seconds: a debug host is slow, and may not be alone. */
+#define TIMEOUT		300
+
 #define NR_WALKS	2
 
 /* How many samples to take behind the last change, to see that all is restored. */
@@ -469,7 +472,7 @@ static void run_kind(FIXTURE_DATA(midwalk) * self, const FIXTURE_VARIANT(midwalk
 }
 
 #define MIDWALK_TEST(_name, _kind)	\
-TEST_F(midwalk, _name)			\
+TEST_F_TIMEOUT(midwalk, _name, TIMEOUT)			\
 {					\
 	run_kind(self, variant, _kind);	\
 }

@@ -410,7 +410,7 @@ static void switch_cr3_and_loop(void)
 	asm volatile("mov %%rax, %%cr3; jmp guest_loop" : : );
 }
 
-TEST_F(modes, cr3)
+TEST_F_TIMEOUT(modes, cr3, TIMEOUT)
 {
 	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100,
 						   .min_gva = FAR_STACK_GVA };
@@ -571,7 +571,7 @@ static void compare_l2_sample(const struct callchain_sample *s, void *arg)
  * A PMI that comes as L2 exits hits L2, and has L2's stack, although the vCPU's
  * thread is about to switch to L1.
  */
-TEST_F(modes, nested_exits)
+TEST_F_TIMEOUT(modes, nested_exits, TIMEOUT)
 {
 	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100,
 						   .min_gva = FAR_STACK_GVA };
@@ -621,14 +621,14 @@ TEST_F(modes, nested_exits)
 	kvm_vm_free(vm);
 }
 
-TEST_F(modes, nested)
+TEST_F_TIMEOUT(modes, nested, TIMEOUT)
 {
 	if (!kvm_cpu_has(X86_FEATURE_SVM))
 		SKIP(return, "The host can't nest SVM");
 	test_nested(variant->source, false);
 }
 
-TEST_F(modes, nested_npt)
+TEST_F_TIMEOUT(modes, nested_npt, TIMEOUT)
 {
 	if (!kvm_cpu_has(X86_FEATURE_SVM) || !kvm_cpu_has_npt())
 		SKIP(return, "The host can't nest SVM with NPT");

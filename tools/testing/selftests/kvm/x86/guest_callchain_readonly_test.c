@@ -580,7 +580,7 @@ out:
 }
 
 /* The stack page, then each table that leads there. */
-TEST_F(readonly, absent_pages)
+TEST_F_TIMEOUT(readonly, absent_pages, TIMEOUT)
 {
 	struct pollfd pfd = { .events = POLLIN };
 	struct guest guest;

@@ -15,6 +15,9 @@
 #include "processor.h"
 #include "test_util.h"
 
+/* Seconds: a debug host is slow, and may not be alone. */
+#define TIMEOUT		300
+
 #define NR_SAMPLES	25
 
 static const struct {
@@ -97,7 +100,7 @@ FIXTURE_TEARDOWN(guest_callchain)
 		kvm_vm_free(self->vm);
 }
 
-TEST_F(guest_callchain, known_stacks)
+TEST_F_TIMEOUT(guest_callchain, known_stacks, TIMEOUT)
 {
 	const struct perf_event_attr attr = {};
 	struct guest_stack stack;
@@ -111,7 +114,7 @@ TEST_F(guest_callchain, known_stacks)
 	}
 }
 
-TEST_F(guest_callchain, sample_max_stack)
+TEST_F_TIMEOUT(guest_callchain, sample_max_stack, TIMEOUT)
 {
 	const struct guest_stack_layout layout = { 16, 32, 0xf00 };
 	struct perf_event_attr attr = {};
@@ -126,7 +129,7 @@ TEST_F(guest_callchain, sample_max_stack)
 	}
 }
 
-TEST_F(guest_callchain, exclude_callchain)
+TEST_F_TIMEOUT(guest_callchain, exclude_callchain, TIMEOUT)
 {
 	const struct guest_stack_layout layout = { 16, 32, 0xf00 };
 	struct perf_event_attr attr = {};
@@ -149,7 +152,7 @@ TEST_F(guest_callchain, exclude_callchain)
 }
 
 /* Who asked not to see a mode must not see it by skid: exclude_user as a stand-in. */
-TEST_F(guest_callchain, exclude_user)
+TEST_F_TIMEOUT(guest_callchain, exclude_user, TIMEOUT)
 {
 	const struct guest_stack_layout layout = { 16, 32, 0xf00 };
 	const struct perf_event_attr attr = { .exclude_user = 1 };
@@ -175,7 +178,7 @@ static void is_not_guest(const struct callchain_sample *s, void *arg)
 			    "exclude_guest: entry %u is of the guest", i);
 }
 
-TEST_F(guest_callchain, exclude_guest)
+TEST_F_TIMEOUT(guest_callchain, exclude_guest, TIMEOUT)
 {
 	const struct guest_stack_layout layout = { 16, 32, 0xf00 };
 	const struct perf_event_attr attr = { .exclude_guest = 1 };
@@ -226,7 +229,7 @@ static void is_bare(const struct callchain_sample *s, void *arg)
  * BPF's stack helpers read the chain that is recorded, and take it for one of the
  * host: with such a program, samples of guests have the host's bare markers.
  */
-TEST_F(guest_callchain, bpf_stack_helper)
+TEST_F_TIMEOUT(guest_callchain, bpf_stack_helper, TIMEOUT)
 {
 	const struct guest_stack_layout layout = { 16, 32, 0xf00 };
 	struct perf_event_attr attr = { .sample_period = 200000 };
