@@ -236,41 +236,19 @@ FIXTURE_VARIANT(bound)
 	int levels;
 };
 
-FIXTURE_VARIANT_ADD(bound, irq_4_level)
-{
-	.source = PMI_IRQ,
-	.levels = 4,
-};
+#define BOUND_VARIANT(_name, _source, _levels)				\
+FIXTURE_VARIANT_ADD(bound, _name)					\
+{									\
+	.source = _source,						\
+	.levels = _levels,						\
+}
 
-FIXTURE_VARIANT_ADD(bound, irq_5_level)
-{
-	.source = PMI_IRQ,
-	.levels = 5,
-};
-
-FIXTURE_VARIANT_ADD(bound, nmi_4_level)
-{
-	.source = PMI_NMI,
-	.levels = 4,
-};
-
-FIXTURE_VARIANT_ADD(bound, nmi_5_level)
-{
-	.source = PMI_NMI,
-	.levels = 5,
-};
-
-FIXTURE_VARIANT_ADD(bound, irq_deferred_4_level)
-{
-	.source = PMI_IRQ_DEFERRED,
-	.levels = 4,
-};
-
-FIXTURE_VARIANT_ADD(bound, nmi_deferred_5_level)
-{
-	.source = PMI_NMI_DEFERRED,
-	.levels = 5,
-};
+BOUND_VARIANT(irq_4_level, PMI_IRQ, 4);
+BOUND_VARIANT(irq_5_level, PMI_IRQ, 5);
+BOUND_VARIANT(nmi_4_level, PMI_NMI, 4);
+BOUND_VARIANT(nmi_5_level, PMI_NMI, 5);
+BOUND_VARIANT(irq_deferred_4_level, PMI_IRQ_DEFERRED, 4);
+BOUND_VARIANT(nmi_deferred_5_level, PMI_NMI_DEFERRED, 5);
 
 static unsigned int get_max_stack(void)
 {
