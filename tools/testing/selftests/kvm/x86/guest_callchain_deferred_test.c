@@ -222,6 +222,7 @@ struct samples {
 	unsigned int nr_host;		/* whose user mode's part was deferred */
 	u64 host_cookies[4096];
 	u64 cookies[4096];		/* of walks of the guest's stack */
+	unsigned int nr_no_cookie;	/* records of user mode, see check_record() */
 	unsigned int nr_user_records;
 	u64 user_records[4096];
 };
@@ -264,8 +265,17 @@ static void check_record(const struct callchain_sample *s, void *arg)
 	if (callchain_sample_is_guest(s))
 		return;
 
-	TEST_ASSERT(s->cpumode == PERF_RECORD_MISC_USER && s->nr && s->cookie >> 32 & 1,
+	TEST_ASSERT(s->cpumode == PERF_RECORD_MISC_USER && s->nr,
 		    "A record of cpumode %u with %lu entries", s->cpumode, s->nr);
+	/*
+	 * unwind_reset_info() isn't atomic: an NMI that comes between its two steps has
+	 * its sample's cookie, but the record has none.
+	 */
+	if (!s->cookie) {
+		samples->nr_no_cookie++;
+		return;
+	}
+	TEST_ASSERT(s->cookie >> 32 & 1, "A record of user mode has cookie 0x%lx", s->cookie);
 	TEST_ASSERT(samples->nr_user_records < ARRAY_SIZE(samples->user_records), "Records");
 	samples->user_records[samples->nr_user_records++] = s->cookie;
 }
@@ -299,7 +309,7 @@ TEST_F_TIMEOUT(deferred, host_and_guest, TIMEOUT)
 	const struct perf_event_attr attr = { .wakeup_events = 5, .sample_period = 100000 };
 	static struct samples samples;
 	struct callchain_event event;
-	unsigned int i;
+	unsigned int i, nr_missing = 0;
 
 	memset(&samples, 0, sizeof(samples));
 	samples.e = &self->e;
@@ -317,9 +327,11 @@ TEST_F_TIMEOUT(deferred, host_and_guest, TIMEOUT)
 	if (!samples.nr_host)
 		SKIP(return, "The host doesn't defer callchains of user mode, or is not hit");
 	for (i = 0; i < samples.nr_host; i++)
-		TEST_ASSERT(is_among(samples.host_cookies[i], samples.user_records,
-				     samples.nr_user_records),
-			    "No record for the host's cookie 0x%lx", samples.host_cookies[i]);
+		nr_missing += !is_among(samples.host_cookies[i], samples.user_records,
+					samples.nr_user_records);
+	TEST_ASSERT(nr_missing <= samples.nr_no_cookie,
+		    "%u of the host's %u cookies have no record, and %u records no cookie",
+		    nr_missing, samples.nr_host, samples.nr_no_cookie);
 }
 
 /* Samples of several events, taken at one exit, have one walk. */
