@@ -31,7 +31,6 @@ static u64 guest_callchain_cookie(void)
 /**
  * perf_callchain_guest_deferred - ask for the callchain of the guest that a PMI hit
  * @event: the event that is sampled
- * @guest_state: perf_guest_state(), not zero
  *
  * The chain is a context marker, the guest's instruction pointer, and the cookie
  * of the PERF_RECORD_CALLCHAIN_DEFERRED that is to come with the rest, behind
@@ -40,52 +39,42 @@ static u64 guest_callchain_cookie(void)
  *
  * Nobody else writes the request meanwhile: only one PMI at a time can have hit
  * the guest, and its vCPU's thread goes on when all of them are done.  All samples
- * before that share one record.
+ * before that share one record, and this chain.
  *
- * Context: NMI or IRQ that hit a guest.
+ * Context: the PMI, NMI or IRQ.
  *
- * Return: see perf_callchain_guest()
+ * Return: see perf_callchain_guest(), but for the buffer: that is the vCPU's, and
+ * good until its thread goes on.
  */
-struct perf_callchain_entry *perf_callchain_guest_deferred(struct perf_event *event,
-							   unsigned int guest_state)
+struct perf_callchain_entry *perf_callchain_guest_deferred(struct perf_event *event)
 {
 	const struct perf_event_attr *attr = &event->attr;
 	struct perf_guest_callchain_request *request;
-	struct perf_callchain_entry *entry;
-	u64 ip = 0;
-	int rctx;
 
 	/* No room for the markers. */
 	if (!attr->sample_max_stack || sysctl_perf_event_max_contexts_per_stack < 3)
-		return perf_callchain_guest(event, guest_state);
+		return perf_callchain_guest(event);
 
-	if (!guest_callchain_wanted(attr, guest_state))
+	request = static_call(__perf_guest_callchain_request)();
+	if (!request)
 		return NULL;
 
 	/* The guest must not make perf take its address for a context marker. */
-	request = static_call(__perf_guest_callchain_request)(&ip);
-	if (!request || ip >= PERF_CONTEXT_MAX)
-		return NULL;
+	if (!request->guest_state || !guest_callchain_wanted(attr, request->guest_state) ||
+	    request->guest_ip >= PERF_CONTEXT_MAX)
+		return &__empty_callchain;
 
-	entry = get_callchain_entry(&rctx);
-	if (!entry)
-		return NULL;
-
-	if (!request->cookie) {
-		request->max = 0;
-		request->cookie = guest_callchain_cookie();
-	}
+	/* A walk that is wanted already may be for a PMI that was long ago. */
+	request->callchain.nr = ARRAY_SIZE(request->callchain_words);
+	request->callchain.ip[0] = request->guest_state & PERF_GUEST_USER ?
+				   PERF_CONTEXT_GUEST_USER : PERF_CONTEXT_GUEST_KERNEL;
+	request->callchain.ip[1] = request->guest_ip;
+	request->callchain.ip[2] = PERF_CONTEXT_USER_DEFERRED;
+	if (!request->max)
+		request->callchain.ip[3] = guest_callchain_cookie();
 	request->max = max_t(unsigned int, request->max, attr->sample_max_stack);
 
-	entry->ip[0] = guest_state & PERF_GUEST_USER ? PERF_CONTEXT_GUEST_USER :
-						       PERF_CONTEXT_GUEST_KERNEL;
-	entry->ip[1] = ip;
-	entry->ip[2] = PERF_CONTEXT_USER_DEFERRED;
-	entry->ip[3] = request->cookie;
-	entry->nr = 4;
-	put_callchain_entry(rctx);
-
-	return entry;
+	return &request->callchain;
 }
 
 /* The longest chain whose record has a size that fits into 16 bits. */
@@ -96,9 +85,9 @@ struct perf_callchain_entry *perf_callchain_guest_deferred(struct perf_event *ev
  * @request: what they have left; is ready for the next exit after that
  *
  * One walk serves all events that sampled the guest before this exit, and its
- * record goes to all that take callchains of this task.  Without memory, or with
- * nothing to be found, it is an empty record: a sample's other half always comes,
- * unless there is no room for it.
+ * record goes to all that take callchains of this task.  With nothing to be found,
+ * or without memory for a chain that is longer than usual, it is an empty record: a
+ * sample's other half always comes, unless there is no room for it.
  *
  * Context: the vCPU's thread, right after the exit, as long as the hypervisor has
  * neither handled it nor dropped what protects the guest's memory.  May sleep.
@@ -106,25 +95,27 @@ struct perf_callchain_entry *perf_callchain_guest_deferred(struct perf_event *ev
 void __perf_guest_callchain_deferred(struct perf_guest_callchain_request *request)
 {
 	unsigned int nr = 0, nr_kernel = 0, max = min(request->max, MAX_DEFERRED);
+	/* One more, for the marker of user mode. */
+	u64 usual[PERF_MAX_STACK_DEPTH + 1] __uninitialized, *ips = usual;
 	struct unwind_stacktrace trace = {};
 	u16 misc;
-	u64 *ips;
 
-	/* One more, for the marker of user mode. */
-	ips = kmalloc_array(max + 1, sizeof(*ips), GFP_KERNEL);
+	if (max >= ARRAY_SIZE(usual))
+		ips = kmalloc_array(max + 1, sizeof(*ips), GFP_KERNEL);
 	if (ips) {
 		nr = static_call(__perf_guest_stack_walk)(ips, max, &nr_kernel);
 		trace.entries = (unsigned long *)ips;
 	}
 
-	misc = nr_kernel ? PERF_RECORD_MISC_GUEST_KERNEL : PERF_RECORD_MISC_GUEST_USER;
-
 	/* The sample has the first one, the IP, and so there is room for a marker. */
 	if (nr > 1)
 		trace.nr = guest_callchain_mark(ips, nr - 1, nr_kernel ? nr_kernel - 1 : 0);
 
-	perf_guest_callchain_output(request->cookie, misc, &trace);
-	request->cookie = 0;
-	kfree(ips);
+	misc = request->guest_state & PERF_GUEST_USER ? PERF_RECORD_MISC_GUEST_USER :
+							PERF_RECORD_MISC_GUEST_KERNEL;
+	perf_event_callchain_deferred(request->callchain.ip[3], misc, &trace);
+	request->max = 0;
+	if (ips != usual)
+		kfree(ips);
 }
 EXPORT_SYMBOL_FOR_KVM(__perf_guest_callchain_deferred);
