@@ -428,6 +428,11 @@ static enum guest_unwind_end guest_unwind_next(struct guest_unwind_state *state)
 	if (!state->fp)
 		return guest_unwind_outermost(state);
 
+	/* Most frames, before what is there for the others: these pass all of it. */
+	if (state->word == 8 && state->fp >= state->sp &&
+	    state->fp < guest_frames_end(state->fp) && IS_ALIGNED(state->fp, 8))
+		return guest_unwind_page(state);
+
 	if (guest_unwind_decode(state, &frame))
 		return guest_unwind_entry(state, frame);
 
@@ -438,9 +443,6 @@ static enum guest_unwind_end guest_unwind_next(struct guest_unwind_state *state)
 	/* Frames lie on top of each other: no cycles, no way back. */
 	if (frame < state->sp || !guest_fits(state, frame, 2 * state->word))
 		return UNWIND_END_BACKWARDS;
-
-	if (state->word == 8 && frame < guest_frames_end(frame))
-		return guest_unwind_page(state);
 
 	return guest_unwind_frame(state, frame);
 }
