@@ -119,7 +119,7 @@ class Results:
 
 def _latencies(clock: str, depths: Iterable[int], modes: Iterable[str]) -> List[Run]:
     """PMI latency against depth: of a guest and of the host, by NMIs."""
-    runs = [Run(clock, "guest", "ip"), Run(clock, "host", "ip")]
+    runs = [Run(clock, "guest", "ip"), Run(clock, "guest", "empty"), Run(clock, "host", "ip")]
     for depth in depths:
         runs += [Run(clock, "guest", mode, depth=depth, ms=60) for mode in modes]
         runs.append(Run(clock, "host", "callchain", depth=depth))

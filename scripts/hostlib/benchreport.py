@@ -2,6 +2,7 @@
 """What a person reads of a benchmark: tables as Markdown, and plots as SVG."""
 
 import json
+import re
 import shutil
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
@@ -17,12 +18,16 @@ from .ui import Failure, say
 # Label, target, mode, color: the rows of all tables, and the lines of all plots.
 _WAYS = [
     ("ip only, as perf today", "guest", "ip", "#888888"),
+    ("a callchain of nothing", "guest", "empty", "#bbbbbb"),
     ("ours", "guest", "callchain", "#1b9e77"),
     ("ours, deferred", "guest", "deferred", "#66c2ff"),
     ("v3 of 2023", "guest", "v3", "#d95f02"),
     ("user-space sampler", "guest", "userspace", "#7570b3"),
     ("host process, perf's own", "host", "callchain", "#222222"),
 ]
+
+# Nothing that depends on the depth of the stack.
+_SHALLOW = ("ip", "empty")
 
 # Loops of the guest that hyperfine times: a second, emulated.
 _LOOPS = 400_000_000
@@ -43,6 +48,8 @@ def whole_commands(quick: bool) -> str:
 
 
 def _table(head: Sequence[str], rows: List[List[str]]) -> str:
+    """A Markdown table; what has no figures has no row."""
+    rows = [row for row in rows if any(re.search(r"\d", cell) for cell in row[1:])]
     lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
@@ -72,7 +79,7 @@ def _latency_table(results: Results) -> str:
         cells = []
         for depth in DEPTHS:
             figure = results.find(clock="counted", target=target, mode=mode, source="nmi",
-                                  levels=4, stride=16, **({} if mode == "ip" else {"depth": depth}))
+                                  levels=4, stride=16, **({} if mode in _SHALLOW else {"depth": depth}))
             cells.append(_cell(figure, lambda f: f"{_number(f.latency['median'])}, "
                                                  f"{_number(f.latency['p99'])}"))
         rows.append([label, *cells])
@@ -86,7 +93,7 @@ def _slowdown_table(results: Results, clock: str, depths: Sequence[int]) -> str:
         for depth in depths:
             figures = [results.find("slowdown", clock=clock, target=target, mode=mode, source="irq",
                                     rate=rate,
-                                    **({} if mode == "ip" else {"depth": depth}))
+                                    **({} if mode in _SHALLOW else {"depth": depth}))
                        for rate in RATES]
             cells.append(" / ".join(_cell(f, lambda f: _percent(f.slowdown)) for f in figures))
         rows.append([label, *cells])
@@ -98,7 +105,7 @@ def _cost_table(results: Results, depths: Sequence[int]) -> str:
     rows = []
     for label, target, mode, _ in _WAYS:
         figures = [results.find("cost", clock="counted", target=target, mode=mode, source="irq",
-                                rate=RATES[1], **({} if mode == "ip" else {"depth": depth})) for depth in depths]
+                                rate=RATES[1], **({} if mode in _SHALLOW else {"depth": depth})) for depth in depths]
         rows.append([label, *(_cell(f, lambda f: _number(f.cost)) for f in figures)])
     return _table(["Whole cost of a sample, instructions", *(f"depth {d}" for d in depths)], rows)
 
@@ -128,7 +135,7 @@ def _other_table(results: Results) -> str:
         rates = [highest_rate(results, "counted", mode, depth) if target == "guest" else None
                  for depth in (64, 127)]
         figure = results.find(clock="counted", target=target, mode=mode, rate=RATES[1],
-                              source="irq", **({} if mode == "ip" else {"depth": 64}))
+                              source="irq", **({} if mode in _SHALLOW else {"depth": 64}))
         rows.append([label, *(f"{_number(rate)} Hz" if rate else "-" for rate in rates),
                      _cell(figure, lambda f: _number(f.bytes_per_sample))])
     return _table(["", "highest NMI rate kept up with, depth 64", "depth 127",
@@ -183,7 +190,7 @@ def _plot_latency(results: Results, path: Path) -> None:
                         if f.run.clock == "counted" and f.run.target == target
                         and f.run.mode == mode and f.run.source == "nmi" and f.run.levels == 4
                         and f.run.stride == 16 and f.run.rate == 1000 and f.latency)
-        if mode == "ip":
+        if mode in _SHALLOW and points:
             points = [(0, points[0][1]), (max(DEPTHS), points[0][1])]
         if points:
             axes.plot(*zip(*dict(points).items()), label=label, color=color, marker="o",
@@ -199,7 +206,7 @@ def _plot_overhead(results: Results, clock: str, path: Path) -> None:
         points: Dict[int, float] = {
             f.run.rate: 100 * f.slowdown for f in results.figures
             if f.run.clock == clock and f.run.target == target and f.run.mode == mode
-            and f.run.source == "irq" and f.slowdown is not None and (mode == "ip" or f.run.depth == 64)}
+            and f.run.source == "irq" and f.slowdown is not None and (mode in _SHALLOW or f.run.depth == 64)}
         if points:
             axes.plot(*zip(*sorted(points.items())), label=label, color=color, marker="o",
                       markersize=3)

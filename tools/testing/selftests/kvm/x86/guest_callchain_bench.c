@@ -31,6 +31,7 @@
 enum mode {
 	MODE_OFF,
 	MODE_IP,
+	MODE_EMPTY,
 	MODE_CALLCHAIN,
 	MODE_DEFERRED,
 	MODE_USERSPACE,
@@ -40,6 +41,7 @@ enum mode {
 static const char * const mode_names[NR_MODES] = {
 	[MODE_OFF]		= "off",
 	[MODE_IP]		= "ip",
+	[MODE_EMPTY]		= "empty",
 	[MODE_CALLCHAIN]	= "callchain",
 	[MODE_DEFERRED]		= "deferred",
 	[MODE_USERSPACE]	= "userspace",
@@ -197,8 +199,10 @@ static void on_sample(const struct callchain_sample *s, void *arg)
 
 	bench.nr_samples++;
 	bench.bytes += s->size - (s->raw ? ALIGN(sizeof(u32) + sizeof(raw), sizeof(u64)) : 0);
-	if (bench.mode == MODE_IP)
+	if (bench.mode == MODE_IP || bench.mode == MODE_EMPTY) {
+		TEST_ASSERT(!s->nr, "%s: the chain has %lu entries", mode_names[bench.mode], s->nr);
 		return;
+	}
 
 	TEST_ASSERT(s->nr >= 2 && s->ips[0] == context && s->ips[1] == s->ip,
 		    "%s: the chain does not begin with its marker and IP", mode_names[bench.mode]);
@@ -391,6 +395,10 @@ static void measure(void)
 
 	if (bench.mode != MODE_IP)
 		attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
+	if (bench.mode == MODE_EMPTY) {
+		attr.exclude_callchain_kernel = 1;
+		attr.exclude_callchain_user = 1;
+	}
 	if (bench.source == PMI_TEST_IRQ || bench.source == PMI_TEST_NMI)
 		attr.sample_type |= PERF_SAMPLE_RAW;
 
@@ -490,7 +498,7 @@ static void help(const char *name)
 	printf("usage: %s [options]\n"
 	       " -H sample this process, not a guest\n"
 	       " -5 let the guest have 5-level paging, if there is any\n"
-	       " -m off, ip, callchain, deferred, or userspace\n"
+	       " -m off, ip, empty (a callchain of nothing), callchain, deferred, or userspace\n"
 	       " -i nmi or irq, of the test_pmi module; cpu-clock; or cycles\n"
 	       " -d return addresses on the stack\n"
 	       " -s bytes from one frame to the next\n"
