@@ -53,7 +53,8 @@ class Run:
     levels: int = 4
 
     def command(self) -> str:
-        return (f"{BENCH} {'-H' if self.target == 'host' else ''} "
+        target = {"guest": "", "host": "-H", "exit": "-x"}[self.target]
+        return (f"{BENCH} {target} "
                 f"{'-5' if self.levels == 5 else ''} "
                 f"-m {'callchain' if self.mode == 'v3' else self.mode} -i {self.source} "
                 f"-d {self.depth} -s {self.stride} -p {10**9 // self.rate} -t {self.ms}")
@@ -70,7 +71,7 @@ class Run:
 class Figure:
     """What a run came to.
 
-    latency: of the PMI's handler, by the TSC: instructions if counted, else ticks
+    latency: of the PMI's handler, or an exit and the entry after it, by the TSC: instructions if counted, else ticks
     cost: nanoseconds that the target lost, for each PMI, the way there included;
         instructions if counted; none if there is no run without PMIs to compare with
     slowdown: the share of its time that the target lost, likewise
@@ -144,6 +145,11 @@ def _slowdowns(clock: str, depths: Iterable[int], rates: Iterable[int], ms: int)
     return runs
 
 
+def _exits(clock: str) -> List[Run]:
+    """What guests pay that nobody samples just then."""
+    return [Run(clock, "exit", mode, rate=1) for mode in ("off", "deferred")]
+
+
 def _ladder(clock: str, rates: Iterable[int], modes: Iterable[str], depth: int) -> List[Run]:
     """How many PMIs come, by NMIs, at rates that not all can keep up with."""
     return [Run(clock, "guest", mode, depth=depth, rate=rate, ms=80)
@@ -157,7 +163,7 @@ def plan(quick: bool) -> List[Run]:
     if quick:
         return (_latencies("counted", DEPTHS, modes) + _pages("counted", (_FRAME, 4096), modes)
                 + _slowdowns("counted", (64,), RATES, 50)
-                + _ladder("counted", ladder[2::2], modes, 64)
+                + _exits("counted") + _ladder("counted", ladder[2::2], modes, 64)
                 + 3 * _slowdowns("timed", (64,), RATES, 150))
     depths = (0, 1, 2, 4, 8, 16, 32, 64, 96, 127)
     return (_latencies("counted", depths, modes)
@@ -167,6 +173,7 @@ def plan(quick: bool) -> List[Run]:
             + _slowdowns("counted", DEPTHS, RATES, 50)
             + _slowdowns("counted", (64,), (100,), 300)
             + _slowdowns("counted", (64,), (20000, 50000), 50)
+            + _exits("counted")
             + _ladder("counted", ladder, ("ip", *modes), 64)
             + _ladder("counted", ladder[5:], ("ip", *modes[:2]), 127)
             + 3 * _slowdowns("timed", (16, 64), (100, 1000, 4000, 10000, 20000, 50000), 500))

@@ -134,12 +134,23 @@ def _other_table(results: Results) -> str:
     for label, target, mode, _ in _WAYS:
         rates = [highest_rate(results, "counted", mode, depth) if target == "guest" else None
                  for depth in (64, 127)]
+        depth = {} if mode in _SHALLOW else {"depth": 64}
         figure = results.find(clock="counted", target=target, mode=mode, rate=RATES[1],
-                              source="irq", **({} if mode in _SHALLOW else {"depth": 64}))
+                              source="irq", **depth)
         rows.append([label, *(f"{_number(rate)} Hz" if rate else "-" for rate in rates),
                      _cell(figure, lambda f: _number(f.bytes_per_sample))])
     return _table(["", "highest NMI rate kept up with, depth 64", "depth 127",
                    "bytes a sample, depth 64"], rows)
+
+
+def _exits(results: Results) -> str:
+    off, deferred = (results.find(clock="counted", target="exit", mode=mode)
+                     for mode in ("off", "deferred"))
+    if not (off and deferred):
+        raise Failure("The benchmark lacks the runs that time exits")
+    return ("An exit for CPUID and the entry after it take the guest "
+            f"{_number(off.latency['median'])} instructions, and "
+            f"{_number(deferred.latency['median'])} while there is an event that defers callchains.")
 
 
 def _page_figures(results: Results, mode: str) -> List[Figure]:
@@ -245,7 +256,7 @@ def write(results: Results, folder: Path) -> None:
         f"{environment['compiler']}, {environment['accel']}, commit {environment['commit']}.\n",
         _latency_table(results), _slowdown_table(results, "counted", counted),
         _meaning(results) + "\n", _cost_table(results, counted), _other_table(results),
-        _page_table(results), _slowdown_table(results, "timed", timed),
+        _exits(results) + "\n", _page_table(results), _slowdown_table(results, "timed", timed),
         _hyperfine_table(folder / "hyperfine.json")])
     (folder / "table.md").write_text(text)
     _plot_latency(results, folder / "latency.svg")

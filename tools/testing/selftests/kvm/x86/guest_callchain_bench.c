@@ -57,6 +57,7 @@ static const char * const source_names[] = {
 static struct {
 	/* What is to be measured. */
 	bool host;
+	bool exits;
 	bool five_levels;
 	enum mode mode;
 	enum pmi_source source;
@@ -454,6 +455,47 @@ static void measure(void)
 	TEST_ASSERT(bench.nr_pmis, "No PMI came; does another event use this PMU?");
 }
 
+static u64 exit_ticks[500];
+
+static void guest_exits(void)
+{
+	unsigned int i, eax, ebx, ecx, edx;
+	u64 start;
+
+	for (i = 0; i < ARRAY_SIZE(exit_ticks); i++) {
+		start = rdtsc();
+		__cpuid(0, 0, &eax, &ebx, &ecx, &edx);
+		exit_ticks[i] = rdtsc() - start;
+	}
+	GUEST_DONE();
+}
+
+/* What exits take, without an event, or with one that takes no sample meanwhile. */
+static void measure_exits(void)
+{
+	struct perf_event_attr attr = { .sample_period = NSEC_PER_SEC };
+	u64 start_ns = cpu_ns();
+	struct kvm_vm *vm;
+	struct ucall uc;
+
+	vm = vm_create_with_one_vcpu(&bench.vcpu, guest_exits);
+	if (bench.mode == MODE_DEFERRED) {
+		TEST_ASSERT(!callchain_event_open(&bench.event, bench.source | PMI_DEFERRED,
+						  &attr, 0, -1) &&
+			    !ioctl(bench.event.fd, PERF_EVENT_IOC_ENABLE, 0),
+			    "perf_event_open() failed: %s", strerror(errno));
+	}
+	vcpu_run(bench.vcpu);
+	TEST_ASSERT(get_ucall(bench.vcpu, &uc) == UCALL_DONE, "The guest is not done");
+	sync_global_from_guest(vm, exit_ticks);
+	bench.latencies = exit_ticks;
+	bench.nr_latencies = ARRAY_SIZE(exit_ticks);
+	bench.work_done = ARRAY_SIZE(exit_ticks);
+	bench.cpu_ns = cpu_ns() - start_ns;
+	if (bench.mode == MODE_DEFERRED)
+		callchain_event_close(&bench.event);
+}
+
 static u64 nr_pages_crossed(void)
 {
 	if (!bench.layout.nr_frames)
@@ -469,7 +511,7 @@ static void print_result(void)
 	       "\"pages\": %lu, \"period_ns\": %lu, \"cpu_ns\": %lu, "
 	       "\"work\": %lu, \"pmis\": %lu, \"samples\": %lu, \"throttled\": %u, "
 	       "\"bytes\": %lu, \"levels\": %u, \"latency_ticks\": [",
-	       bench.host ? "host" : "guest", mode_names[bench.mode],
+	       bench.host ? "host" : bench.exits ? "exit" : "guest", mode_names[bench.mode],
 	       bench.mode == MODE_USERSPACE ? "timer" : source_names[bench.source],
 	       bench.layout.nr_frames, nr_pages_crossed(), bench.period_ns, bench.cpu_ns,
 	       bench.work_done, bench.nr_pmis, bench.nr_samples,
@@ -497,6 +539,7 @@ static void help(const char *name)
 {
 	printf("usage: %s [options]\n"
 	       " -H sample this process, not a guest\n"
+	       " -x time exits of a guest; off or deferred\n"
 	       " -5 let the guest have 5-level paging, if there is any\n"
 	       " -m off, ip, empty (a callchain of nothing), callchain, deferred, or userspace\n"
 	       " -i nmi or irq, of the test_pmi module; cpu-clock; or cycles\n"
@@ -513,10 +556,13 @@ int main(int argc, char *argv[])
 	const char *why_not;
 	int opt;
 
-	while ((opt = getopt(argc, argv, "H5m:i:d:s:p:t:w:h")) != -1) {
+	while ((opt = getopt(argc, argv, "Hx5m:i:d:s:p:t:w:h")) != -1) {
 		switch (opt) {
 		case 'H':
 			bench.host = true;
+			break;
+		case 'x':
+			bench.exits = true;
 			break;
 		case '5':
 			bench.five_levels = true;
@@ -553,8 +599,17 @@ int main(int argc, char *argv[])
 	TEST_ASSERT(!bench.host || (bench.mode != MODE_USERSPACE && bench.mode != MODE_DEFERRED),
 		    "That takes a guest");
 
+	TEST_ASSERT(!bench.exits || bench.mode == MODE_OFF || bench.mode == MODE_DEFERRED,
+		    "Exits are timed without PMIs");
+
 	/* The timers of NMIs are another CPU's, and so need not be disturbed. */
 	pin_self_to_cpu(get_nprocs() - 1);
+	if (bench.exits) {
+		measure_exits();
+		print_result();
+		return 0;
+	}
+
 	if (bench.host) {
 		build_host_stack();
 		bench.text = host_work;
