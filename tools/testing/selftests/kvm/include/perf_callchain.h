@@ -151,5 +151,7 @@ static inline bool callchain_sample_is_guest(const struct callchain_sample *samp
 	return sample->cpumode == PERF_RECORD_MISC_GUEST_KERNEL ||
 	       sample->cpumode == PERF_RECORD_MISC_GUEST_USER;
 }
+int read_number(const char *path);
+bool write_number(const char *path, int value);
 
 #endif /* SELFTEST_KVM_PERF_CALLCHAIN_H */

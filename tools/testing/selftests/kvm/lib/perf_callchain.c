@@ -718,3 +718,40 @@ void guest_walk_get_results(int fd, struct guest_walk_result *results, unsigned 
 	TEST_ASSERT(read(fd, results, size) == size, "read() from " TEST_GUEST_WALK " failed: %s",
 		    strerror(errno));
 }
+
+/**
+ * read_number - read what the kernel has in a file of /proc or /sys
+ * @path:	the file
+ *
+ * Return: the number, -1 if there is none.
+ */
+int read_number(const char *path)
+{
+	FILE *f = fopen(path, "r");
+	int value;
+
+	if (!f)
+		return -1;
+	if (fscanf(f, "%d", &value) != 1)
+		value = -1;
+	fclose(f);
+	return value;
+}
+
+/**
+ * write_number - write a file of /proc or /sys
+ * @path:	the file
+ * @value:	the number
+ *
+ * Return: whether the kernel took it.
+ */
+bool write_number(const char *path, int value)
+{
+	FILE *f = fopen(path, "w");
+	bool ok;
+
+	if (!f)
+		return false;
+	ok = fprintf(f, "%d", value) > 0;
+	return !fclose(f) && ok;
+}

@@ -250,24 +250,10 @@ BOUND_VARIANT(nmi_5_level, PMI_NMI, 5);
 BOUND_VARIANT(irq_deferred_4_level, PMI_IRQ_DEFERRED, 4);
 BOUND_VARIANT(nmi_deferred_5_level, PMI_NMI_DEFERRED, 5);
 
-static unsigned int get_max_stack(void)
+static void set_max_stack(int depth)
 {
-	unsigned int depth;
-	FILE *f = fopen(MAX_STACK, "r");
-
-	TEST_ASSERT(f && fscanf(f, "%u", &depth) == 1, "Can't read " MAX_STACK);
-	fclose(f);
-	return depth;
-}
-
-static void set_max_stack(unsigned int depth)
-{
-	FILE *f = fopen(MAX_STACK, "w");
-
-	TEST_ASSERT(f, "Can't open " MAX_STACK ": %s", strerror(errno));
-	fprintf(f, "%u\n", depth);
-	TEST_ASSERT(!fclose(f), "Can't write " MAX_STACK ", are there events with callchains? %s",
-		    strerror(errno));
+	TEST_ASSERT(write_number(MAX_STACK, depth),
+		    "Can't write " MAX_STACK ", are there events with callchains?");
 }
 
 FIXTURE_SETUP(bound)
@@ -275,7 +261,7 @@ FIXTURE_SETUP(bound)
 	const char *why_not;
 
 	self->fd = -1;
-	self->max_stack = get_max_stack();
+	self->max_stack = read_number(MAX_STACK);
 	if (!pmi_source_available(variant->source, &why_not))
 		SKIP(return, "%s", why_not);
 	if (variant->levels == 5 && !kvm_cpu_has(X86_FEATURE_LA57))

@@ -28,6 +28,8 @@
 #define MAX_SAMPLES	4096
 #define TIMEOUT		180
 
+#define MAX_CONTEXTS_SYSCTL	"/proc/sys/kernel/perf_event_max_contexts_per_stack"
+
 /* The stack is in a slot of its own, one frame a page. */
 #define STACK_SLOT	10
 #define STACK_GPA	BIT_ULL(32)
@@ -216,6 +218,51 @@ TEST_F_TIMEOUT(deferred, exclude_callchain, TIMEOUT)
 	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &self->e);
 }
 
+/* perf takes such addresses for context markers: there is no chain that has one. */
+TEST_F_TIMEOUT(deferred, ip_like_a_marker, TIMEOUT)
+{
+	const gva_t loop = (gva_t)PERF_CONTEXT_GUEST_KERNEL;
+	const struct perf_event_attr attr = {};
+	gpa_t gpa = vm_phy_page_alloc(self->vm, KVM_GUEST_PAGE_TABLE_MIN_PADDR, 0);
+	struct kvm_regs regs;
+
+	virt_pg_map(self->vm, loop & ~(PAGE_SIZE - 1), gpa);
+	memcpy(addr_gpa2hva(self->vm, gpa + loop % PAGE_SIZE), "\xeb\xfe", 2);
+	vcpu_regs_get(self->vcpu, &regs);
+	regs.rip = loop;
+	vcpu_regs_set(self->vcpu, &regs);
+
+	self->e.ip = loop;
+	self->e.nr = 0;
+	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &self->e);
+	vcpu_run_and_compare(self->vcpu, variant->source & ~PMI_DEFERRED, &attr, NR_SAMPLES,
+			     &self->e);
+}
+
+static void compare_not_deferred(const struct callchain_sample *s, void *arg)
+{
+	TEST_ASSERT(!callchain_sample_is_guest(s) || !s->cookie, "A callchain was deferred");
+	callchain_compare(s, arg);
+}
+
+/* A marker of the guest's, the one in front of the cookie, and the cookie are three. */
+TEST_F_TIMEOUT(deferred, few_contexts, TIMEOUT)
+{
+	struct callchain_comparison c = { .expected = &self->e };
+	const struct perf_event_attr attr = {};
+	unsigned int i;
+	int old;
+
+	old = read_number(MAX_CONTEXTS_SYSCTL);
+	if (!write_number(MAX_CONTEXTS_SYSCTL, 2))
+		SKIP(return, "Can't write " MAX_CONTEXTS_SYSCTL);
+	for (i = 0; i < MAX_TRIES && c.nr_guest < NR_SAMPLES; i++)
+		vcpu_run_sampled(self->vcpu, variant->source, &attr, NR_SAMPLES,
+				 compare_not_deferred, &c);
+	TEST_ASSERT(write_number(MAX_CONTEXTS_SYSCTL, old), "Can't restore the sysctl");
+	TEST_ASSERT(c.nr_guest >= NR_SAMPLES, "Only %u walks", c.nr_guest);
+}
+
 /* The samples of an event, and the records it was sent. */
 struct samples {
 	const struct callchain_expectation *e;
@@ -255,6 +302,14 @@ static void check_sample(const struct callchain_sample *s, void *arg)
 		TEST_ASSERT(samples->nr_guest < ARRAY_SIZE(samples->cookies), "Samples");
 		samples->cookies[samples->nr_guest++] = s->cookie;
 	}
+}
+
+static void note_cookie(const struct callchain_sample *s, void *arg)
+{
+	struct samples *samples = arg;
+
+	if (callchain_sample_is_guest(s) && samples->nr_guest < ARRAY_SIZE(samples->cookies))
+		samples->cookies[samples->nr_guest++] = s->cookie;
 }
 
 static void ignore_sample(const struct callchain_sample *s, void *arg)
@@ -389,6 +444,38 @@ TEST_F_TIMEOUT(deferred, shared_walk, TIMEOUT)
 	if (variant->source == PMI_IRQ_DEFERRED)
 		TEST_ASSERT(walks < nr_joined, "Each of %u samples had a walk of its own",
 			    nr_joined);
+}
+
+/* Of events that share a walk, the one that wants most gets what it wants. */
+TEST_F_TIMEOUT(deferred, shared_by_depths, TIMEOUT)
+{
+	struct perf_event_attr attr = { .sample_period = 300000, .wakeup_events = NR_SAMPLES };
+	struct samples *deep = calloc(2, sizeof(*deep)), *shallow = deep + 1;
+	struct callchain_event events[3];
+	unsigned int i, nr_shared = 0;
+
+	TEST_ASSERT(deep, "calloc() failed");
+	deep->e = &self->e;
+	/* Each one before and behind another. */
+	for (i = 0; i < ARRAY_SIZE(events); i++) {
+		attr.sample_max_stack = i == 1 ? DEFAULT_MAX_STACK : 3;
+		open_and_enable(&events[i], variant->source, &attr, 0, -1);
+	}
+	for (i = 0; i < MAX_TRIES && deep->nr_guest < 4 * NR_SAMPLES; i++) {
+		vcpu_run_until_sampled(self->vcpu, &events[1], 0);
+		callchain_event_read(&events[1], check_sample, deep);
+		callchain_event_read(&events[0], note_cookie, shallow);
+		callchain_event_read(&events[2], note_cookie, shallow);
+	}
+	for (i = 0; i < ARRAY_SIZE(events); i++)
+		callchain_event_close(&events[i]);
+
+	for (i = 0; i < deep->nr_guest; i++)
+		nr_shared += is_among(deep->cookies[i], shallow->cookies, shallow->nr_guest);
+	ksft_print_msg("%u of %u walks shared\n", nr_shared, deep->nr_guest);
+	/* As above. */
+	TEST_ASSERT(nr_shared || variant->source == PMI_NMI_DEFERRED, "No walk was shared");
+	free(deep);
 }
 
 /* With no room for the record, or for the sample, the other half is what it is. */

@@ -39,30 +39,6 @@
 /* More than the longest stack that can be built. */
 #define RAISED_MAX_STACK	1000
 
-static int read_number(const char *path)
-{
-	FILE *f = fopen(path, "r");
-	int value;
-
-	if (!f)
-		return -1;
-	if (fscanf(f, "%d", &value) != 1)
-		value = -1;
-	fclose(f);
-	return value;
-}
-
-static bool write_number(const char *path, int value)
-{
-	FILE *f = fopen(path, "w");
-	bool ok;
-
-	if (!f)
-		return false;
-	ok = fprintf(f, "%d", value) > 0;
-	return !fclose(f) && ok;
-}
-
 static void build_guest(struct kvm_vcpu **vcpu, unsigned int nr_frames, const char *name,
 			struct callchain_expectation *e)
 {
