@@ -11,31 +11,29 @@
 #include "internal.h"
 
 /**
- * perf_callchain_guest - get the callchain of the guest that a PMI interrupted
+ * __perf_callchain_guest - get the callchain of the guest that a PMI interrupted
  * @event: the event that is sampled; its exclude_callchain_* and
  *	   sample_max_stack (in entries, context markers aside) apply
+ * @guest_state: perf_guest_state(), not zero
  *
  * The chain is a context marker, the guest's instruction pointer, and the
  * return addresses that the hypervisor finds on the guest's stack.  Where it
  * finds how the guest's kernel was entered, user mode's part follows behind a
  * marker of its own.
  *
- * Context: the PMI, NMI or IRQ.  Never faults in the guest's memory.
+ * Context: NMI or IRQ that hit a guest.  Never faults in the guest's memory.
  *
  * Return: the chain, in a per-CPU buffer that is good until the next sample in
  * the same context; it is empty if @event wants none or the guest shows none.
- * NULL if the PMI hit no guest.
  */
-struct perf_callchain_entry *perf_callchain_guest(struct perf_event *event)
+struct perf_callchain_entry *__perf_callchain_guest(struct perf_event *event,
+						    unsigned int guest_state)
 {
-	unsigned int nr, nr_kernel = 0, max_contexts, guest_state = perf_guest_state();
 	const struct perf_event_attr *attr = &event->attr;
+	unsigned int nr, nr_kernel = 0, max_contexts;
 	struct perf_callchain_entry *entry;
 	u64 *ips;
 	int rctx;
-
-	if (!guest_state)
-		return NULL;
 
 	/*
 	 * The guest's memory is read through the VMM's mappings, which may be

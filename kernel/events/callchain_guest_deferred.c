@@ -43,8 +43,8 @@ static u64 guest_callchain_cookie(void)
  *
  * Context: the PMI, NMI or IRQ.
  *
- * Return: see perf_callchain_guest(), but for the buffer: that is the vCPU's, and
- * good until its thread goes on.
+ * Return: see __perf_callchain_guest(), but for the buffer: that is the vCPU's, and
+ * good until its thread goes on.  NULL if the PMI hit no guest.
  */
 struct perf_callchain_entry *perf_callchain_guest_deferred(struct perf_event *event)
 {
