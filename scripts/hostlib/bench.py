@@ -72,8 +72,8 @@ class Figure:
     """What a run came to.
 
     latency: of the PMI's handler, or an exit and the entry after it, by the TSC: instructions if counted, else ticks
-    cost: nanoseconds that the target lost, for each PMI, the way there included;
-        instructions if counted; none if there is no run without PMIs to compare with
+    cost: instructions that the target lost by a PMI, the way there and back included,
+        median; none if they were not counted
     slowdown: the share of its time that the target lost, likewise
     kept: how many of the PMIs that should have come did
     """
@@ -270,7 +270,9 @@ def _figures(runs: List[Run], lines: List[Dict[str, Any]], stable: bool) -> List
         if off:
             lost = line["cpu_ns"] - line["work"] / off
             figure.slowdown = lost / line["cpu_ns"]
-            figure.cost = lost / line["pmis"] if line["pmis"] else None
+        # Most of what disturbs the target are PMIs; ticks are fewer.
+        if run.clock == "counted" and line["pmis"] and line["gap_ticks"]:
+            figure.cost = statistics.median(line["gap_ticks"])
         if line["samples"]:
             figure.bytes_per_sample = line["bytes"] / line["samples"]
         if line["throttled"]:

@@ -11,7 +11,8 @@ from hostlib.bench import Figure, Results, Run
 
 def _line(work: int = 1000, pmis: int = 0, cpu_ns: int = 2000, **more: Any) -> Dict[str, Any]:
     return {"work": work, "pmis": pmis, "samples": pmis, "cpu_ns": cpu_ns, "period_ns": 100,
-            "throttled": 0, "bytes": 16 * pmis, "pages": 1, "latency_ticks": [], **more}
+            "throttled": 0, "bytes": 16 * pmis, "pages": 1, "latency_ticks": [], "gap_ticks": [],
+            **more}
 
 
 def _figures(runs: List[Run], lines: List[Dict[str, Any]], stable: bool = True) -> List[Figure]:
@@ -26,13 +27,21 @@ class FiguresTest(unittest.TestCase):
     def test_loss_is_what_off_would_have_done(self) -> None:
         _, ours = _figures([_OFF, _OURS], [_line(), _line(work=900, pmis=20)])
         self.assertAlmostEqual(ours.slowdown or 0, 0.1)
-        self.assertAlmostEqual(ours.cost or 0, 10)
+
+    def test_a_sample_costs_what_most_disturbances_do(self) -> None:
+        gaps = [5000, 4000, 4002, 900, 4001, 70000]
+        _, ours = _figures([_OFF, _OURS], [_line(gap_ticks=[900]), _line(pmis=4, gap_ticks=gaps)])
+        self.assertEqual(ours.cost, 4001.5)
+
+    def test_ticks_of_a_clock_are_no_cost(self) -> None:
+        timed = Run("timed", "guest", "callchain", "irq", 16)
+        [ours] = _figures([timed], [_line(pmis=4, gap_ticks=[4000])])
+        self.assertIsNone(ours.cost)
 
     def test_no_loss_is_claimed_without_off(self) -> None:
         longer = Run("counted", "guest", "callchain", "irq", 16, ms=_OFF.ms + 1)
         _, ours = _figures([_OFF, longer], [_line(), _line(work=900, pmis=20)])
         self.assertIsNone(ours.slowdown)
-        self.assertIsNone(ours.cost)
 
     def test_the_middle_one_of_repeated_runs(self) -> None:
         lines = [_line(), _line(work=100, pmis=20), _line(work=900, pmis=20),

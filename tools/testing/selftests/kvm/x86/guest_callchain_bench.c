@@ -6,6 +6,7 @@
  */
 #include <getopt.h>
 #include <linux/align.h>
+#include <linux/stringify.h>
 #include <sched.h>
 #include <signal.h>
 #include <sys/ioctl.h>
@@ -24,6 +25,12 @@
 /* What a sample of the greatest depth takes, and how many of them fit at most. */
 #define MAX_SAMPLE_SIZE	2048
 #define MAX_RING_PAGES	32768
+
+/* Instructions, if counted, that the way to the host and back takes at least. */
+#define UNDISTURBED	500
+
+/* As many disturbances are noted. */
+#define MAX_GAPS	1024
 
 #define STOP_SIGNAL	SIGUSR1
 #define SAMPLE_SIGNAL	SIGUSR2
@@ -85,6 +92,10 @@ static struct {
 	bool previous_hit;
 	u64 *latencies;
 	u64 nr_latencies;
+	u64 *gaps;		/* in what the target does, in ticks of its TSC */
+	gva_t gaps_gva;
+	u64 nr_gaps;
+	u64 undisturbed;
 	u64 *userspace_pos;
 	u64 *userspace_end;
 } bench = {
@@ -102,22 +113,47 @@ void guest_work_end(void);
 void host_work(void);
 void host_work_end(void);
 
+/*
+ * Both count RCX down, and look at the time once in 16 times.  R8 is the last time,
+ * R10 the least that has passed from one to the next.  What takes longer than it does
+ * undisturbed is stored to RDI and up, as long as that is below RSI.
+ */
+#define COUNT								\
+	"	test $15, %cl\n"					\
+	"	jnz 1f\n"						\
+	"	rdtsc\n"						\
+	"	shl $32, %rdx\n"					\
+	"	or %rax, %rdx\n"					\
+	"	mov %rdx, %rax\n"					\
+	"	sub %r8, %rdx\n"					\
+	"	mov %rax, %r8\n"					\
+	"	cmp %r10, %rdx\n"					\
+	"	cmovb %rdx, %r10\n"					\
+	"	cmp $" __stringify(UNDISTURBED) ", %rdx\n"		\
+	"	jb 1f\n"						\
+	"	cmp %rsi, %rdi\n"					\
+	"	jae 1f\n"						\
+	"	mov %rdx, (%rdi)\n"					\
+	"	add $8, %rdi\n"					\
+	"1:	dec %rcx\n"
+
 asm(".pushsection .text\n"
 	"guest_work:\n"
-	"	dec %rcx\n"
+	COUNT
 	"	jnz guest_work\n"
 	"guest_work_end:\n"
 	"	out %al, $0x80\n"
 	"	jmp guest_work_end\n"
 
-	/* RDI: the frame pointer, RSI: what ends it, RCX: how far to count. */
+	/* RBX: the frame pointer, R9: what ends it. */
 	"host_work:\n"
 	"	push %rbp\n"
-	"	mov %rdi, %rbp\n"
-	"1:	dec %rcx\n"
+	"	mov %rbx, %rbp\n"
+	"3:\n"
+	COUNT
 	"	jz 2f\n"
-	"	cmpb $0, (%rsi)\n"
-	"	je 1b\n"
+	"	cmpb $0, (%r9)\n"
+	"	je 3b\n"
 	"host_work_end:\n"
 	"2:	pop %rbp\n"
 	"	ret\n"
@@ -305,6 +341,8 @@ static void build_host_stack(void)
 			       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1);
 	unsigned int i;
 
+	bench.gaps = kvm_mmap(MAX_GAPS * sizeof(u64), PROT_READ | PROT_WRITE,
+			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1);
 	bench.stack.fp = bench.layout.nr_frames ? fp : 0;
 	for (i = 0; i < bench.layout.nr_frames; i++, fp += bench.layout.stride) {
 		bench.stack.ras[i] = 0x10000 + i;
@@ -326,6 +364,11 @@ static void build_guest(void)
 	guest_stack_use(bench.vcpu, &bench.stack, (gva_t)guest_work);
 	vcpu_regs_get(bench.vcpu, &regs);
 	regs.rcx = bench.work;
+	regs.rdi = vm_alloc(vm, MAX_GAPS * sizeof(u64), PAGE_SIZE);
+	regs.rsi = regs.rdi + MAX_GAPS * sizeof(u64);
+	regs.r10 = UNDISTURBED;
+	bench.gaps = addr_gva2hva(vm, regs.rdi);
+	bench.gaps_gva = regs.rdi;
 	vcpu_regs_set(bench.vcpu, &regs);
 	if (bench.mode == MODE_USERSPACE)
 		bench.vcpu->run->kvm_valid_regs = KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS;
@@ -333,13 +376,20 @@ static void build_guest(void)
 
 static void run_host(void)
 {
-	register u64 rdi asm("rdi") = bench.stack.fp;
-	register u64 rsi asm("rsi") = (u64)&bench.stop;
+	register u64 rdi asm("rdi") = (u64)bench.gaps;
+	register u64 rsi asm("rsi") = (u64)(bench.gaps + MAX_GAPS);
+	register u64 rbx asm("rbx") = bench.stack.fp;
 	register u64 rcx asm("rcx") = bench.work;
+	register u64 r8 asm("r8") = rdtsc();
+	register u64 r9 asm("r9") = (u64)&bench.stop;
+	register u64 r10 asm("r10") = UNDISTURBED;
 
 	/* The call must not write into the red zone. */
 	asm volatile("sub $128, %%rsp; call host_work; add $128, %%rsp"
-		     : "+r" (rcx), "+r" (rdi), "+r" (rsi) : : "memory", "cc");
+		     : "+r" (rcx), "+r" (rdi), "+r" (r8), "+r" (r10)
+		     : "r" (rsi), "r" (rbx), "r" (r9) : "rax", "rdx", "memory", "cc");
+	bench.nr_gaps = (u64 *)rdi - bench.gaps;
+	bench.undisturbed = r10;
 	bench.work_done = bench.work - rcx;
 }
 
@@ -365,6 +415,8 @@ static void run_guest(void)
 		    exit_reason_str(bench.vcpu->run->exit_reason));
 	vcpu_regs_get(bench.vcpu, &regs);
 	bench.work_done = bench.work - regs.rcx;
+	bench.nr_gaps = (regs.rdi - bench.gaps_gva) / sizeof(u64);
+	bench.undisturbed = regs.r10;
 }
 
 static unsigned int ring_pages(u64 nr_samples)
@@ -519,6 +571,10 @@ static void print_result(void)
 	       bench.host ? 0 : bench.vcpu->vm->mmu.pgtable_levels);
 	for (i = 0; i < bench.nr_latencies; i++)
 		printf("%s%lu", i ? ", " : "", bench.latencies[i]);
+	printf("], \"gap_ticks\": [");
+	/* The first one began before there was a time. */
+	for (i = 1; i < bench.nr_gaps; i++)
+		printf("%s%lu", i > 1 ? ", " : "", bench.gaps[i] - bench.undisturbed);
 	printf("]}\n");
 }
 
