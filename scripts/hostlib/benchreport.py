@@ -30,7 +30,7 @@ _WAYS = [
 _SHALLOW = ("ip", "empty")
 
 # Loops of the guest that hyperfine times: a second, emulated.
-_LOOPS = 200_000_000
+_LOOPS = 50_000_000
 
 
 def whole_commands(quick: bool) -> str:
