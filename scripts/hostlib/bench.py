@@ -71,7 +71,8 @@ class Run:
 class Figure:
     """What a run came to.
 
-    latency: of the PMI's handler, or an exit and the entry after it, by the TSC: instructions if counted, else ticks
+    latency: of the PMI's handler, or an exit and the entry after it, by the TSC:
+        instructions if counted, else ticks
     cost: instructions that the target lost by a PMI, the way there and back included,
         median; none if they were not counted
     slowdown: the share of its time that the target lost, likewise

@@ -62,19 +62,10 @@ static int load_test_module(const char *name)
 
 static int test_pmi_type(const char *path)
 {
-	int type = -1;
-	FILE *f;
-
 	if (access(path, R_OK) && load_test_module("test_pmi"))
 		return -1;
 
-	f = fopen(path, "r");
-	if (!f)
-		return -1;
-	if (fscanf(f, "%d", &type) != 1)
-		type = -1;
-	fclose(f);
-	return type;
+	return read_number(path);
 }
 
 /**

@@ -572,7 +572,7 @@ static void print_result(void)
 	for (i = 0; i < bench.nr_latencies; i++)
 		printf("%s%lu", i ? ", " : "", bench.latencies[i]);
 	printf("], \"gap_ticks\": [");
-	/* The first one began before there was a time. */
+	/* A guest's first one began before it had looked at the time. */
 	for (i = 1; i < bench.nr_gaps; i++)
 		printf("%s%lu", i > 1 ? ", " : "", bench.gaps[i] - bench.undisturbed);
 	printf("]}\n");
