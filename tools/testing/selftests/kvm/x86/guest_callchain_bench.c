@@ -111,6 +111,7 @@ static struct {
 void guest_work(void);
 void guest_work_end(void);
 void host_work(void);
+void host_work_loop(void);
 void host_work_end(void);
 
 /*
@@ -149,11 +150,11 @@ asm(".pushsection .text\n"
 	"host_work:\n"
 	"	push %rbp\n"
 	"	mov %rbx, %rbp\n"
-	"3:\n"
+	"host_work_loop:\n"
 	COUNT
 	"	jz 2f\n"
 	"	cmpb $0, (%r9)\n"
-	"	je 3b\n"
+	"	je host_work_loop\n"
 	"host_work_end:\n"
 	"2:	pop %rbp\n"
 	"	ret\n"
@@ -668,7 +669,8 @@ int main(int argc, char *argv[])
 
 	if (bench.host) {
 		build_host_stack();
-		bench.text = host_work;
+		/* Before that, the frame pointer is not the stack's yet. */
+		bench.text = host_work_loop;
 		bench.text_end = host_work_end;
 	} else {
 		build_guest();
