@@ -346,10 +346,10 @@ static void build_stack(struct mode_guest *g, struct callchain_expectation *e)
 
 	e->name = mode->name;
 	e->cpumode = mode->user ? PERF_RECORD_MISC_GUEST_USER : PERF_RECORD_MISC_GUEST_KERNEL;
-	e->ip = g->code + LOOP_OFF - mode->cs_base;
+	e->ip = g->code + LOOP_OFF;
 	e->nr = 0;
 	e->ips[e->nr++] = mode->user ? PERF_CONTEXT_GUEST_USER : PERF_CONTEXT_GUEST_KERNEL;
-	e->ips[e->nr++] = g->code + LOOP_OFF;
+	e->ips[e->nr++] = e->ip;
 
 	for (i = 0; i < NR_FRAMES; i++, off += PAGE_SIZE / 2, ra += 0x40) {
 		write_stack(g, off, g->stack + off + PAGE_SIZE / 2 - mode->ss_base);
@@ -363,10 +363,16 @@ static void store_ip(const struct callchain_sample *s, void *ip)
 	*(u64 *)ip = s->ip;
 }
 
-/* PMIs may be pending before a guest's first instruction, let it come to its loop. */
+/*
+ * PMIs may be pending before a guest's first instruction, let it come to its loop.
+ * Without a callchain, perf has to ask for the IP.
+ */
 static void run_to_loop(struct kvm_vcpu *vcpu, enum pmi_source source, u64 loop)
 {
-	const struct perf_event_attr attr = {};
+	const struct perf_event_attr attr = {
+		.exclude_callchain_kernel = 1,
+		.exclude_callchain_user = 1,
+	};
 	unsigned int i;
 	u64 ip = 0;
 
