@@ -488,8 +488,7 @@ static void run_case(u64 nr, struct totals *totals)
 		case_print_chain("perf", chain);
 		FUZZ_ASSERT(false, "The chain is not the oracle's");
 	}
-	/* The sample's own IP is not a linear address, but what the register holds. */
-	FUZZ_ASSERT(samples.ip == fuzz.c.vcpu.rip &&
+	FUZZ_ASSERT(samples.ip == oracle.ip &&
 		    samples.cpumode == (fuzz.c.vcpu.cpl ? PERF_RECORD_MISC_GUEST_USER :
 							  PERF_RECORD_MISC_GUEST_KERNEL),
 		    "The sample's IP is 0x%lx, its cpumode %u", samples.ip, samples.cpumode);

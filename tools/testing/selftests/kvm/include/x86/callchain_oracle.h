@@ -80,6 +80,7 @@ enum oracle_end {
 extern const char * const oracle_end_names[NR_ORACLE_ENDS];
 
 struct oracle_chain {
+	u64 ip;			/* of the sample, linear as well */
 	unsigned int nr;
 	enum oracle_end end;
 	struct {

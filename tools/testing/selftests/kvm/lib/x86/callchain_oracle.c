@@ -423,6 +423,7 @@ void oracle_walk(const struct oracle_vcpu *vcpu, oracle_read_fn read, void *arg,
 		w.low = (w.ss_base + (vcpu->rsp & mask)) & w.max;
 	}
 
+	chain->ip = w.ip;
 	chain->nr = 0;
 	chain->end = ORACLE_GOES_ON;
 	while (!chain->end) {
