@@ -92,6 +92,9 @@ class Machine:
             cpu = ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off",
                    "-cpu", "max,+svm"]
         else:
+            # QEMU's cpu_clear_ignne() changes the first CPU's hflags2 in the thread of
+            # whichever CPU restores FPU state, unlocked.  Seen with 7.2: now and then that
+            # CPU enters a guest with GIF clear, no interrupt gets through, and it hangs.
             cpu = ["-accel", "tcg,thread=multi", "-cpu", "max,+svm"]
         # With KVM the guest is told.  An emulated PIT can't be relied upon to tell, nor
         # to watch over the TSC: without that as clocksource there are no hrtimers.
