@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 # The init of the emulated host: $mode, from the kernel's command line, is "job"
-# to run /run/shared/job, or "shell" for a person.
+# to run /run/shared/job, or "shell" for a person; either has the CPUs $job_cpus.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp LC_ALL=C
 
 mount -t proc proc /proc
@@ -27,6 +27,9 @@ done
 mkswap /dev/ram0 >/dev/null && swapon /dev/ram0
 echo -1 > /proc/sys/kernel/perf_event_paranoid
 hostname host 2>/dev/null
+
+# In vain if the command line left some of them off.
+taskset -cp "$job_cpus" $$ >/dev/null 2>&1
 
 . /run/shared/job_env
 grep -q vmx /proc/cpuinfo && kvm=kvm_intel || kvm=kvm_amd

@@ -86,6 +86,7 @@ class Machine:
         self._counted = counted
 
     def _argv(self, shared: Path, serial: List[str], mode: str) -> List[str]:
+        cpus, job_cpus = 2, "0-1"
         if self._accel == "kvm":
             cpu = ["-accel", "kvm", "-cpu", "host"]
         elif self._counted:
@@ -95,7 +96,9 @@ class Machine:
             # QEMU's cpu_clear_ignne() changes the first CPU's hflags2 in the thread of
             # whichever CPU restores FPU state, unlocked.  Seen with 7.2: now and then that
             # CPU enters a guest with GIF clear, no interrupt gets through, and it hangs.
+            # So let others run guests.
             cpu = ["-accel", "tcg,thread=multi", "-cpu", "max,+svm"]
+            cpus, job_cpus = 3, "1-2"
         # With KVM the guest is told.  An emulated PIT can't be relied upon to tell, nor
         # to watch over the TSC: without that as clocksource there are no hrtimers.
         tsc = [] if self._accel == "kvm" else [f"tsc_early_khz={self._tsc_khz()}",
@@ -107,9 +110,9 @@ class Machine:
             "panic=-1 panic_on_warn=1 oops=panic reboot=t",
             # What the kernel doesn't know becomes init's environment; QEMU appends its
             # devices, hence nothing behind a "--".
-            f"init={_INIT} mode={mode}", *tsc, self._kernel_args])
+            f"init={_INIT} mode={mode} job_cpus={job_cpus}", *tsc, self._kernel_args])
         return [
-            "qemu-system-x86_64", "-M", "microvm,acpi=off,rtc=on", *cpu, "-smp", "2",
+            "qemu-system-x86_64", "-M", "microvm,acpi=off,rtc=on", *cpu, "-smp", str(cpus),
             "-m", "2G", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             *serial, "-kernel", str(self._build.bzimage), "-append", append,
             "-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
