@@ -76,12 +76,15 @@ class Figure:
     cost: instructions that the target lost by a PMI, the way there and back included,
         median; none if they were not counted
     slowdown: the share of its time that the target lost, likewise
+    spread: what the slowdown would change by with the next fastest of repeated runs, and
+        of those without samples; none if it was run once
     kept: how many of the PMIs that should have come did
     """
     run: Run
     latency: Dict[str, float] = field(default_factory=dict)
     cost: Optional[float] = None
     slowdown: Optional[float] = None
+    spread: Optional[float] = None
     kept: float = 0.0
     samples: int = 0
     pmis: int = 0
@@ -165,7 +168,7 @@ def plan(quick: bool) -> List[Run]:
         return (_latencies("counted", DEPTHS, modes) + _pages("counted", (_FRAME, 4096), modes)
                 + _slowdowns("counted", (64,), RATES, 50)
                 + _exits("counted") + _ladder("counted", ladder[2::2], modes, 64)
-                + 3 * _slowdowns("timed", (64,), RATES, 150))
+                + 5 * _slowdowns("timed", (64,), RATES, 100))
     depths = (0, 1, 2, 4, 8, 16, 32, 64, 96, 127)
     return (_latencies("counted", depths, modes)
             + _pages("counted", (16, 32, 64, 128, 256, 512, 1024, 2048, 4096), modes)
@@ -177,7 +180,7 @@ def plan(quick: bool) -> List[Run]:
             + _exits("counted")
             + _ladder("counted", ladder, ("ip", *modes), 64)
             + _ladder("counted", ladder[5:], ("ip", *modes[:2]), 127)
-            + 3 * _slowdowns("timed", (16, 64), (100, 1000, 4000, 10000, 20000, 50000), 500))
+            + 6 * _slowdowns("timed", (16, 64), (100, 1000, 4000, 10000, 20000, 50000), 250))
 
 
 def gate_plan() -> List[Run]:
@@ -246,31 +249,44 @@ def _latency(ticks: List[int]) -> Dict[str, float]:
             "p99": ticks[(len(ticks) - 1) * 99 // 100], "max": ticks[-1]}
 
 
+def _speed(line: Dict[str, Any]) -> float:
+    return line["work"] / line["cpu_ns"]
+
+
+def _lead(lines: List[Dict[str, Any]]) -> float:
+    """By how much the fastest of repeated runs was faster than the next."""
+    return _speed(lines[0]) - _speed(lines[1])
+
+
 def _figures(runs: List[Run], lines: List[Dict[str, Any]], stable: bool) -> List[Figure]:
     """Relate each run to the one without samples, on the same clock and target.
 
-    Of runs that were repeated, the one in the middle counts.
+    Of runs that were repeated, the fastest counts: what else the machine does only
+    makes them slower.
     """
     repeated: Dict[Run, List[Dict[str, Any]]] = {}
     for run, line in zip(runs, lines):
         repeated.setdefault(run, []).append(line)
-    middle = {run: sorted(these, key=lambda line: line["work"] / line["cpu_ns"])[len(these) // 2]
-              for run, these in repeated.items()}
+    for these in repeated.values():
+        these.sort(key=_speed, reverse=True)
     # As long as itself: to begin and to end takes the same time then.
-    speed = {(run.clock, run.target, run.ms): line["work"] / line["cpu_ns"]
-             for run, line in middle.items() if run.mode == "off"}
+    off_lines = {(run.clock, run.target, run.ms): these
+                 for run, these in repeated.items() if run.mode == "off"}
     figures = []
-    for run, line in middle.items():
+    for run, these in repeated.items():
+        line = these[0]
         figure = Figure(run, _latency(line["latency_ticks"]), samples=line["samples"],
                         pmis=line["pmis"], throttled=line["throttled"],
                         pages=line["pages"])
+        off = off_lines.get((run.clock, run.target, run.ms))
+        if off:
+            figure.slowdown = 1 - _speed(line) / _speed(off[0])
+            if len(these) > 1 and len(off) > 1:
+                figure.spread = ((_lead(these) + (1 - figure.slowdown) * _lead(off))
+                                 / _speed(off[0]))
         # One period more begins than ends, and to start takes up to another.
         if line["pmis"]:
             figure.kept = (line["pmis"] + 2) * line["period_ns"] / line["cpu_ns"]
-        off = speed.get((run.clock, run.target, run.ms))
-        if off:
-            lost = line["cpu_ns"] - line["work"] / off
-            figure.slowdown = lost / line["cpu_ns"]
         # Most of what disturbs the target are PMIs; ticks are fewer.
         if run.clock == "counted" and line["pmis"] and line["gap_ticks"]:
             figure.cost = statistics.median(line["gap_ticks"])

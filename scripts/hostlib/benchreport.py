@@ -71,6 +71,14 @@ def _percent(value: Optional[float]) -> str:
     return f"{100 * value:.1f} %"
 
 
+def _lost(figure: Figure) -> str:
+    """The share of time that was lost; repeated runs tell how sure that is."""
+    if figure.spread is None:
+        return _percent(figure.slowdown)
+    assert figure.slowdown is not None
+    return f"{100 * figure.slowdown:.0f} ± {100 * figure.spread:.0f} %"
+
+
 def _latency_table(results: Results) -> str:
     rows = []
     for label, target, mode, _ in _WAYS:
@@ -95,7 +103,7 @@ def _slowdown_table(results: Results, clock: str, depths: Sequence[int]) -> str:
                                     rate=rate,
                                     **({} if mode in _SHALLOW else {"depth": depth}))
                        for rate in RATES]
-            cells.append(" / ".join(_cell(f, lambda f: _percent(f.slowdown)) for f in figures))
+            cells.append(" / ".join(_cell(f, _lost) for f in figures))
         rows.append([label, *cells])
     rates = " / ".join(f"{rate // 1000}" for rate in RATES)
     return _table([f"Time lost at {rates} kHz, {clock}", *(f"depth {d}" for d in depths)], rows)
@@ -173,7 +181,8 @@ def _hyperfine_table(path: Path) -> str:
     results = json.loads(path.read_text())["results"]
     base = results[0]["median"]
     return _table(["Whole command, timed by hyperfine", "median, of perf's that records nothing"],
-                  [[r["command"], f"{r['median'] / base:.2f}"] for r in results])
+                  [[r["command"], f"{r['median'] / base:.2f} ± {r['stddev'] / base:.2f}"]
+                   for r in results])
 
 
 def _axes(title: str, x: str, y: str) -> Tuple[Any, Any]:
@@ -214,13 +223,17 @@ def _plot_overhead(results: Results, clock: str, path: Path) -> None:
     figure, axes = _axes(f"What a guest loses, by the rate of samples, depth 64, {clock}",
                          "samples a second", "time lost, percent")
     for label, target, mode, color in _WAYS:
-        points: Dict[int, float] = {
-            f.run.rate: 100 * f.slowdown for f in results.figures
+        points: Dict[int, Tuple[float, float]] = {
+            f.run.rate: (100 * f.slowdown, 100 * (f.spread or 0)) for f in results.figures
             if f.run.clock == clock and f.run.target == target and f.run.mode == mode
-            and f.run.source == "irq" and f.slowdown is not None and (mode in _SHALLOW or f.run.depth == 64)}
+            and f.run.source == "irq" and f.slowdown is not None
+            and (mode in _SHALLOW or f.run.depth == 64)}
         if points:
-            axes.plot(*zip(*sorted(points.items())), label=label, color=color, marker="o",
-                      markersize=3)
+            rates = sorted(points)
+            axes.errorbar(rates, [points[rate][0] for rate in rates],
+                          [points[rate][1] for rate in rates] if clock == "timed" else None,
+                          label=label, color=color, marker="o", markersize=3, elinewidth=0.6,
+                          capsize=2)
     axes.set_xscale("log")
     # What is timed is not exact enough to tell small shares apart.
     if clock == "counted":
@@ -252,7 +265,8 @@ def write(results: Results, folder: Path) -> None:
     environment = results.environment
     text = "\n".join([
         "Counted figures are instructions, under QEMU's `-icount`; timed ones are good for "
-        f"ratios only. Linux {environment['kernel']}, QEMU {environment['qemu']}, "
+        "ratios only: of repeated runs the fastest counts, and ± is what the next ones would "
+        f"change. Linux {environment['kernel']}, QEMU {environment['qemu']}, "
         f"{environment['compiler']}, {environment['accel']}, commit {environment['commit']}.\n",
         _latency_table(results), _slowdown_table(results, "counted", counted),
         _meaning(results) + "\n", _cost_table(results, counted), _other_table(results),
