@@ -41,13 +41,14 @@ if [ "$mode" = shell ]; then
 	echo "This is the patched host. Here are the KVM selftests (x86/guest_callchain_test),"
 	echo "perf is in the PATH, files in /run/shared are kept. Leave with exit or Ctrl-D."
 	setsid -c /bin/bash --norc -i </dev/ttyS0 >/dev/ttyS0 2>&1
-else
+elif ! dmesg | grep -q "APIC timer disabled due to verification failure"; then
 	# The machine around reads the console to see whether this kernel complains.
 	echo 7 > /proc/sys/kernel/printk
 	cd /tmp || exit
 	# By a pipe: what reopens its own standard output must not start over.
 	{ sh /run/shared/job; echo $? > /run/shared/status; } 2>&1 </dev/null |
 		cat > /run/shared/output
+# Else the machine around boots again.
 fi
 
 sync

@@ -35,6 +35,11 @@ _SPLAT = re.compile(r"Kernel panic|Oops|BUG:|WARNING:|general protection|"
 # Neither of these is about the kernel that runs: it lies on no real hardware.
 _HARMLESS = re.compile(r"TSC.*unstable|WARNING: command line too long")
 
+# QEMU had to wait for a CPU just when the kernel compared its timers.  There are no
+# hrtimers then: one PMI a tick, and NMIs come while their target has a tick as well.
+_NO_HRTIMERS = "APIC timer disabled due to verification failure"
+_BOOTS = 10
+
 
 def choose_accel(wish: str) -> str:
     """Decide between QEMU's accelerators; "auto" takes KVM where it can nest."""
@@ -162,8 +167,18 @@ class Machine:
 
         Raises Failure when the host does not end as it should.
         """
-        self._prepare(shared, job)
         console = shared / "console.log"
+        for _ in range(_BOOTS):
+            self._prepare(shared, job)
+            self._boot(shared, deadline, console, output)
+            if not _has_no_hrtimers(console):
+                return self._judge(shared, console)
+            check_console(console, "host")
+        raise Failure(f"The emulated host had no working timers in {_BOOTS} boots, this machine "
+                      f"is too busy; see its console in {console}")
+
+    def _boot(self, shared: Path, deadline: int, console: Path,
+              output: Callable[[str], None]) -> None:
         argv = self._argv(shared, ["-serial", f"file:{console}"], "job")
         errors = shared / "qemu.log"
         with errors.open("wb") as err:
@@ -177,7 +192,6 @@ class Machine:
                     process.wait()
         if process.returncode:
             raise Failure(f"QEMU failed: {errors.read_text().strip() or process.returncode}")
-        return self._judge(shared, console)
 
     @staticmethod
     def _follow(process: "subprocess.Popen[bytes]", path: Path, deadline: int,
@@ -207,6 +221,11 @@ class Machine:
         if not status.exists():
             raise Failure(f"The host ended before its job was done; see {console}")
         return Outcome(int(status.read_text()), console)
+
+
+def _has_no_hrtimers(console: Path) -> bool:
+    """Whether the host gave up, see init.sh, as its kernel found no timer but the tick's."""
+    return console.exists() and _NO_HRTIMERS in console.read_text(errors="replace")
 
 
 def check_console(console: Path, who: str) -> None:

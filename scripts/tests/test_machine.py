@@ -43,6 +43,29 @@ class JudgeTest(unittest.TestCase):
                     _judge(self.shared, self.console)
 
 
+class BootTest(unittest.TestCase):
+    def _run(self, *consoles: str) -> int:
+        """Boot hosts with these consoles one after the other; return how many."""
+        boots = iter(consoles)
+
+        def boot(_: Machine, shared: Path, _deadline: int, console: Path, _output: object) -> None:
+            console.write_text(next(boots))
+            (shared / "status").write_text("0\n")
+
+        with tempfile.TemporaryDirectory() as tmp, \
+                mock.patch.object(Machine, "_prepare"), mock.patch.object(Machine, "_boot", boot):
+            Machine(mock.Mock(), "tcg").run("true", Path(tmp), 1, lambda _: None)
+        return len(consoles) - len(list(boots))
+
+    def test_boots_until_there_are_timers(self) -> None:
+        bad = "[    0.6] APIC timer disabled due to verification failure\n"
+        good = "[    1.0] reboot: Restarting system\n"
+        self.assertEqual(self._run(good, good), 1)
+        self.assertEqual(self._run(bad, bad, good, good), 3)
+        with self.assertRaisesRegex(Failure, "no working timers in 10 boots.*too busy"):
+            self._run(*([bad] * 11))
+
+
 class AccelTest(unittest.TestCase):
     def test_auto_takes_kvm_only_if_it_nests(self) -> None:
         for nests, accel in ((True, "kvm"), (False, "tcg")):
