@@ -180,7 +180,7 @@ def plan(quick: bool) -> List[Run]:
             + _exits("counted")
             + _ladder("counted", ladder, ("ip", *modes), 64)
             + _ladder("counted", ladder[5:], ("ip", *modes[:2]), 127)
-            + 6 * _slowdowns("timed", (16, 64), (100, 1000, 4000, 10000, 20000, 50000), 250))
+            + 8 * _slowdowns("timed", (16, 64), (100, 1000, 4000, 10000, 20000, 50000), 100))
 
 
 def gate_plan() -> List[Run]:
