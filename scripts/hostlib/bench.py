@@ -76,8 +76,8 @@ class Figure:
     cost: instructions that the target lost by a PMI, the way there and back included,
         median; none if they were not counted
     slowdown: the share of its time that the target lost, likewise
-    spread: what the slowdown would change by with the next fastest of repeated runs, and
-        of those without samples; none if it was run once
+    spread: by how much half of all repeated runs lie around the slowdown; none if it was
+        run once
     kept: how many of the PMIs that should have come did
     """
     run: Run
@@ -168,7 +168,7 @@ def plan(quick: bool) -> List[Run]:
         return (_latencies("counted", DEPTHS, modes) + _pages("counted", (_FRAME, 4096), modes)
                 + _slowdowns("counted", (64,), RATES, 50)
                 + _exits("counted") + _ladder("counted", ladder[2::2], modes, 64)
-                + 5 * _slowdowns("timed", (64,), RATES, 100))
+                + 7 * _slowdowns("timed", (64,), RATES, 100))
     depths = (0, 1, 2, 4, 8, 16, 32, 64, 96, 127)
     return (_latencies("counted", depths, modes)
             + _pages("counted", (16, 32, 64, 128, 256, 512, 1024, 2048, 4096), modes)
@@ -180,7 +180,7 @@ def plan(quick: bool) -> List[Run]:
             + _exits("counted")
             + _ladder("counted", ladder, ("ip", *modes), 64)
             + _ladder("counted", ladder[5:], ("ip", *modes[:2]), 127)
-            + 8 * _slowdowns("timed", (16, 64), (100, 1000, 4000, 10000, 20000, 50000), 100))
+            + 9 * _slowdowns("timed", (16, 64), (100, 1000, 4000, 10000, 20000, 50000), 100))
 
 
 def gate_plan() -> List[Run]:
@@ -253,37 +253,38 @@ def _speed(line: Dict[str, Any]) -> float:
     return line["work"] / line["cpu_ns"]
 
 
-def _lead(lines: List[Dict[str, Any]]) -> float:
-    """By how much the fastest of repeated runs was faster than the next."""
-    return _speed(lines[0]) - _speed(lines[1])
+def _half_range(lines: List[Dict[str, Any]]) -> float:
+    """Half of the range that half of all repeated runs' speeds lie in."""
+    low, _, high = statistics.quantiles(map(_speed, lines), n=4, method="inclusive")
+    return (high - low) / 2
 
 
 def _figures(runs: List[Run], lines: List[Dict[str, Any]], stable: bool) -> List[Figure]:
     """Relate each run to the one without samples, on the same clock and target.
 
-    Of runs that were repeated, the fastest counts: what else the machine does only
-    makes them slower.
+    Of runs that were repeated, the one in the middle counts.
     """
     repeated: Dict[Run, List[Dict[str, Any]]] = {}
     for run, line in zip(runs, lines):
         repeated.setdefault(run, []).append(line)
     for these in repeated.values():
-        these.sort(key=_speed, reverse=True)
+        these.sort(key=_speed)
     # As long as itself: to begin and to end takes the same time then.
     off_lines = {(run.clock, run.target, run.ms): these
                  for run, these in repeated.items() if run.mode == "off"}
     figures = []
     for run, these in repeated.items():
-        line = these[0]
+        line = these[len(these) // 2]
         figure = Figure(run, _latency(line["latency_ticks"]), samples=line["samples"],
                         pmis=line["pmis"], throttled=line["throttled"],
                         pages=line["pages"])
         off = off_lines.get((run.clock, run.target, run.ms))
         if off:
-            figure.slowdown = 1 - _speed(line) / _speed(off[0])
+            off_speed = _speed(off[len(off) // 2])
+            figure.slowdown = 1 - _speed(line) / off_speed
             if len(these) > 1 and len(off) > 1:
-                figure.spread = ((_lead(these) + (1 - figure.slowdown) * _lead(off))
-                                 / _speed(off[0]))
+                figure.spread = (_half_range(these)
+                                 + (1 - figure.slowdown) * _half_range(off)) / off_speed
         # One period more begins than ends, and to start takes up to another.
         if line["pmis"]:
             figure.kept = (line["pmis"] + 2) * line["period_ns"] / line["cpu_ns"]

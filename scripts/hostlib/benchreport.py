@@ -265,8 +265,8 @@ def write(results: Results, folder: Path) -> None:
     environment = results.environment
     text = "\n".join([
         "Counted figures are instructions, under QEMU's `-icount`; timed ones are good for "
-        "ratios only: of repeated runs the fastest counts, and ± is what the next ones would "
-        f"change. Linux {environment['kernel']}, QEMU {environment['qemu']}, "
+        "ratios only, of the middle one of repeated runs; half of these lie within ±. "
+        f"Linux {environment['kernel']}, QEMU {environment['qemu']}, "
         f"{environment['compiler']}, {environment['accel']}, commit {environment['commit']}.\n",
         _latency_table(results), _slowdown_table(results, "counted", counted),
         _meaning(results) + "\n", _cost_table(results, counted), _other_table(results),

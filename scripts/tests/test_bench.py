@@ -43,13 +43,15 @@ class FiguresTest(unittest.TestCase):
         _, ours = _figures([_OFF, longer], [_line(), _line(work=900, pmis=20)])
         self.assertIsNone(ours.slowdown)
 
-    def test_the_fastest_of_repeated_runs(self) -> None:
-        lines = [_line(work=500), _line(), _line(work=100, pmis=20), _line(work=900, pmis=20),
-                 _line(work=720, pmis=20)]
-        _, ours = _figures([_OFF, _OFF, _OURS, _OURS, _OURS], lines)
+    def test_the_middle_one_of_repeated_runs(self) -> None:
+        lines = [_line(work=work) for work in (1000, 900, 1100)]
+        lines += [_line(work=work, pmis=20) for work in (100, 900, 940)]
+        off, ours = _figures([_OFF] * 3 + [_OURS] * 3, lines)
+        self.assertEqual(off.slowdown, 0)
         self.assertAlmostEqual(ours.slowdown or 0, 0.1)
-        self.assertAlmostEqual(ours.spread or 0, 0.9 * (0.5 + 0.2))
-        self.assertEqual(benchreport._lost(ours), "10 ± 63 %")
+        # Quartiles of 500 and 920, and of 950 and 1050.
+        self.assertAlmostEqual(ours.spread or 0, 0.21 + 0.9 * 0.05)
+        self.assertEqual(benchreport._lost(ours), "10 ± 26 %")
 
     def test_what_was_run_once_has_no_spread(self) -> None:
         _, ours = _figures([_OFF, _OURS], [_line(), _line(work=900, pmis=20)])
