@@ -436,6 +436,23 @@ static void on_deferred(const struct callchain_sample *s, void *arg)
 		bench.bytes += s->size;
 }
 
+/* Where events take turns, PMIs are missing while it is another's, and nothing tells. */
+static void check_event_had_pmu(void)
+{
+	struct {
+		u64 value;
+		u64 enabled_ns;
+		u64 running_ns;
+	} count;
+
+	TEST_ASSERT(bench.nr_pmis, "No PMI came; does another event use this PMU?");
+	TEST_ASSERT(read(bench.event.fd, &count, sizeof(count)) == sizeof(count),
+		    "The event can't be read: %s", strerror(errno));
+	TEST_ASSERT(count.running_ns >= count.enabled_ns / 10 * 9,
+		    "Another event uses this PMU as well: this one had it for %lu of %lu ns",
+		    count.running_ns, count.enabled_ns);
+}
+
 static void measure(void)
 {
 	bool has_event = bench.mode != MODE_OFF && bench.mode != MODE_USERSPACE;
@@ -443,6 +460,7 @@ static void measure(void)
 	struct perf_event_attr attr = {
 		.sample_type = PERF_SAMPLE_IP,
 		.sample_period = bench.period_ns,
+		.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING,
 	};
 	timer_t sampler = NULL, stopper = NULL;
 	u64 start_ns, *buffer = NULL;
@@ -504,8 +522,8 @@ static void measure(void)
 
 	bench.event.deferred_fn = on_deferred;
 	callchain_event_read(&bench.event, on_sample, NULL);
+	check_event_had_pmu();
 	callchain_event_close(&bench.event);
-	TEST_ASSERT(bench.nr_pmis, "No PMI came; does another event use this PMU?");
 }
 
 static u64 exit_ticks[500];
