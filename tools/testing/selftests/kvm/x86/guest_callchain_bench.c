@@ -397,7 +397,7 @@ static void run_host(void)
 static void run_guest(void)
 {
 	struct kvm_regs regs;
-	int r = 0;
+	int r = -1;
 
 	while (!READ_ONCE(bench.stop)) {
 		r = __vcpu_run(bench.vcpu);
@@ -495,12 +495,13 @@ static void measure(void)
 	}
 
 	start_ns = cpu_ns();
-	if (bench.run_ms)
-		stopper = start_timer(STOP_SIGNAL, bench.run_ms * 1000000, 0);
 	if (bench.mode == MODE_USERSPACE)
 		sampler = start_timer(SAMPLE_SIGNAL, bench.period_ns, bench.period_ns);
 	if (has_event)
 		TEST_ASSERT(!ioctl(bench.event.fd, PERF_EVENT_IOC_ENABLE, 0), "IOC_ENABLE");
+	/* Last, lest it is over on a busy host before it has begun. */
+	if (bench.run_ms)
+		stopper = start_timer(STOP_SIGNAL, bench.run_ms * 1000000, 0);
 
 	if (bench.host)
 		run_host();
