@@ -17,15 +17,17 @@ CONFIGS = REPO / "scripts" / "configs"
 _NEEDS_GIB = 6
 
 # Our selftests; a kernel has a hundred more, which need not be built here.
-SELFTESTS = ["x86/guest_callchain_test", "x86/guest_callchain_bound_test",
+SELFTESTS = ["x86/guest_callchain_test",
              "x86/guest_callchain_churn_test", "x86/guest_callchain_deferred_test",
              "x86/guest_callchain_ends_test", "x86/guest_callchain_entry_test",
-             "x86/guest_callchain_hostile_test", "x86/guest_callchain_midwalk_test",
+             "x86/guest_callchain_hostile_test",
              "x86/guest_callchain_modes_test", "x86/guest_callchain_readonly_test"]
 
-# Built next to them, and run by "make bench" and "make fuzz".
-BENCH = "x86/guest_callchain_bench"
-FUZZER = "x86/guest_callchain_fuzz"
+# The instruments.  Tests of theirs run last: their module slows down what it watches.
+INSTRUMENT_TESTS = ["guest_callchain/guest_callchain_bound_test",
+                    "guest_callchain/guest_callchain_midwalk_test"]
+BENCH = "guest_callchain/guest_callchain_bench"
+FUZZER = "guest_callchain/guest_callchain_fuzz"
 
 # The same input is to give the same kernel.
 _REPRODUCIBLE = {"KBUILD_BUILD_TIMESTAMP": "2026-01-01", "KBUILD_BUILD_USER": "build",
@@ -176,19 +178,23 @@ class Build:
 
     def _build_selftests(self, kernel_inputs: str) -> None:
         stamp = self.path / "selftests.stamp"
-        programs = [*SELFTESTS, BENCH, FUZZER]
+        programs = [*SELFTESTS, *INSTRUMENT_TESTS, BENCH, FUZZER]
         inputs = _hash([kernel_inputs, *programs, *self._overlay(("tools/testing/",))])
         products = [self.selftests / program for program in programs]
         if self._is_current(stamp, inputs, *products):
             return
         stamp.unlink(missing_ok=True)
-        (self.selftests / "test_modules").mkdir(parents=True, exist_ok=True)
+        modules = self.selftests / "guest_callchain"
+        modules.mkdir(parents=True, exist_ok=True)
+        testing = self.tree.path / "tools/testing"
+        variables = [self._jobs, f"OUTPUT={self.selftests}", f"O={self.kernel}",
+                     f"KHDR_INCLUDES=-isystem {self.kernel}/usr/include"]
         run_logged("Build the selftests", [
-            "make", "-C", str(self.tree.path / "tools/testing/selftests/kvm"), self._jobs,
-            f"OUTPUT={self.selftests}", f"O={self.kernel}",
-            f"KHDR_INCLUDES=-isystem {self.kernel}/usr/include",
-            f"KDIR={self.kernel}", f"MO={self.selftests}/test_modules",
+            "make", "-C", str(testing / "selftests/kvm"), *variables,
             f"TEST_GEN_PROGS_x86={' '.join(SELFTESTS)}", "TEST_PROGS_x86=",
-            f"TEST_GEN_PROGS_EXTENDED_x86={BENCH} {FUZZER}"], self.log_dir / "selftests.log",
+            "TEST_GEN_PROGS_EXTENDED_x86="], self.log_dir / "selftests.log", env=self._env)
+        run_logged("Build the instruments", [
+            "make", "-C", str(testing / "guest_callchain"), *variables, f"KDIR={self.kernel}",
+            f"MO={modules}", "programs", "modules"], self.log_dir / "instruments.log",
             env=self._env)
         stamp.write_text(inputs)

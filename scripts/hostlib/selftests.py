@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Iterator, List
 
-from .build import SELFTESTS, Build
+from .build import INSTRUMENT_TESTS, SELFTESTS, Build
 from .machine import Machine, pass_on
 from .ui import Failure
 
@@ -21,6 +21,8 @@ _JOB = """
 export BASE_DIR="$BUILD_TREE/tools/testing/selftests"
 . "$BASE_DIR/kselftest/runner.sh"
 cd "$BUILD_SELFTESTS"
+# A PMU whose PMIs are NMIs; where there is a hardware counter, tests take that.
+insmod guest_callchain/test_pmi.ko && export KVM_SELFTEST_NMI_PMU=test_pmi
 # run_many names tests by their folder below BASE_DIR, and reads settings there.
 DIR=kvm
 kselftest_override_timeout={timeout}
@@ -61,10 +63,11 @@ def run(build: Build, accel: str, results: Path, kernel_args: str = "",
         text.append(part)
         pass_on(part)
 
-    tests = [test for test in SELFTESTS if not only or test.split("/")[-1] in only.split()]
+    ours = [*SELFTESTS, *INSTRUMENT_TESTS]
+    tests = [test for test in ours if not only or test.split("/")[-1] in only.split()]
     if not tests:
         raise Failure(f"TESTS={only} names none of our tests, which are "
-                      + ", ".join(test.split("/")[-1] for test in SELFTESTS))
+                      + ", ".join(test.split("/")[-1] for test in ours))
     job = _JOB.format(number=len(tests), tests=" ".join(tests), timeout=_TEST_TIMEOUT)
     outcome = Machine(build, accel, kernel_args).run(job, results, _DEADLINE, output)
     ktap = "".join(text)

@@ -17,6 +17,8 @@ from .ui import Failure, Step, run_logged
 
 REPO = Path(__file__).resolve().parents[2]
 PATCHES = REPO / "patches" / f"v{SERIES}"
+# Laid over each tree, and no part of the series.
+INSTRUMENTS = REPO / "patches" / "instruments"
 BASELINE_V3 = REPO / "patches" / "baseline-v3"
 
 # The folders of this repository that hold new kernel files, at Linux's paths.
@@ -47,13 +49,13 @@ def topics(folder: Path = PATCHES) -> List[Topic]:
 
 
 def new_files() -> Set[str]:
-    """Paths of our new kernel files, below the repository and below Linux alike."""
+    """Paths of our new files, the instruments' as well, below the repository and Linux alike."""
     found = {str(path.relative_to(REPO))
              for top in _OVERLAY for path in (REPO / top).rglob("*") if path.is_file()}
     ours = {path for path in found - _NOT_OVERLAID if not _is_product(path)}
-    listed = {path for topic in topics() for path in topic.new_files}
+    listed = {path for topic in topics() + topics(INSTRUMENTS) for path in topic.new_files}
     if ours != listed:
-        raise Failure(f"patches/v{SERIES}/series and the tree disagree about new files: "
+        raise Failure("The files patches/*/series and the tree disagree about new files: "
                       + ", ".join(sorted(ours ^ listed)))
     return ours
 
@@ -90,11 +92,11 @@ class Tree:
 
     Args:
         build: the build folder
-        extra: a folder with a series of its own, to lay over ours, and its new files
+        extra: a folder with a series of its own, to lay over all else, and its new files
     """
 
     def __init__(self, build: Path, extra: Optional[Path] = None) -> None:
-        self.topics = topics() + (topics(extra) if extra else [])
+        self.topics = topics() + topics(INSTRUMENTS) + (topics(extra) if extra else [])
         self.new_files = {path: REPO / path for path in new_files()}
         if extra:
             self.new_files.update({path: extra / path for topic in topics(extra)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from hostlib import series, tree
 from hostlib.source import Source, find
-from hostlib.tree import PATCHES, REPO, Tree, apply_patch, new_files, topics
+from hostlib.tree import INSTRUMENTS, PATCHES, REPO, Tree, apply_patch, new_files, topics
 from hostlib.ui import Failure
 
 
@@ -54,6 +54,15 @@ class SourceTest(unittest.TestCase):
 
 
 class ListingTest(unittest.TestCase):
+    def test_instruments_are_in_the_tree_and_not_in_the_series(self) -> None:
+        exported, = topics(INSTRUMENTS)
+        self.assertIn("tools/testing/guest_callchain/Makefile", exported.new_files)
+        self.assertIn(exported, Tree(REPO / "build").topics)
+        self.assertNotIn(exported, topics())
+        for topic in topics():
+            self.assertFalse([path for path in topic.new_files
+                              if path.startswith("tools/testing/guest_callchain/")])
+
     def test_all_patches_are_in_the_series(self) -> None:
         self.assertEqual({topic.patch for topic in topics()}, set(PATCHES.glob("*.patch")))
         self.assertTrue(tree.patched_files())

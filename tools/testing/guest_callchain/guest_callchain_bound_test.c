@@ -9,6 +9,7 @@
 #include "kvm_util.h"
 #include "perf_callchain.h"
 #include "processor.h"
+#include "test_modules.h"
 #include "test_util.h"
 
 /* Where struct pt_regs has what; last, for its names are short. */

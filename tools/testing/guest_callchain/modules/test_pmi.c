@@ -21,7 +21,7 @@
 #include <asm/irq_regs.h>
 #include <asm/nmi.h>
 
-#include "../include/test_pmi.h"
+#include "test_pmi.h"
 
 #define TEST_PMI_MIN_PERIOD_NS	10000
 

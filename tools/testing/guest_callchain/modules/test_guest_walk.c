@@ -17,7 +17,7 @@
 #include <linux/tracepoint.h>
 #include <linux/uaccess.h>
 
-#include "../include/test_guest_walk.h"
+#include "test_guest_walk.h"
 
 /* The thread that has the device open, and the same while its PMIs count. */
 static struct task_struct *user;

@@ -19,7 +19,7 @@
 #include "kvm_util.h"
 #include "perf_callchain.h"
 #include "processor.h"
-#include "test_pmi.h"
+#include "test_modules.h"
 #include "test_util.h"
 
 /* What a sample of the greatest depth takes, and how many of them fit at most. */
@@ -54,11 +54,24 @@ static const char * const mode_names[NR_MODES] = {
 	[MODE_USERSPACE]	= "userspace",
 };
 
-static const char * const source_names[] = {
-	[PMI_IRQ]		= "cpu-clock",
-	[PMI_NMI]		= "cycles",
-	[PMI_TEST_IRQ]		= "irq",
-	[PMI_TEST_NMI]		= "nmi",
+enum source {
+	SOURCE_CPU_CLOCK,
+	SOURCE_CYCLES,
+	SOURCE_IRQ,	/* of the test_pmi module, which tells when its handler ran */
+	SOURCE_NMI,
+	NR_SOURCES
+};
+
+static const char * const source_names[NR_SOURCES] = {
+	[SOURCE_CPU_CLOCK]	= "cpu-clock",
+	[SOURCE_CYCLES]		= "cycles",
+	[SOURCE_IRQ]		= "irq",
+	[SOURCE_NMI]		= "nmi",
+};
+
+static const char * const pmu_names[NR_SOURCES] = {
+	[SOURCE_IRQ]		= "test_pmi_irq",
+	[SOURCE_NMI]		= "test_pmi",
 };
 
 static struct {
@@ -67,7 +80,7 @@ static struct {
 	bool exits;
 	bool five_levels;
 	enum mode mode;
-	enum pmi_source source;
+	enum source source;
 	struct guest_stack_layout layout;
 	u64 period_ns;
 	u64 run_ms;
@@ -100,7 +113,7 @@ static struct {
 	u64 *userspace_end;
 } bench = {
 	.mode = MODE_CALLCHAIN,
-	.source = PMI_TEST_NMI,
+	.source = SOURCE_NMI,
 	.layout = { .nr_frames = 16, .stride = 16 },
 	.period_ns = 1000000,
 	.run_ms = 100,
@@ -453,6 +466,22 @@ static void check_event_had_pmu(void)
 		    count.running_ns, count.enabled_ns);
 }
 
+static void open_event(struct perf_event_attr *attr, bool deferred, unsigned int nr_pages)
+{
+	enum pmi_source source = PMI_ATTR;
+
+	if (bench.source == SOURCE_CPU_CLOCK)
+		source = PMI_IRQ;
+	else if (bench.source == SOURCE_CYCLES)
+		source = PMI_NMI;
+	else
+		attr->type = pmu_type(pmu_names[bench.source]);
+
+	TEST_ASSERT(!callchain_event_open_ring(&bench.event, source | (deferred ? PMI_DEFERRED : 0),
+					       attr, 0, -1, nr_pages),
+		    "perf_event_open() failed: %s", strerror(errno));
+}
+
 static void measure(void)
 {
 	bool has_event = bench.mode != MODE_OFF && bench.mode != MODE_USERSPACE;
@@ -471,16 +500,12 @@ static void measure(void)
 		attr.exclude_callchain_kernel = 1;
 		attr.exclude_callchain_user = 1;
 	}
-	if (bench.source == PMI_TEST_IRQ || bench.source == PMI_TEST_NMI)
+	if (pmu_names[bench.source])
 		attr.sample_type |= PERF_SAMPLE_RAW;
 
 	if (has_event) {
 		bench.latencies = calloc(2 * nr_samples, sizeof(*bench.latencies));
-		enum pmi_source deferred = bench.mode == MODE_DEFERRED ? PMI_DEFERRED : 0;
-
-		TEST_ASSERT(!callchain_event_open_ring(&bench.event, bench.source | deferred,
-						       &attr, 0, -1, ring_pages(nr_samples)),
-			    "perf_event_open() failed: %s", strerror(errno));
+		open_event(&attr, bench.mode == MODE_DEFERRED, ring_pages(nr_samples));
 	}
 
 	if (bench.mode == MODE_USERSPACE) {
@@ -552,10 +577,8 @@ static void measure_exits(void)
 
 	vm = vm_create_with_one_vcpu(&bench.vcpu, guest_exits);
 	if (bench.mode == MODE_DEFERRED) {
-		TEST_ASSERT(!callchain_event_open(&bench.event, bench.source | PMI_DEFERRED,
-						  &attr, 0, -1) &&
-			    !ioctl(bench.event.fd, PERF_EVENT_IOC_ENABLE, 0),
-			    "perf_event_open() failed: %s", strerror(errno));
+		open_event(&attr, true, ring_pages(0));
+		TEST_ASSERT(!ioctl(bench.event.fd, PERF_EVENT_IOC_ENABLE, 0), "IOC_ENABLE");
 	}
 	vcpu_run(bench.vcpu);
 	TEST_ASSERT(get_ucall(bench.vcpu, &uc) == UCALL_DONE, "The guest is not done");
@@ -629,7 +652,6 @@ static void help(const char *name)
 
 int main(int argc, char *argv[])
 {
-	const char *why_not;
 	int opt;
 
 	while ((opt = getopt(argc, argv, "Hx5m:i:d:s:p:t:w:h")) != -1) {
@@ -669,8 +691,11 @@ int main(int argc, char *argv[])
 		}
 	}
 
-	TEST_ASSERT(pmi_source_available(bench.source, &why_not), "%s", why_not);
-	TEST_ASSERT(bench.source != PMI_TEST_NMI || get_nprocs() > 1,
+	if (pmu_names[bench.source])
+		TEST_ASSERT(!load_test_module("test_pmi"), "The test_pmi module can't be loaded");
+	if (bench.source == SOURCE_CYCLES)
+		TEST_ASSERT(has_hardware_cycles(), "The host has no counter of cycles");
+	TEST_ASSERT(bench.source != SOURCE_NMI || get_nprocs() > 1,
 		    "NMIs are sent by another CPU, and there is none");
 	TEST_ASSERT(!bench.host || (bench.mode != MODE_USERSPACE && bench.mode != MODE_DEFERRED),
 		    "That takes a guest");

@@ -3,6 +3,7 @@
  * Sample a vCPU with perf, and read back the callchains.
  */
 #include <fcntl.h>
+#include <limits.h>
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
@@ -24,47 +25,25 @@
 /* Room for a thousand chains of full depth; a power of two. */
 #define RING_PAGES		512
 
-#define TEST_PMI_TYPE		"/sys/bus/event_source/devices/test_pmi/type"
-#define TEST_PMI_IRQ_TYPE	"/sys/bus/event_source/devices/test_pmi_irq/type"
-#define TEST_GUEST_WALK		"/dev/test_guest_walk"
+/* Where there is no hardware counter: the PMU whose PMIs are NMIs, by its name in sysfs. */
+#define NMI_PMU_VARIABLE	"KVM_SELFTEST_NMI_PMU"
 
 static int perf_event_open(struct perf_event_attr *attr, pid_t pid, int cpu)
 {
 	return syscall(SYS_perf_event_open, attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
-/* Modules are built next to the tests, see TEST_GEN_MODS_DIR. */
-static int load_test_module(const char *name)
+/**
+ * pmu_type - find a PMU
+ * @name:	its name in sysfs
+ *
+ * Return: its type, for struct perf_event_attr, or -1 if there is none.
+ */
+int pmu_type(const char *name)
 {
-	char path[PATH_MAX] = {};
-	int fd, r, i;
+	char path[PATH_MAX];
 
-	if (readlink("/proc/self/exe", path, sizeof(path) - 1) < 0)
-		return -1;
-
-	/* <kvm>/x86/test or, when installed, <kvm>/test */
-	for (i = 0; i < 2; i++) {
-		char ko[PATH_MAX + 64];
-
-		*strrchr(path, '/') = '\0';
-		snprintf(ko, sizeof(ko), "%s/test_modules/%s.ko", path, name);
-		fd = open(ko, O_RDONLY | O_CLOEXEC);
-		if (fd < 0)
-			continue;
-
-		r = syscall(SYS_finit_module, fd, "", 0);
-		close(fd);
-		return r && errno != EEXIST ? -1 : 0;
-	}
-
-	return -1;
-}
-
-static int test_pmi_type(const char *path)
-{
-	if (access(path, R_OK) && load_test_module("test_pmi"))
-		return -1;
-
+	snprintf(path, sizeof(path), "/sys/bus/event_source/devices/%s/type", name);
 	return read_number(path);
 }
 
@@ -91,11 +70,16 @@ bool has_hardware_cycles(void)
 
 static bool pmi_source_config(enum pmi_source source, struct perf_event_attr *attr)
 {
+	const char *name;
+
 	attr->defer_callchain = !!(source & PMI_DEFERRED);
 	source &= ~PMI_DEFERRED;
 	attr->size = sizeof(*attr);
 	if (!attr->sample_period)
 		attr->sample_period = SAMPLE_PERIOD_NS;
+
+	if (source == PMI_ATTR)
+		return true;
 
 	if (source == PMI_IRQ) {
 		attr->type = PERF_TYPE_SOFTWARE;
@@ -103,7 +87,7 @@ static bool pmi_source_config(enum pmi_source source, struct perf_event_attr *at
 		return true;
 	}
 
-	if (source == PMI_NMI && has_hardware_cycles()) {
+	if (has_hardware_cycles()) {
 		attr->type = PERF_TYPE_HARDWARE;
 		attr->config = PERF_COUNT_HW_CPU_CYCLES;
 		attr->sample_period = attr->sample_period * SAMPLE_PERIOD_CYCLES /
@@ -111,7 +95,8 @@ static bool pmi_source_config(enum pmi_source source, struct perf_event_attr *at
 		return true;
 	}
 
-	attr->type = test_pmi_type(source == PMI_TEST_IRQ ? TEST_PMI_IRQ_TYPE : TEST_PMI_TYPE);
+	name = getenv(NMI_PMU_VARIABLE);
+	attr->type = name ? pmu_type(name) : -1;
 	return attr->type != (u32)-1;
 }
 
@@ -124,7 +109,7 @@ bool pmi_source_available(enum pmi_source source, const char **why_not)
 {
 	struct perf_event_attr attr = {};
 
-	*why_not = "no hardware counter, and the test_pmi module can't be loaded";
+	*why_not = "no hardware counter, and " NMI_PMU_VARIABLE " names no PMU";
 	return pmi_source_config(source, &attr);
 }
 
@@ -664,50 +649,6 @@ u64 vcpu_get_callchain_end_stat(struct kvm_vcpu *vcpu, const char *end)
 	snprintf(name, sizeof(name), "callchain_end_%s", end);
 	kvm_get_stat(&vcpu->stats, name, &value, 1);
 	return value;
-}
-
-/**
- * guest_walk_open - open the device of the test_guest_walk module
- *
- * The walks that this thread's PMIs do count, no others; see test_guest_walk.h.
- *
- * Return: a file descriptor, or -1 if the module can't be loaded.
- */
-int guest_walk_open(void)
-{
-	if (access(TEST_GUEST_WALK, R_OK) && load_test_module("test_guest_walk"))
-		return -1;
-
-	return open(TEST_GUEST_WALK, O_RDWR | O_CLOEXEC);
-}
-
-/**
- * guest_walk_arm - choose what happens during walks, and begin to count
- * @fd:		from guest_walk_open()
- * @changes:	what is to happen
- * @nr:		how many changes
- */
-void guest_walk_arm(int fd, const struct guest_walk_change *changes, unsigned int nr)
-{
-	const ssize_t size = nr * sizeof(*changes);
-
-	TEST_ASSERT(nr <= GUEST_WALK_MAX_CHANGES, "%u changes are too many", nr);
-	TEST_ASSERT(write(fd, changes, size) == size, "write() to " TEST_GUEST_WALK " failed: %s",
-		    strerror(errno));
-}
-
-/**
- * guest_walk_get_results - read what happened since guest_walk_arm()
- * @fd:		from guest_walk_open()
- * @results:	are filled in
- * @nr:		how many changes there were
- */
-void guest_walk_get_results(int fd, struct guest_walk_result *results, unsigned int nr)
-{
-	const ssize_t size = nr * sizeof(*results);
-
-	TEST_ASSERT(read(fd, results, size) == size, "read() from " TEST_GUEST_WALK " failed: %s",
-		    strerror(errno));
 }
 
 /**

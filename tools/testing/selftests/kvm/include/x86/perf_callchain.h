@@ -8,21 +8,17 @@
 #include <linux/perf_event.h>
 
 #include "kvm_util.h"
-#include "test_guest_walk.h"
 
 /* The contexts in which a PMI can come. */
 enum pmi_source {
 	PMI_IRQ,	/* cpu-clock: a timer's interrupt */
-	PMI_NMI,	/* a hardware counter, or the test_pmi module */
-	PMI_TEST_IRQ,	/* the test_pmi module, which tells when its handler ran: */
-	PMI_TEST_NMI,	/* see test_pmi.h */
+	PMI_NMI,	/* a hardware counter, or the PMU that the environment names */
+	PMI_ATTR,	/* the caller's choice: type and config of the attribute */
 
 	/* Or'ed to one of these: the vCPU's thread walks the stack, not the PMI. */
 	PMI_DEFERRED = 0x100,
 	PMI_IRQ_DEFERRED = PMI_IRQ | PMI_DEFERRED,
 	PMI_NMI_DEFERRED = PMI_NMI | PMI_DEFERRED,
-	PMI_TEST_IRQ_DEFERRED = PMI_TEST_IRQ | PMI_DEFERRED,
-	PMI_TEST_NMI_DEFERRED = PMI_TEST_NMI | PMI_DEFERRED,
 };
 
 /**
@@ -142,15 +138,13 @@ unsigned int vcpu_run_and_compare(struct kvm_vcpu *vcpu, enum pmi_source source,
 				  const struct callchain_expectation *e);
 u64 vcpu_get_callchain_end_stat(struct kvm_vcpu *vcpu, const char *end);
 
-int guest_walk_open(void);
-void guest_walk_arm(int fd, const struct guest_walk_change *changes, unsigned int nr);
-void guest_walk_get_results(int fd, struct guest_walk_result *results, unsigned int nr);
-
 static inline bool callchain_sample_is_guest(const struct callchain_sample *sample)
 {
 	return sample->cpumode == PERF_RECORD_MISC_GUEST_KERNEL ||
 	       sample->cpumode == PERF_RECORD_MISC_GUEST_USER;
 }
+
+int pmu_type(const char *name);
 int read_number(const char *path);
 bool write_number(const char *path, int value);
 

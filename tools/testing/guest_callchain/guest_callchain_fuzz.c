@@ -19,6 +19,7 @@
 #include "kvm_util.h"
 #include "perf_callchain.h"
 #include "processor.h"
+#include "test_modules.h"
 #include "test_util.h"
 
 #define DEFAULT_CASES		2000
@@ -553,6 +554,9 @@ int main(int argc, char *argv[])
 		}
 	}
 
+	/* Where there is a hardware counter, it is not needed. */
+	if (!load_test_module("test_pmi"))
+		setenv("KVM_SELFTEST_NMI_PMU", "test_pmi", false);
 	__TEST_REQUIRE(pmi_source_available(fuzz.source, &why_not), "%s", why_not);
 
 	create_guest();

@@ -11,6 +11,7 @@
 #include "kvm_util.h"
 #include "perf_callchain.h"
 #include "processor.h"
+#include "test_modules.h"
 #include "test_util.h"
 
 /* Of each change: the second must find what the first has found. */
