@@ -23,6 +23,8 @@ export BASE_DIR="$BUILD_TREE/tools/testing/selftests"
 cd "$BUILD_SELFTESTS"
 # A PMU whose PMIs are NMIs; where there is a hardware counter, tests take that.
 insmod guest_callchain/test_pmi.ko && export KVM_SELFTEST_NMI_PMU=test_pmi
+# Nobody else uses KVM here.
+export KVM_SELFTEST_RELOAD=1
 # run_many names tests by their folder below BASE_DIR, and reads settings there.
 DIR=kvm
 kselftest_override_timeout={timeout}

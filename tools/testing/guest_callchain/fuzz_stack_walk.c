@@ -220,7 +220,7 @@ static bool counted(const struct kvm_vcpu_stat *stat, const struct oracle_chain 
  * A word changes at once, and once: before some read of it, or never.  That is
  * the read @old_reads of the oracle.
  */
-static bool judge(struct callchain_case *c, bool print)
+static bool is_right(struct callchain_case *c, bool print)
 {
 	static struct oracle_chain oracle;
 	unsigned int old_reads = 0;
@@ -292,7 +292,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 
 	FUZZ_ASSERT(counted(&vcpu.stat, &walk.chain), "counts wrongly");
 	FUZZ_ASSERT(!walk.host_pkru, "leaves with the host's PKRU");
-	FUZZ_ASSERT(judge(&c, false) || judge(&c, true), "the chain is not the oracle's");
+	FUZZ_ASSERT(is_right(&c, false) || is_right(&c, true), "the chain is not the oracle's");
 	case_clear(&c);
 	return 0;
 }

@@ -4,20 +4,12 @@
  * of page tables read, as the test_guest_walk module counts them.  Guests that
  * want them to cost more than is due must not succeed.
  */
-#include "guest_stack.h"
-#include "kvm_test_harness.h"
-#include "kvm_util.h"
-#include "perf_callchain.h"
-#include "processor.h"
+#include "callchain_harness.h"
 #include "test_modules.h"
-#include "test_util.h"
 
 /* Where struct pt_regs has what; last, for its names are short. */
 #define __FRAME_OFFSETS
 #include <asm/ptrace-abi.h>
-
-/* Seconds: a debug host is slow, and may not be alone. */
-#define TIMEOUT		300
 
 #define NR_SAMPLES	10
 
@@ -228,7 +220,6 @@ static const struct bound_case cases[] = {
 FIXTURE(bound)
 {
 	int fd;
-	unsigned int max_stack;
 };
 
 FIXTURE_VARIANT(bound)
@@ -237,51 +228,23 @@ FIXTURE_VARIANT(bound)
 	int levels;
 };
 
-#define BOUND_VARIANT(_name, _source, _levels)				\
-FIXTURE_VARIANT_ADD(bound, _name)					\
-{									\
-	.source = _source,						\
-	.levels = _levels,						\
-}
-
-BOUND_VARIANT(irq_4_level, PMI_IRQ, 4);
-BOUND_VARIANT(irq_5_level, PMI_IRQ, 5);
-BOUND_VARIANT(nmi_4_level, PMI_NMI, 4);
-BOUND_VARIANT(nmi_5_level, PMI_NMI, 5);
-BOUND_VARIANT(irq_deferred_4_level, PMI_IRQ_DEFERRED, 4);
-BOUND_VARIANT(nmi_deferred_5_level, PMI_NMI_DEFERRED, 5);
-
-static void set_max_stack(int depth)
-{
-	TEST_ASSERT(write_number(MAX_STACK, depth),
-		    "Can't write " MAX_STACK ", are there events with callchains?");
-}
+PMI_VARIANTS(bound, _4_level, .levels = 4);
+PMI_VARIANTS(bound, _5_level, .levels = 5);
 
 FIXTURE_SETUP(bound)
 {
-	const char *why_not;
-
-	self->fd = -1;
-	self->max_stack = read_number(MAX_STACK);
-	if (!pmi_source_available(variant->source, &why_not))
-		SKIP(return, "%s", why_not);
-	if (variant->levels == 5 && !kvm_cpu_has(X86_FEATURE_LA57))
-		SKIP(return, "The host has no 5-level paging");
-
+	SKIP_UNLESS_PMI(variant->source);
+	SKIP_UNLESS_LEVELS(variant->levels);
 	self->fd = guest_walk_open();
 	if (self->fd < 0)
 		SKIP(return, "The test_guest_walk module can't be loaded");
-
-	set_max_stack(max(self->max_stack, depths[ARRAY_SIZE(depths) - 1]));
+	SKIP_UNLESS_OVERRIDDEN(MAX_STACK, depths[ARRAY_SIZE(depths) - 1]);
 }
 
 FIXTURE_TEARDOWN(bound)
 {
-	if (self->fd < 0)
-		return;
-
-	set_max_stack(self->max_stack);
 	close(self->fd);
+	host_restore();
 }
 
 static void run_depth(struct bound_guest *guest, const struct bound_case *c, int fd,
@@ -364,13 +327,13 @@ static void run_case(const struct bound_case *c, int fd, enum pmi_source source,
 	kvm_vm_free(guest.vm);
 }
 
-TEST_F_TIMEOUT(bound, cost, TIMEOUT)
+CALLCHAIN_TEST(bound, cost)
 {
-	unsigned int i;
+	const struct bound_case *c;
 
-	for (i = 0; i < ARRAY_SIZE(cases); i++) {
-		TH_LOG("%s", cases[i].name);
-		run_case(&cases[i], self->fd, variant->source, variant->levels);
+	for_each_case(c, cases) {
+		TH_LOG("%s", c->name);
+		run_case(c, self->fd, variant->source, variant->levels);
 	}
 }
 

@@ -6,18 +6,10 @@
  * every entry and every step.  What a walk must find then follows from one rule:
  * an entry counts as it was when it was read for a page, and for that page only.
  */
-#include "guest_stack.h"
-#include "kvm_test_harness.h"
-#include "kvm_util.h"
-#include "perf_callchain.h"
-#include "processor.h"
+#include "callchain_harness.h"
 #include "test_modules.h"
-#include "test_util.h"
 
 /* Of each change: the second must find what the first has found. */
-/* Seconds: a debug host is slow, and may not be alone. */
-#define TIMEOUT		300
-
 #define NR_WALKS	2
 
 /* How many samples to take behind the last change, to see that all is restored. */
@@ -31,10 +23,6 @@
 #define NR_PAGES	3
 #define STRIDE		1024
 #define OFFSET		0x3f8
-
-/* Addresses that share no page table below the root with the guest's code. */
-#define STACK_GVA	BIT_ULL(46)
-#define STACK_GVA_LA57	BIT_ULL(51)
 
 /* Copies of the stack are as many entries away, at each level. */
 #define COPY_DISTANCE	16
@@ -115,21 +103,8 @@ FIXTURE_VARIANT(midwalk)
 	int levels;
 };
 
-#define MIDWALK_VARIANT(_name, _source, _levels)			\
-FIXTURE_VARIANT_ADD(midwalk, _name)					\
-{									\
-	.source = _source,						\
-	.levels = _levels,						\
-}
-
-MIDWALK_VARIANT(irq_4_level, PMI_IRQ, 4);
-MIDWALK_VARIANT(irq_5_level, PMI_IRQ, 5);
-MIDWALK_VARIANT(nmi_4_level, PMI_NMI, 4);
-MIDWALK_VARIANT(nmi_5_level, PMI_NMI, 5);
-MIDWALK_VARIANT(irq_deferred_4_level, PMI_IRQ_DEFERRED, 4);
-MIDWALK_VARIANT(irq_deferred_5_level, PMI_IRQ_DEFERRED, 5);
-MIDWALK_VARIANT(nmi_deferred_4_level, PMI_NMI_DEFERRED, 4);
-MIDWALK_VARIANT(nmi_deferred_5_level, PMI_NMI_DEFERRED, 5);
+PMI_VARIANTS(midwalk, _4_level, .levels = 4);
+PMI_VARIANTS(midwalk, _5_level, .levels = 5);
 
 static gva_t copy_gva(gva_t gva, int level)
 {
@@ -163,28 +138,19 @@ FIXTURE_SETUP(midwalk)
 		.nr_frames = NR_FRAMES,
 		.stride = STRIDE,
 		.offset = OFFSET,
-		.min_gva = variant->levels == 5 ? STACK_GVA_LA57 : STACK_GVA,
+		.far = true,
 	};
-	const char *why_not;
 	unsigned int i;
 	gpa_t other;
 	int level;
 
-	self->vm = NULL;
-	self->fd = -1;
-	if (!pmi_source_available(variant->source, &why_not))
-		SKIP(return, "%s", why_not);
-
-	self->vm = vm_create_with_one_vcpu(&self->vcpu, guest_loop);
-	if (self->vm->mmu.pgtable_levels < variant->levels)
-		SKIP(return, "The host has no 5-level paging");
-	if (self->vm->mmu.pgtable_levels > variant->levels)
-		vcpu_use_4_level_paging(self->vcpu);
-
+	SKIP_UNLESS_PMI(variant->source);
+	SKIP_UNLESS_LEVELS(variant->levels);
 	self->fd = guest_walk_open();
 	if (self->fd < 0)
 		SKIP(return, "The test_guest_walk module can't be loaded");
 
+	self->vm = vm_create_looping(&self->vcpu, variant->levels, false);
 	guest_stack_build_and_use(self->vcpu, &self->stack, &layout, false);
 	self->base = self->stack.frames[0] & PAGE_MASK;
 
@@ -203,10 +169,8 @@ FIXTURE_SETUP(midwalk)
 
 FIXTURE_TEARDOWN(midwalk)
 {
-	if (self->fd >= 0)
-		close(self->fd);
-	if (self->vm)
-		kvm_vm_free(self->vm);
+	close(self->fd);
+	kvm_vm_free(self->vm);
 }
 
 static u64 *midwalk_pte(FIXTURE_DATA(midwalk) * self, const struct midwalk_case *c)
@@ -422,7 +386,6 @@ static void run_kind(FIXTURE_DATA(midwalk) * self, const FIXTURE_VARIANT(midwalk
 	static struct guest_walk_change changes[GUEST_WALK_MAX_CHANGES];
 	static struct guest_walk_result results[GUEST_WALK_MAX_CHANGES];
 	static struct midwalk_run run;
-	const struct perf_event_attr attr = {};
 	unsigned int i, end, round, nr_wanted;
 
 	run.self = self;
@@ -448,7 +411,7 @@ static void run_kind(FIXTURE_DATA(midwalk) * self, const FIXTURE_VARIANT(midwalk
 	nr_wanted = run.nr_cases * NR_WALKS + NR_RESTORED;
 	guest_walk_arm(self->fd, changes, run.nr_cases);
 	for (round = 0; round < MAX_ROUNDS && run.nr_guest < nr_wanted; round++)
-		vcpu_run_sampled(self->vcpu, variant->source, &attr, nr_wanted - run.nr_guest,
+		vcpu_run_sampled(self->vcpu, variant->source, NULL, nr_wanted - run.nr_guest,
 				 check_sample, &run);
 	guest_walk_get_results(self->fd, results, run.nr_cases);
 	TEST_ASSERT(run.nr_guest >= nr_wanted, "%s: %u samples hit the guest, not %u",
@@ -473,7 +436,7 @@ static void run_kind(FIXTURE_DATA(midwalk) * self, const FIXTURE_VARIANT(midwalk
 }
 
 #define MIDWALK_TEST(_name, _kind)	\
-TEST_F_TIMEOUT(midwalk, _name, TIMEOUT)			\
+CALLCHAIN_TEST(midwalk, _name)		\
 {					\
 	run_kind(self, variant, _kind);	\
 }

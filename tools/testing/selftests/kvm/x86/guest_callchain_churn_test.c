@@ -6,21 +6,15 @@
  */
 #include <fcntl.h>
 #include <poll.h>
-#include <linux/userfaultfd.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
-#include "guest_stack.h"
-#include "kvm_test_harness.h"
-#include "kvm_util.h"
-#include "perf_callchain.h"
-#include "processor.h"
-#include "test_util.h"
+#include "callchain_harness.h"
 #include "ucall_common.h"
+#include "userfaultfd_util.h"
 
 /*
  * Samples of a case are taken so many at a time, until there are that many of
@@ -32,8 +26,6 @@
 
 /* About as long as a walk takes in emulation; perf's own limit is 10 us. */
 #define PERIOD_NS		50000
-
-#define TIMEOUT			300
 
 /* Frames are as far apart as pages, so each costs a walk of the page tables. */
 #define NR_FRAMES		64
@@ -47,10 +39,6 @@
 /* Where the slot is moved to, and where no slot ever is. */
 #define OTHER_GPA		BIT_ULL(33)
 #define NO_MEMSLOT_GPA		BIT_ULL(34)
-
-/* An address that shares no page table below the root with the guest's code. */
-#define STACK_GVA		BIT_ULL(46)
-#define STACK_GVA_LA57		BIT_ULL(51)
 
 /* How far into a function the return addresses of the copy are. */
 #define COPY_RA			0x10
@@ -91,46 +79,31 @@ struct churn_case {
 	unsigned int sees;
 };
 
-/**
- * struct churn - a guest, what changes it, and what was seen of it
- * @kase:	the case
- * @vm:		the VM
- * @vcpu:	stands in guest_loop(), and is sampled
- * @changer:	makes the changes of cases that are the guest's
- * @stack:	the stack that @vcpu stands on, but never touches
- * @region:	its memslot
- * @saved:	a copy of what lies in it
- * @rng:	the changer's
- * @first:	the first of the pages that are changed by the step and the next one
- * @nr:		how many
- * @source:	the kind of PMI
- * @uffd:	userfaultfd for the stack, or -1
- * @nr_faults:	how often the changer saw that a walk waits
- * @stop:	the changer is to end
- * @nr_changes:	how many were made
- * @nr_guest:	samples of the guest
- * @nr_full:	those with all frames of the stack, and none of the copy
- * @seen:	SEES_*
- */
+/* A guest, what changes it, and what was seen of it. */
 struct churn {
-	const struct churn_case *kase;
+	const struct churn_case *way;
+	enum pmi_source source;
+
+	/* @vcpu stands in guest_loop(), on @stack, which it never touches. */
 	struct kvm_vm *vm;
 	struct kvm_vcpu *vcpu;
-	struct kvm_vcpu *changer;
 	struct guest_stack stack;
-	struct userspace_mem_region *region;
-	u64 *saved;
+	struct userspace_mem_region *region;	/* the stack's memslot */
+	u64 *saved;				/* a copy of what lies in it */
+
+	/* Who makes the changes: a thread, and for some of them in another vCPU. */
+	struct kvm_vcpu *changer;
 	struct kvm_random_state rng;
-	unsigned int first;
-	unsigned int nr;
-	enum pmi_source source;
-	int uffd;
-	unsigned int nr_faults;
+	unsigned int first, nr;			/* pages of this step and the next one */
+	struct uffd_desc *uffd;			/* handles userfaults of the stack */
 	bool stop;
+
+	/* What was seen: changes, walks that waited for a page, and samples of the guest. */
 	unsigned int nr_changes;
+	unsigned int nr_faults;
 	unsigned int nr_guest;
-	unsigned int nr_full;
-	unsigned int seen;
+	unsigned int nr_full;			/* with all frames, and none of the copy */
+	unsigned int seen;			/* SEES_* */
 };
 
 static void *page_hva(struct churn *c, unsigned int page)
@@ -280,22 +253,11 @@ static void memory_collapse(struct churn *c, unsigned int step)
 
 static void uffd_setup(struct churn *c)
 {
-	struct uffdio_api api = { .api = UFFD_API };
-	struct uffdio_register reg = {
-		.range.start = (u64)c->region->host_mem,
-		.range.len = COPY_OFFSET,
-		.mode = UFFDIO_REGISTER_MODE_MISSING,
-	};
-
-	/* Not UFFD_USER_MODE_ONLY: it is the kernel that must not raise any. */
-	c->uffd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
-	TEST_ASSERT(c->uffd >= 0, "userfaultfd() failed: %s", strerror(errno));
-	TEST_ASSERT(!ioctl(c->uffd, UFFDIO_API, &api), "UFFDIO_API: %s", strerror(errno));
-	TEST_ASSERT(!ioctl(c->uffd, UFFDIO_REGISTER, &reg), "UFFDIO_REGISTER: %s",
-		    strerror(errno));
+	c->uffd = uffd_setup_demand_paging(UFFDIO_REGISTER_MODE_MISSING, 0, c->region->host_mem,
+					   COPY_OFFSET, 0, NULL);
 }
 
-/* PMIs must not raise any.  The vCPU's thread may, and waits for the page; see rest(). */
+/* PMIs must not raise any.  The vCPU's thread may, and waits for the page; see wait_for_walk(). */
 static void check_userfaults(struct churn *c)
 {
 	struct uffd_msg msg = {};
@@ -304,9 +266,9 @@ static void check_userfaults(struct churn *c)
 	if (c->source & PMI_DEFERRED)
 		return;
 
-	r = read(c->uffd, &msg, sizeof(msg));
+	r = read(c->uffd->uffd, &msg, sizeof(msg));
 	TEST_ASSERT(r == -1 && errno == EAGAIN,
-		    "%s: a walk has raised a userfault, event 0x%x at 0x%llx", c->kase->name,
+		    "%s: a walk has raised a userfault, event 0x%x at 0x%llx", c->way->name,
 		    msg.event, msg.arg.pagefault.address);
 }
 
@@ -324,7 +286,7 @@ static void uffd_fill(struct churn *c, unsigned int step)
 	case 1:
 		zero.range.start = (u64)picked_hva(c);
 		zero.range.len = picked_size(c);
-		TEST_ASSERT(!ioctl(c->uffd, UFFDIO_ZEROPAGE, &zero),
+		TEST_ASSERT(!ioctl(c->uffd->uffd, UFFDIO_ZEROPAGE, &zero),
 			    "UFFDIO_ZEROPAGE failed: %s", strerror(errno));
 		break;
 	case 2:
@@ -334,7 +296,7 @@ static void uffd_fill(struct churn *c, unsigned int step)
 		copy.dst = (u64)picked_hva(c);
 		copy.src = (u64)c->saved + c->first * PAGE_SIZE;
 		copy.len = picked_size(c);
-		TEST_ASSERT(!ioctl(c->uffd, UFFDIO_COPY, &copy), "UFFDIO_COPY failed: %s",
+		TEST_ASSERT(!ioctl(c->uffd->uffd, UFFDIO_COPY, &copy), "UFFDIO_COPY failed: %s",
 			    strerror(errno));
 		break;
 	}
@@ -356,19 +318,20 @@ static void make_write(unsigned int i)
 	WRITE_ONCE(*guest_writes[i].addr, guest_writes[i].value);
 }
 
+/* All writes at full speed, and then up to each one in turn, to stay for a while. */
 static void guest_changer(void)
 {
-	unsigned int i, n, rest;
+	unsigned int i, n, last;
 
 	for (;;) {
-		for (rest = 0; rest < nr_guest_writes; rest++) {
+		for (last = 0; last < nr_guest_writes; last++) {
 			for (n = 0; n < guest_burst; n++) {
 				for (i = 0; i < nr_guest_writes; i++)
 					make_write(i);
 			}
-			for (i = 0; i <= rest; i++)
+			for (i = 0; i <= last; i++)
 				make_write(i);
-			GUEST_SYNC(rest);
+			GUEST_SYNC(last);
 		}
 	}
 }
@@ -379,16 +342,6 @@ static void add_write(gva_t gva, u64 value)
 	guest_writes[nr_guest_writes++] = (struct guest_write) { (u64 *)gva, value };
 }
 
-/* Map the table that holds an entry, and return where the guest finds the entry. */
-static gva_t map_entry(struct churn *c, const u64 *entry)
-{
-	gva_t gva = vm_unused_gva_gap(c->vm, PAGE_SIZE, KVM_UTIL_MIN_VADDR);
-	gpa_t gpa = addr_hva2gpa(c->vm, (void *)entry);
-
-	virt_pg_map(c->vm, gva, gpa & PAGE_MASK);
-	return gva + (gpa & ~PAGE_MASK);
-}
-
 #define for_each_bad_frame(i) \
 	for (i = FIRST_BAD; i < NR_FRAMES; i += BAD_STEP)
 
@@ -397,31 +350,39 @@ static u64 *frame_entry(struct churn *c, unsigned int i, int level)
 	return vm_get_pte_level(c->vm, c->stack.frames[i], level);
 }
 
+/* Let the guest write an entry of its page tables: each value, and each time the old one. */
+static void __toggle_entry(struct churn *c, const u64 *entry, const u64 *values, unsigned int nr)
+{
+	gva_t gva = vm_unused_gva_gap(c->vm, PAGE_SIZE, KVM_UTIL_MIN_VADDR);
+	gpa_t gpa = addr_hva2gpa(c->vm, (void *)entry);
+
+	virt_pg_map(c->vm, gva, gpa & PAGE_MASK);
+	while (nr--) {
+		add_write(gva + (gpa & ~PAGE_MASK), *values++);
+		add_write(gva + (gpa & ~PAGE_MASK), *entry);
+	}
+}
+
+#define toggle_entry(_c, _entry, ...) \
+	__toggle_entry(_c, _entry, (const u64[]){ __VA_ARGS__ }, \
+		       ARRAY_SIZE(((const u64[]){ __VA_ARGS__ })))
+
 static void entry_cleared(struct churn *c)
 {
 	unsigned int i;
-	gva_t gva;
-	u64 *pte;
 
-	for_each_bad_frame(i) {
-		pte = frame_entry(c, i, PG_LEVEL_4K);
-		gva = map_entry(c, pte);
-		add_write(gva, 0);
-		add_write(gva, *pte);
-	}
+	for_each_bad_frame(i)
+		toggle_entry(c, frame_entry(c, i, PG_LEVEL_4K), 0);
 }
 
 static void entry_redirected(struct churn *c)
 {
 	unsigned int i;
-	gva_t gva;
-	u64 *pte;
 
 	for_each_bad_frame(i) {
-		pte = frame_entry(c, i, PG_LEVEL_4K);
-		gva = map_entry(c, pte);
-		add_write(gva, *pte + COPY_OFFSET);
-		add_write(gva, *pte);
+		u64 *pte = frame_entry(c, i, PG_LEVEL_4K);
+
+		toggle_entry(c, pte, *pte + COPY_OFFSET);
 	}
 }
 
@@ -429,42 +390,24 @@ static void entry_garbage(struct churn *c)
 {
 	const u64 present = PTE_PRESENT_MASK(&c->vm->mmu);
 	unsigned int i;
-	gva_t gva;
-	u64 *pte;
 
-	for_each_bad_frame(i) {
-		pte = frame_entry(c, i, PG_LEVEL_4K);
-		gva = map_entry(c, pte);
-		add_write(gva, ~present);
-		add_write(gva, *pte);
-		add_write(gva, ~0ULL);
-		add_write(gva, *pte);
-		add_write(gva, NO_MEMSLOT_GPA | present);
-		add_write(gva, *pte);
-	}
+	for_each_bad_frame(i)
+		toggle_entry(c, frame_entry(c, i, PG_LEVEL_4K), ~present, ~0ULL,
+			     NO_MEMSLOT_GPA | present);
 }
 
 /* The copy is as far from its huge page's start as the stack is: a valid mapping. */
 static void entry_huge(struct churn *c)
 {
-	const u64 huge = PTE_HUGE_MASK(&c->vm->mmu);
 	u64 *pde = frame_entry(c, 0, PG_LEVEL_2M);
-	gva_t gva = map_entry(c, pde);
-	u64 flags = *pde & ~PHYSICAL_PAGE_MASK;
+	u64 flags = (*pde & ~PHYSICAL_PAGE_MASK) | PTE_HUGE_MASK(&c->vm->mmu);
 
-	add_write(gva, (STACK_GPA + COPY_OFFSET) | flags | huge);
-	add_write(gva, *pde);
-	add_write(gva, (STACK_GPA + PAGE_SIZE * 2) | flags | huge);
-	add_write(gva, *pde);
+	toggle_entry(c, pde, (STACK_GPA + COPY_OFFSET) | flags, (STACK_GPA + PAGE_SIZE * 2) | flags);
 }
 
 static void entry_root(struct churn *c)
 {
-	u64 *entry = frame_entry(c, 0, c->vm->mmu.pgtable_levels);
-	gva_t gva = map_entry(c, entry);
-
-	add_write(gva, 0);
-	add_write(gva, *entry);
+	toggle_entry(c, frame_entry(c, 0, c->vm->mmu.pgtable_levels), 0);
 }
 
 static void frames(struct churn *c)
@@ -533,9 +476,9 @@ static u64 nr_walks(struct churn *c)
 }
 
 /* Leave things as they are until a walk has begun, and ended, that saw them so. */
-static void rest(struct churn *c)
+static void wait_for_walk(struct churn *c)
 {
-	struct pollfd fault = { .fd = c->uffd, .events = POLLIN };
+	struct pollfd fault = { .fd = c->uffd ? c->uffd->uffd : -1, .events = POLLIN };
 	u64 until = nr_walks(c) + 2;
 
 	while (nr_walks(c) < until && !READ_ONCE(c->stop)) {
@@ -568,13 +511,13 @@ static void *change_by_host(void *arg)
 	unsigned int step, round;
 
 	for (round = 0; !READ_ONCE(c->stop); round++) {
-		for (step = 0; step < c->kase->nr_steps; step++) {
-			c->kase->change(c, step);
+		for (step = 0; step < c->way->nr_steps; step++) {
+			c->way->change(c, step);
 			count_change(c);
 			if (round & 1)
 				spin(c);
 			else
-				rest(c);
+				wait_for_walk(c);
 		}
 	}
 
@@ -591,12 +534,12 @@ static void *change_by_guest(void *arg)
 		switch (get_ucall(c->changer, &uc)) {
 		case UCALL_SYNC:
 			count_change(c);
-			rest(c);
+			wait_for_walk(c);
 			break;
 		case UCALL_ABORT:
 			REPORT_GUEST_ASSERT(uc);
 		default:
-			TEST_FAIL("%s: the changer has exited: %s", c->kase->name,
+			TEST_FAIL("%s: the changer has exited: %s", c->way->name,
 				  exit_reason_str(c->changer->run->exit_reason));
 		}
 	}
@@ -607,42 +550,42 @@ static void *change_by_guest(void *arg)
 static void check_sample(const struct callchain_sample *s, void *arg)
 {
 	struct churn *c = arg;
-	const struct churn_case *kase = c->kase;
+	const struct churn_case *way = c->way;
 	unsigned int i, frame = 0, seen = 0;
 
 	if (!callchain_sample_is_guest(s) || s->shares_walk)
 		return;
 
 	TEST_ASSERT(s->cpumode == PERF_RECORD_MISC_GUEST_KERNEL && s->ip == (u64)guest_loop,
-		    "%s: cpumode %u, IP 0x%lx", kase->name, s->cpumode, s->ip);
+		    "%s: cpumode %u, IP 0x%lx", way->name, s->cpumode, s->ip);
 	TEST_ASSERT(s->nr >= 2 && s->ips[0] == (u64)PERF_CONTEXT_GUEST_KERNEL &&
 		    s->ips[1] == s->ip, "%s: a chain of %lu entries, the first ones 0x%lx, 0x%lx",
-		    kase->name, s->nr, s->ips[0], s->ips[1]);
+		    way->name, s->nr, s->ips[0], s->ips[1]);
 
 	for (i = 2; i < s->nr; i++, frame++) {
 		u64 ra = s->ips[i];
 
 		TEST_ASSERT(frame < NR_FRAMES, "%s: entry %u, 0x%lx, is beyond the last frame",
-			    kase->name, i, ra);
-		if (kase->sees & SEES_SKIPS && ra > c->stack.ras[frame] + COPY_RA) {
+			    way->name, i, ra);
+		if (way->sees & SEES_SKIPS && ra > c->stack.ras[frame] + COPY_RA) {
 			seen |= SEES_SKIPS;
 			frame++;
 		}
-		if (frame < NR_FRAMES && kase->sees & SEES_COPY &&
+		if (frame < NR_FRAMES && way->sees & SEES_COPY &&
 		    ra == c->stack.ras[frame] + COPY_RA) {
 			seen |= SEES_COPY;
 			ra -= COPY_RA;
 		}
 		TEST_ASSERT(frame < NR_FRAMES && ra == c->stack.ras[frame],
 			    "%s: entry %u is 0x%lx, which no frame has that may come here",
-			    kase->name, i, s->ips[i]);
+			    way->name, i, s->ips[i]);
 	}
 
 	if (frame < NR_FRAMES)
 		seen |= SEES_SHORT;
-	TEST_ASSERT(!(seen & ~kase->sees),
+	TEST_ASSERT(!(seen & ~way->sees),
 		    "%s: %u frames of %u, but the stack was there all the time",
-		    kase->name, frame, NR_FRAMES);
+		    way->name, frame, NR_FRAMES);
 
 	c->seen |= seen;
 	c->nr_full += !seen;
@@ -655,11 +598,11 @@ static void build(struct churn *c)
 		.nr_frames = NR_FRAMES,
 		.stride = PAGE_SIZE,
 		.offset = 0x7f0,
-		.min_gva = c->vm->mmu.pgtable_levels == 5 ? STACK_GVA_LA57 : STACK_GVA,
+		.far = true,
 	};
 	unsigned int i;
 
-	vm_userspace_mem_region_add(c->vm, c->kase->src_type, STACK_GPA, STACK_SLOT,
+	vm_userspace_mem_region_add(c->vm, c->way->src_type, STACK_GPA, STACK_SLOT,
 				    STACK_SLOT_SIZE / PAGE_SIZE, 0);
 	c->region = memslot2region(c->vm, STACK_SLOT);
 
@@ -680,14 +623,13 @@ static void build(struct churn *c)
 	}
 }
 
-static void run_case(const struct churn_case *kase, enum pmi_source source)
+static void run_case(const struct churn_case *way, enum pmi_source source)
 {
 	const struct perf_event_attr attr = { .sample_period = PERIOD_NS };
 	struct churn c = {
-		.kase = kase,
+		.way = way,
 		.source = source,
 		.rng = new_kvm_random_state(kvm_random_seed),
-		.uffd = -1,
 	};
 	struct kvm_regs before, after;
 	struct kvm_vcpu *vcpus[2];
@@ -700,9 +642,9 @@ static void run_case(const struct churn_case *kase, enum pmi_source source)
 	build(&c);
 
 	nr_guest_writes = 0;
-	guest_burst = kase->burst;
-	if (kase->setup)
-		kase->setup(&c);
+	guest_burst = way->burst;
+	if (way->setup)
+		way->setup(&c);
 	sync_global_to_guest(c.vm, guest_writes);
 	sync_global_to_guest(c.vm, nr_guest_writes);
 	sync_global_to_guest(c.vm, guest_burst);
@@ -711,7 +653,7 @@ static void run_case(const struct churn_case *kase, enum pmi_source source)
 	walks = nr_walks(&c);
 	ends = vcpu_get_callchain_ends(c.vcpu);
 
-	pthread_create(&changer, NULL, kase->change ? change_by_host : change_by_guest, &c);
+	pthread_create(&changer, NULL, way->change ? change_by_host : change_by_guest, &c);
 	do {
 		vcpu_run_sampled(c.vcpu, source, &attr, NR_SAMPLES, check_sample, &c);
 	} while (c.nr_guest < NR_GUEST_SAMPLES || READ_ONCE(c.nr_changes) < NR_CHANGES);
@@ -722,86 +664,47 @@ static void run_case(const struct churn_case *kase, enum pmi_source source)
 	ends = vcpu_get_callchain_ends(c.vcpu) - ends;
 	vcpu_regs_get(c.vcpu, &after);
 
-	ksft_print_msg("%s: %u samples, %u full, %u changes\n", kase->name, c.nr_guest,
+	ksft_print_msg("%s: %u samples, %u full, %u changes\n", way->name, c.nr_guest,
 		       c.nr_full, c.nr_changes);
-	TEST_ASSERT(c.nr_full, "%s: no chain was full", kase->name);
-	TEST_ASSERT(c.seen == kase->sees, "%s: this was seen: 0x%x, and not 0x%x", kase->name,
-		    c.seen, kase->sees);
-	if (c.uffd >= 0 && source & PMI_DEFERRED)
-		TEST_ASSERT(c.nr_faults, "%s: no walk has waited for a page", kase->name);
+	TEST_ASSERT(c.nr_full, "%s: no chain was full", way->name);
+	TEST_ASSERT(c.seen == way->sees, "%s: this was seen: 0x%x, and not 0x%x", way->name,
+		    c.seen, way->sees);
+	if (c.uffd && source & PMI_DEFERRED)
+		TEST_ASSERT(c.nr_faults, "%s: no walk has waited for a page", way->name);
 	TEST_ASSERT(walks == c.nr_guest, "%s: KVM counted %lu walks, perf %u guest samples",
-		    kase->name, walks, c.nr_guest);
+		    way->name, walks, c.nr_guest);
 	TEST_ASSERT(ends == walks, "%s: %lu walks, but reasons for the ends of %lu",
-		    kase->name, walks, ends);
+		    way->name, walks, ends);
 	TEST_ASSERT(!memcmp(&before, &after, sizeof(before)),
-		    "%s: sampling changed the guest's registers", kase->name);
+		    "%s: sampling changed the guest's registers", way->name);
 
-	if (c.uffd >= 0)
-		close(c.uffd);
+	if (c.uffd)
+		uffd_stop_demand_paging(c.uffd);
 	kvm_vm_free(c.vm);
 	free(c.saved);
 }
 
-FIXTURE(churn)
-{
-};
-
-FIXTURE_VARIANT(churn)
-{
-	enum pmi_source source;
-};
-
-FIXTURE_VARIANT_ADD(churn, irq)
-{
-	.source = PMI_IRQ,
-};
-
-FIXTURE_VARIANT_ADD(churn, nmi)
-{
-	.source = PMI_NMI,
-};
-
-FIXTURE_VARIANT_ADD(churn, irq_deferred)
-{
-	.source = PMI_IRQ_DEFERRED,
-};
-
-FIXTURE_VARIANT_ADD(churn, nmi_deferred)
-{
-	.source = PMI_NMI_DEFERRED,
-};
-
-FIXTURE_SETUP(churn)
-{
-	const char *why_not;
-
-	if (!pmi_source_available(variant->source, &why_not))
-		SKIP(return, "%s", why_not);
-}
-
-FIXTURE_TEARDOWN(churn)
-{
-}
+PMI_FIXTURE(churn)
 
 #define RUN_CASES(_cases)						\
 do {									\
-	unsigned int i;							\
+	const struct churn_case *c;					\
 									\
-	for (i = 0; i < ARRAY_SIZE(_cases); i++)			\
-		run_case(&_cases[i], variant->source);			\
+	for_each_case(c, _cases)					\
+		run_case(c, variant->source);				\
 } while (0)
 
-TEST_F_TIMEOUT(churn, memslots, TIMEOUT)
+CALLCHAIN_TEST(churn, memslots)
 {
 	RUN_CASES(slot_cases);
 }
 
-TEST_F_TIMEOUT(churn, memory, TIMEOUT)
+CALLCHAIN_TEST(churn, memory)
 {
 	RUN_CASES(memory_cases);
 }
 
-TEST_F_TIMEOUT(churn, huge_pages, TIMEOUT)
+CALLCHAIN_TEST(churn, huge_pages)
 {
 	if (!thp_configured())
 		SKIP(return, "The host has no transparent huge pages");
@@ -809,17 +712,18 @@ TEST_F_TIMEOUT(churn, huge_pages, TIMEOUT)
 	RUN_CASES(huge_page_cases);
 }
 
-TEST_F_TIMEOUT(churn, userfaults, TIMEOUT)
+CALLCHAIN_TEST(churn, userfaults)
 {
+	SKIP_UNLESS_USERFAULTS();
 	RUN_CASES(userfault_cases);
 }
 
-TEST_F_TIMEOUT(churn, page_tables, TIMEOUT)
+CALLCHAIN_TEST(churn, page_tables)
 {
 	RUN_CASES(page_table_cases);
 }
 
-TEST_F_TIMEOUT(churn, frames, TIMEOUT)
+CALLCHAIN_TEST(churn, frames)
 {
 	RUN_CASES(frame_cases);
 }

@@ -4,8 +4,6 @@
  * find, and what may come between a sample and its other half.
  */
 #include <fcntl.h>
-#include <linux/userfaultfd.h>
-#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/ioctl.h>
@@ -14,19 +12,14 @@
 #include <sys/sysinfo.h>
 #include <unistd.h>
 
-#include "guest_stack.h"
-#include "kvm_test_harness.h"
-#include "kvm_util.h"
-#include "perf_callchain.h"
-#include "processor.h"
-#include "test_util.h"
+#include "callchain_harness.h"
+#include "userfaultfd_util.h"
 
 #define NR_SAMPLES	50
 #define NR_ROUNDS	5
 #define NR_FRAMES	16
 #define MAX_TRIES	100
 #define MAX_SAMPLES	4096
-#define TIMEOUT		180
 
 #define MAX_CONTEXTS_SYSCTL	"/proc/sys/kernel/perf_event_max_contexts_per_stack"
 
@@ -69,12 +62,8 @@ FIXTURE_SETUP(deferred)
 		.stride = PAGE_SIZE,
 		.offset = 0x7f0,
 	};
-	const char *why_not;
 
-	self->vm = NULL;
-	if (!pmi_source_available(variant->source, &why_not))
-		SKIP(return, "%s", why_not);
-
+	SKIP_UNLESS_PMI(variant->source);
 	self->vm = vm_create_with_one_vcpu(&self->vcpu, guest_loop);
 	vm_userspace_mem_region_add(self->vm, VM_MEM_SRC_ANONYMOUS, STACK_GPA, STACK_SLOT,
 				    STACK_PAGES, 0);
@@ -86,18 +75,17 @@ FIXTURE_SETUP(deferred)
 
 FIXTURE_TEARDOWN(deferred)
 {
-	if (self->vm)
-		kvm_vm_free(self->vm);
+	host_restore();
+	kvm_vm_free(self->vm);
 }
 
 /* What PMIs find: the frames below the page that isn't there. */
 static void compare_immediate(FIXTURE_DATA(deferred) * self, enum pmi_source source)
 {
-	const struct perf_event_attr attr = {};
 	struct callchain_expectation e;
 
 	expect_guest_stack(&e, "immediate", false, &self->stack, 1 + ABSENT);
-	vcpu_run_and_compare(self->vcpu, source & ~PMI_DEFERRED, &attr, NR_SAMPLES, &e);
+	vcpu_run_and_compare(self->vcpu, source & ~PMI_DEFERRED, NULL, NR_SAMPLES, &e);
 }
 
 static bool is_in_memory(void *page)
@@ -122,9 +110,8 @@ static bool page_out(void *page)
 	return !is_in_memory(page);
 }
 
-TEST_F_TIMEOUT(deferred, swapped_out, TIMEOUT)
+CALLCHAIN_TEST(deferred, swapped_out)
 {
-	const struct perf_event_attr attr = {};
 	unsigned int round;
 
 	/* What a CPU has just brought in waits in a list of that CPU, and can't go from there. */
@@ -135,75 +122,54 @@ TEST_F_TIMEOUT(deferred, swapped_out, TIMEOUT)
 	for (round = 0; round < NR_ROUNDS; round++) {
 		compare_immediate(self, variant->source);
 		TEST_ASSERT(!is_in_memory(self->absent), "A PMI has brought in the page");
-		vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &self->e);
+		vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &self->e);
 		TEST_ASSERT(is_in_memory(self->absent), "No walk has brought in the page");
 		TEST_ASSERT(page_out(self->absent), "The page is not swapped out again");
 	}
 }
 
-struct filler {
-	int uffd;
-	void *dst;
-	u8 src[4096];
-	unsigned int nr_faults;
-};
+static u8 absent_content[4096];
+static unsigned int nr_faults;
 
-static void *fill_when_missing(void *arg)
+static int fill_missing(int mode, int uffd, struct uffd_msg *msg)
 {
-	struct pollfd pfd = { .events = POLLIN };
-	struct filler *filler = arg;
 	struct uffdio_copy copy = {
-		.dst = (u64)filler->dst,
-		.src = (u64)filler->src,
-		.len = sizeof(filler->src),
+		.dst = msg->arg.pagefault.address & PAGE_MASK,
+		.src = (u64)absent_content,
+		.len = sizeof(absent_content),
 	};
-	struct uffd_msg msg;
 
-	pfd.fd = filler->uffd;
-	TEST_ASSERT(poll(&pfd, 1, -1) == 1, "poll() failed: %s", strerror(errno));
-	TEST_ASSERT(read(filler->uffd, &msg, sizeof(msg)) == sizeof(msg) &&
-		    msg.event == UFFD_EVENT_PAGEFAULT, "No userfault");
-	filler->nr_faults++;
-	TEST_ASSERT(!ioctl(filler->uffd, UFFDIO_COPY, &copy), "UFFDIO_COPY failed: %s",
-		    strerror(errno));
-	return NULL;
+	nr_faults++;
+	return ioctl(uffd, UFFDIO_COPY, &copy);
 }
 
-TEST_F_TIMEOUT(deferred, userfault_missing, TIMEOUT)
+/*
+ * The page is missing, and userfaultfd fills it.  A PMI must not ask for it, and find the
+ * frames below; the vCPU's thread must ask once, wait for it, and find all.
+ */
+CALLCHAIN_TEST(deferred, userfault_missing)
 {
-	struct filler filler = { .dst = self->absent };
-	struct uffdio_api api = { .api = UFFD_API };
-	struct uffdio_register reg = {
-		.range.start = (u64)self->absent,
-		.range.len = getpagesize(),
-		.mode = UFFDIO_REGISTER_MODE_MISSING,
-	};
-	const struct perf_event_attr attr = {};
+	struct uffd_desc *uffd;
 	unsigned int round;
-	pthread_t thread;
 
-	memcpy(filler.src, self->absent, sizeof(filler.src));
-	filler.uffd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
-	TEST_ASSERT(filler.uffd >= 0, "userfaultfd() failed: %s", strerror(errno));
-	TEST_ASSERT(!ioctl(filler.uffd, UFFDIO_API, &api) &&
-		    !ioctl(filler.uffd, UFFDIO_REGISTER, &reg), "UFFDIO_REGISTER failed: %s",
-		    strerror(errno));
+	SKIP_UNLESS_USERFAULTS();
+	memcpy(absent_content, self->absent, sizeof(absent_content));
+	uffd = uffd_setup_demand_paging(UFFDIO_REGISTER_MODE_MISSING, 0, self->absent,
+					getpagesize(), 1, fill_missing);
 
 	for (round = 0; round < NR_ROUNDS; round++) {
 		TEST_ASSERT(!madvise(self->absent, getpagesize(), MADV_DONTNEED),
 			    "MADV_DONTNEED failed: %s", strerror(errno));
 		compare_immediate(self, variant->source);
-		pthread_create(&thread, NULL, fill_when_missing, &filler);
-		vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &self->e);
-		pthread_join(thread, NULL);
-		TEST_ASSERT(filler.nr_faults == round + 1, "%u faults in %u rounds",
-			    filler.nr_faults, round + 1);
+		TEST_ASSERT_EQ(READ_ONCE(nr_faults), round);
+		vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &self->e);
+		TEST_ASSERT_EQ(READ_ONCE(nr_faults), round + 1);
 	}
-	close(filler.uffd);
+	uffd_stop_demand_paging(uffd);
 }
 
 /* Who wants a part of the chain only is not served by a record that has all of it. */
-TEST_F_TIMEOUT(deferred, exclude_callchain, TIMEOUT)
+CALLCHAIN_TEST(deferred, exclude_callchain)
 {
 	struct perf_event_attr attr = { .exclude_callchain_user = 1 };
 	u64 walks;
@@ -219,10 +185,9 @@ TEST_F_TIMEOUT(deferred, exclude_callchain, TIMEOUT)
 }
 
 /* perf takes such addresses for context markers: there is no chain that has one. */
-TEST_F_TIMEOUT(deferred, ip_like_a_marker, TIMEOUT)
+CALLCHAIN_TEST(deferred, ip_like_a_marker)
 {
 	const gva_t loop = (gva_t)PERF_CONTEXT_GUEST_KERNEL;
-	const struct perf_event_attr attr = {};
 	gpa_t gpa = vm_phy_page_alloc(self->vm, KVM_GUEST_PAGE_TABLE_MIN_PADDR, 0);
 	struct kvm_regs regs;
 
@@ -234,33 +199,28 @@ TEST_F_TIMEOUT(deferred, ip_like_a_marker, TIMEOUT)
 
 	self->e.ip = loop;
 	self->e.nr = 0;
-	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &self->e);
-	vcpu_run_and_compare(self->vcpu, variant->source & ~PMI_DEFERRED, &attr, NR_SAMPLES,
+	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &self->e);
+	vcpu_run_and_compare(self->vcpu, variant->source & ~PMI_DEFERRED, NULL, NR_SAMPLES,
 			     &self->e);
 }
 
-static void compare_not_deferred(const struct callchain_sample *s, void *arg)
-{
-	TEST_ASSERT(!callchain_sample_is_guest(s) || !s->cookie, "A callchain was deferred");
-	callchain_compare(s, arg);
-}
-
 /* A marker of the guest's, the one in front of the cookie, and the cookie are three. */
-TEST_F_TIMEOUT(deferred, few_contexts, TIMEOUT)
+CALLCHAIN_TEST(deferred, few_contexts)
 {
+	const struct perf_event_attr attr = { .wakeup_events = NR_SAMPLES };
 	struct callchain_comparison c = { .expected = &self->e };
-	const struct perf_event_attr attr = {};
+	struct callchain_event event;
 	unsigned int i;
-	int old;
 
-	old = read_number(MAX_CONTEXTS_SYSCTL);
-	if (!write_number(MAX_CONTEXTS_SYSCTL, 2))
-		SKIP(return, "Can't write " MAX_CONTEXTS_SYSCTL);
-	for (i = 0; i < MAX_TRIES && c.nr_guest < NR_SAMPLES; i++)
-		vcpu_run_sampled(self->vcpu, variant->source, &attr, NR_SAMPLES,
-				 compare_not_deferred, &c);
-	TEST_ASSERT(write_number(MAX_CONTEXTS_SYSCTL, old), "Can't restore the sysctl");
+	SKIP_UNLESS_OVERRIDDEN(MAX_CONTEXTS_SYSCTL, 2);
+	callchain_event_start(&event, variant->source, &attr, 0, -1);
+	event.defers = false;
+	for (i = 0; i < MAX_TRIES && c.nr_guest < NR_SAMPLES; i++) {
+		vcpu_run_until_sampled(self->vcpu, &event, 0);
+		callchain_event_read(&event, callchain_compare, &c);
+	}
 	TEST_ASSERT(c.nr_guest >= NR_SAMPLES, "Only %u walks", c.nr_guest);
+	callchain_event_close(&event);
 }
 
 /* The samples of an event, and the records it was sent. */
@@ -349,29 +309,18 @@ static bool is_among(u64 cookie, const u64 *cookies, unsigned int nr)
 	return false;
 }
 
-static void open_and_enable(struct callchain_event *event, enum pmi_source source,
-			    const struct perf_event_attr *attr, pid_t pid, int cpu)
-{
-	TEST_ASSERT(!callchain_event_open(event, source, attr, pid, cpu),
-		    "perf_event_open() failed: %s", strerror(errno));
-	TEST_ASSERT(!ioctl(event->fd, PERF_EVENT_IOC_ENABLE, 0), "PERF_EVENT_IOC_ENABLE: %s",
-		    strerror(errno));
-}
-
 /*
  * One event over host and guest: the host's user mode, deferred until KVM_RUN has
  * returned, and the guest's chains, deferred until after the exit, keep apart.
  */
-TEST_F_TIMEOUT(deferred, host_and_guest, TIMEOUT)
+CALLCHAIN_TEST(deferred, host_and_guest)
 {
 	const struct perf_event_attr attr = { .wakeup_events = 5, .sample_period = 300000 };
-	static struct samples samples;
+	struct samples samples = { .e = &self->e };
 	struct callchain_event event;
 	unsigned int i, nr_missing = 0;
 
-	memset(&samples, 0, sizeof(samples));
-	samples.e = &self->e;
-	open_and_enable(&event, variant->source, &attr, 0, -1);
+	callchain_event_start(&event, variant->source, &attr, 0, -1);
 	event.deferred_fn = check_record;
 	for (i = 0; i < 10000 && (samples.nr_guest < NR_SAMPLES || samples.nr_host < 5); i++) {
 		/* A slow host is hit all the time; leave room for a ring of samples. */
@@ -380,7 +329,7 @@ TEST_F_TIMEOUT(deferred, host_and_guest, TIMEOUT)
 		vcpu_run_until_sampled(self->vcpu, &event, 0);
 		callchain_event_read(&event, check_sample, &samples);
 	}
-	TEST_ASSERT(!ioctl(event.fd, PERF_EVENT_IOC_DISABLE, 0), "PERF_EVENT_IOC_DISABLE");
+	callchain_event_disable(&event);
 	callchain_event_read(&event, check_sample, &samples);
 	callchain_event_close(&event);
 
@@ -395,51 +344,72 @@ TEST_F_TIMEOUT(deferred, host_and_guest, TIMEOUT)
 		    nr_missing, samples.nr_host, samples.nr_no_cookie);
 }
 
+#define NR_EVENTS	4
+
+static unsigned int read_all(struct callchain_event *events, struct samples *samples)
+{
+	unsigned int i, nr_joined = 0;
+
+	for (i = 0; i < NR_EVENTS; i++) {
+		callchain_event_read(&events[i], check_sample, &samples[i]);
+		nr_joined += samples[i].nr_joined;
+	}
+	return nr_joined;
+}
+
+static unsigned int count_walks(const struct samples *samples)
+{
+	u64 *cookies = calloc(NR_EVENTS, sizeof(samples->cookies));
+	unsigned int i, nr_walks = 0;
+	const struct samples *s;
+
+	TEST_ASSERT(cookies, "calloc() failed");
+	for (s = samples; s < samples + NR_EVENTS; s++) {
+		for (i = 0; i < s->nr_guest; i++) {
+			if (!is_among(s->cookies[i], cookies, nr_walks))
+				cookies[nr_walks++] = s->cookies[i];
+		}
+	}
+	free(cookies);
+	return nr_walks;
+}
+
 /* Samples of several events, taken at one exit, have one walk. */
-TEST_F_TIMEOUT(deferred, shared_walk, TIMEOUT)
+CALLCHAIN_TEST(deferred, shared_walk)
 {
 	const struct perf_event_attr attr = { .sample_period = 300000 };
-	static struct samples samples[4];
-	struct callchain_event events[ARRAY_SIZE(samples)], kick;
-	struct perf_event_attr kick_attr = attr;
-	unsigned int i, j, nr_walks = 0, nr_joined = 0;
-	static u64 cookies[ARRAY_SIZE(samples) * MAX_SAMPLES];
-	u64 walks;
+	const struct perf_event_attr kick_attr = {
+		.sample_period = 300000,
+		.wakeup_events = NR_SAMPLES,
+		.exclude_guest = 1,
+	};
+	struct samples samples[NR_EVENTS] = {};
+	struct callchain_event events[NR_EVENTS], kick;
+	unsigned int i, nr_joined = 0;
+	u64 walks = vcpu_get_stat(self->vcpu, callchain_walks);
 
-	memset(samples, 0, sizeof(samples));
-	walks = vcpu_get_stat(self->vcpu, callchain_walks);
-	for (i = 0; i < ARRAY_SIZE(events); i++) {
+	for (i = 0; i < NR_EVENTS; i++) {
 		samples[i].e = &self->e;
-		open_and_enable(&events[i], variant->source, &attr, 0, -1);
+		callchain_event_start(&events[i], variant->source, &attr, 0, -1);
 	}
-	kick_attr.wakeup_events = NR_SAMPLES;
-	kick_attr.exclude_guest = 1;
 	TEST_ASSERT(!callchain_event_open(&kick, PMI_IRQ, &kick_attr, 0, -1), "kicker");
 	for (i = 0; i < 200 && nr_joined < 4 * NR_SAMPLES; i++) {
 		vcpu_run_until_sampled(self->vcpu, &kick, NR_SAMPLES);
 		callchain_event_read(&kick, ignore_sample, NULL);
-		for (j = 0, nr_joined = 0; j < ARRAY_SIZE(events); j++) {
-			callchain_event_read(&events[j], check_sample, &samples[j]);
-			nr_joined += samples[j].nr_joined;
-		}
+		nr_joined = read_all(events, samples);
 	}
-	for (j = 0, nr_joined = 0; j < ARRAY_SIZE(events); j++) {
-		TEST_ASSERT(!ioctl(events[j].fd, PERF_EVENT_IOC_DISABLE, 0), "disable");
-		callchain_event_read(&events[j], check_sample, &samples[j]);
-		callchain_event_close(&events[j]);
-		nr_joined += samples[j].nr_joined;
-		for (i = 0; i < samples[j].nr_guest; i++) {
-			if (!is_among(samples[j].cookies[i], cookies, nr_walks))
-				cookies[nr_walks++] = samples[j].cookies[i];
-		}
-	}
+	for (i = 0; i < NR_EVENTS; i++)
+		callchain_event_disable(&events[i]);
+	nr_joined = read_all(events, samples);
+	for (i = 0; i < NR_EVENTS; i++)
+		callchain_event_close(&events[i]);
 	callchain_event_close(&kick);
 
 	walks = vcpu_get_stat(self->vcpu, callchain_walks) - walks;
 	ksft_print_msg("%u samples, %lu walks\n", nr_joined, walks);
 	TEST_ASSERT(nr_joined >= NR_SAMPLES, "Only %u samples hit the guest", nr_joined);
-	TEST_ASSERT(walks == nr_walks, "KVM counted %lu walks, perf gave out %u cookies", walks,
-		    nr_walks);
+	TEST_ASSERT(walks == count_walks(samples), "KVM counted %lu walks, perf gave out %u cookies",
+		    walks, count_walks(samples));
 	/* Timers that expire together are handled by one interrupt; NMIs come alone. */
 	if (variant->source == PMI_IRQ_DEFERRED)
 		TEST_ASSERT(walks < nr_joined, "Each of %u samples had a walk of its own",
@@ -447,51 +417,46 @@ TEST_F_TIMEOUT(deferred, shared_walk, TIMEOUT)
 }
 
 /* Of events that share a walk, the one that wants most gets what it wants. */
-TEST_F_TIMEOUT(deferred, shared_by_depths, TIMEOUT)
+CALLCHAIN_TEST(deferred, shared_by_depths)
 {
 	struct perf_event_attr attr = { .sample_period = 300000, .wakeup_events = NR_SAMPLES };
-	struct samples *deep = calloc(2, sizeof(*deep)), *shallow = deep + 1;
+	struct samples deep = { .e = &self->e }, shallow = {};
 	struct callchain_event events[3];
 	unsigned int i, nr_shared = 0;
 
-	TEST_ASSERT(deep, "calloc() failed");
-	deep->e = &self->e;
 	/* Each one before and behind another. */
 	for (i = 0; i < ARRAY_SIZE(events); i++) {
 		attr.sample_max_stack = i == 1 ? DEFAULT_MAX_STACK : 3;
-		open_and_enable(&events[i], variant->source, &attr, 0, -1);
+		callchain_event_start(&events[i], variant->source, &attr, 0, -1);
 	}
-	for (i = 0; i < MAX_TRIES && deep->nr_guest < 4 * NR_SAMPLES; i++) {
+	for (i = 0; i < MAX_TRIES && deep.nr_guest < 4 * NR_SAMPLES; i++) {
 		vcpu_run_until_sampled(self->vcpu, &events[1], 0);
-		callchain_event_read(&events[1], check_sample, deep);
-		callchain_event_read(&events[0], note_cookie, shallow);
-		callchain_event_read(&events[2], note_cookie, shallow);
+		callchain_event_read(&events[1], check_sample, &deep);
+		callchain_event_read(&events[0], note_cookie, &shallow);
+		callchain_event_read(&events[2], note_cookie, &shallow);
 	}
 	for (i = 0; i < ARRAY_SIZE(events); i++)
 		callchain_event_close(&events[i]);
 
-	for (i = 0; i < deep->nr_guest; i++)
-		nr_shared += is_among(deep->cookies[i], shallow->cookies, shallow->nr_guest);
-	ksft_print_msg("%u of %u walks shared\n", nr_shared, deep->nr_guest);
+	for (i = 0; i < deep.nr_guest; i++)
+		nr_shared += is_among(deep.cookies[i], shallow.cookies, shallow.nr_guest);
+	ksft_print_msg("%u of %u walks shared\n", nr_shared, deep.nr_guest);
 	/* As above. */
 	TEST_ASSERT(nr_shared || variant->source == PMI_NMI_DEFERRED, "No walk was shared");
-	free(deep);
 }
 
 /* With no room for the record, or for the sample, the other half is what it is. */
-TEST_F_TIMEOUT(deferred, buffer_full, TIMEOUT)
+CALLCHAIN_TEST(deferred, buffer_full)
 {
 	const struct perf_event_attr attr = { .wakeup_events = 1, .sample_period = 100000 };
-	static struct samples samples;
+	const struct perf_event_attr kick_attr = { .wakeup_events = 3 * NR_SAMPLES };
+	struct samples samples = { .e = &self->e };
 	struct callchain_event event, kick;
-	struct perf_event_attr kick_attr = { .wakeup_events = 3 * NR_SAMPLES };
 	unsigned int round;
 
-	memset(&samples, 0, sizeof(samples));
-	samples.e = &self->e;
 	TEST_ASSERT(!callchain_event_open_ring(&event, variant->source, &attr, 0, -1, 1),
 		    "perf_event_open() failed: %s", strerror(errno));
-	TEST_ASSERT(!ioctl(event.fd, PERF_EVENT_IOC_ENABLE, 0), "PERF_EVENT_IOC_ENABLE");
+	callchain_event_enable(&event);
 	event.may_lose = true;
 	TEST_ASSERT(!callchain_event_open(&kick, PMI_IRQ, &kick_attr, 0, -1), "kicker");
 	for (round = 0; round < 20; round++) {
@@ -527,7 +492,7 @@ static void *open_and_close(void *arg)
 		struct callchain_event event;
 		unsigned int i;
 
-		open_and_enable(&event, d->source, &attr, d->vcpu_tid, -1);
+		callchain_event_start(&event, d->source, &attr, d->vcpu_tid, -1);
 		event.may_lose = true;
 		for (i = d->nr_rounds % 64; i; i--)
 			sched_yield();
@@ -560,7 +525,6 @@ static void *migrate(void *arg)
 static void run_disturbed(FIXTURE_DATA(deferred) * self, enum pmi_source source,
 			  void *(*disturb)(void *), struct disturber *d)
 {
-	const struct perf_event_attr attr = {};
 	unsigned int nr_walks = 0;
 	pthread_t thread;
 	cpu_set_t all;
@@ -572,15 +536,15 @@ static void run_disturbed(FIXTURE_DATA(deferred) * self, enum pmi_source source,
 	d->e = &self->e;
 	pthread_create(&thread, NULL, disturb, d);
 	while (nr_walks < 4 * NR_SAMPLES || READ_ONCE(d->nr_rounds) < 100)
-		nr_walks += vcpu_run_and_compare(self->vcpu, source, &attr, NR_SAMPLES, &self->e);
+		nr_walks += vcpu_run_and_compare(self->vcpu, source, NULL, NR_SAMPLES, &self->e);
 	WRITE_ONCE(d->stop, true);
 	pthread_join(thread, NULL);
 	TEST_ASSERT(!sched_setaffinity(0, sizeof(all), &all), "sched_setaffinity()");
 }
 
-TEST_F_TIMEOUT(deferred, events_come_and_go, TIMEOUT)
+CALLCHAIN_TEST(deferred, events_come_and_go)
 {
-	static struct disturber d;
+	struct disturber d = {};
 	unsigned int i;
 
 	for (i = 0; i < MAX_TRIES && !d.samples.nr_joined; i++)
@@ -590,26 +554,29 @@ TEST_F_TIMEOUT(deferred, events_come_and_go, TIMEOUT)
 	TEST_ASSERT(d.samples.nr_joined, "No sample was joined");
 }
 
-TEST_F_TIMEOUT(deferred, migrated, TIMEOUT)
+CALLCHAIN_TEST(deferred, migrated)
 {
-	static struct disturber d;
+	struct disturber d = {};
 
 	run_disturbed(self, variant->source, migrate, &d);
 }
 
 /* Events of CPUs have rings of CPUs: the other half may be in the ring of another. */
-TEST_F_TIMEOUT(deferred, cpu_events, TIMEOUT)
+CALLCHAIN_TEST(deferred, cpu_events)
 {
 	const struct perf_event_attr attr = { .sample_period = 2000000 };
-	static struct samples samples;
+	unsigned int i, try, nr_cpus = min_t(unsigned int, get_nprocs(), 8);
+	struct samples samples = { .e = &self->e };
 	struct callchain_event events[8];
-	unsigned int i, try, nr_cpus = min_t(unsigned int, get_nprocs(), ARRAY_SIZE(events));
-	static struct disturber d;
+	struct disturber d = {};
 
-	memset(&samples, 0, sizeof(samples));
-	samples.e = &self->e;
 	for (i = 0; i < nr_cpus; i++) {
-		open_and_enable(&events[i], variant->source, &attr, -1, i);
+		if (callchain_event_open(&events[i], variant->source, &attr, -1, i)) {
+			if (errno == EACCES || errno == EPERM)
+				SKIP(return, "This user may not sample CPUs");
+			TEST_FAIL("perf_event_open() failed: %s", strerror(errno));
+		}
+		callchain_event_enable(&events[i]);
 		events[i].may_lose = true;
 	}
 	for (try = 0; try < MAX_TRIES && !samples.nr_joined; try++) {

@@ -4,15 +4,7 @@
  * kernel, what it saved of the interrupted user mode, and user mode's frames,
  * each part behind its marker.
  */
-#include "guest_stack.h"
-#include "kvm_test_harness.h"
-#include "kvm_util.h"
-#include "perf_callchain.h"
-#include "processor.h"
-#include "test_util.h"
-
-/* Seconds for all cases of a table, on an emulated host with KASAN and lockdep. */
-#define TIMEOUT		300
+#include "callchain_harness.h"
 
 #define NR_SAMPLES	20
 #define NR_FRAMES	4	/* of each stack */
@@ -257,46 +249,7 @@ static const struct entry_case cases[] = {
 					.nr_user = 1 },
 };
 
-FIXTURE(entry)
-{
-};
-
-FIXTURE_VARIANT(entry)
-{
-	enum pmi_source source;
-};
-
-FIXTURE_VARIANT_ADD(entry, irq)
-{
-	.source = PMI_IRQ,
-};
-
-FIXTURE_VARIANT_ADD(entry, nmi)
-{
-	.source = PMI_NMI,
-};
-
-FIXTURE_VARIANT_ADD(entry, irq_deferred)
-{
-	.source = PMI_IRQ_DEFERRED,
-};
-
-FIXTURE_VARIANT_ADD(entry, nmi_deferred)
-{
-	.source = PMI_NMI_DEFERRED,
-};
-
-FIXTURE_SETUP(entry)
-{
-	const char *why_not;
-
-	if (!pmi_source_available(variant->source, &why_not))
-		SKIP(return, "%s", why_not);
-}
-
-FIXTURE_TEARDOWN(entry)
-{
-}
+PMI_FIXTURE(entry)
 
 /* The layout is such that the saved registers straddle two pages. */
 static void build_guest(struct entry_guest *g)
@@ -362,35 +315,32 @@ static void run_case(const struct entry_case *c, const struct perf_event_attr *a
 	kvm_vm_free(g.vm);
 }
 
-TEST_F_TIMEOUT(entry, cases, TIMEOUT)
+CALLCHAIN_TEST(entry, cases)
 {
-	const struct perf_event_attr attr = {};
-	unsigned int i;
+	const struct entry_case *c;
 
-	for (i = 0; i < ARRAY_SIZE(cases); i++) {
-		TH_LOG("%s", cases[i].name);
-		run_case(&cases[i], &attr, variant->source, true, true);
+	for_each_case(c, cases) {
+		TH_LOG("%s", c->name);
+		run_case(c, NULL, variant->source, true, true);
 	}
 }
 
-TEST_F_TIMEOUT(entry, exclude_callchain, TIMEOUT)
+CALLCHAIN_TEST(entry, exclude_callchain)
 {
 	const struct entry_case kernel_only = { "kernel only", .end = "last", .no_entry = true };
 	const struct entry_case user_only = { "user only", .end = "last",
 					      .nr_user = 1 + NR_FRAMES };
-	struct perf_event_attr attr = {};
+	const struct entry_case user_cut = { "user only, cut", .end = "depth", .nr_user = 2 };
+	struct perf_event_attr attr = { .exclude_callchain_user = 1 };
 
-	attr.exclude_callchain_user = 1;
 	run_case(&kernel_only, &attr, variant->source, true, false);
 
-	attr.exclude_callchain_user = 0;
-	attr.exclude_callchain_kernel = 1;
+	attr = (struct perf_event_attr){ .exclude_callchain_kernel = 1 };
 	run_case(&user_only, &attr, variant->source, false, true);
 
 	/* Frames that aren't shown count as well, or they could cost anything. */
 	attr.sample_max_stack = NR_FRAMES + 4;
-	run_case(&(struct entry_case){ "user only, cut", .end = "depth", .nr_user = 2 },
-		 &attr, variant->source, false, true);
+	run_case(&user_cut, &attr, variant->source, false, true);
 }
 
 TEST_HARNESS_MAIN

@@ -6,22 +6,13 @@
  */
 #include <fcntl.h>
 #include <linux/falloc.h>
-#include <fcntl.h>
 #include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "guest_stack.h"
-#include "kvm_test_harness.h"
-#include "kvm_util.h"
-#include "perf_callchain.h"
-#include "processor.h"
-#include "test_util.h"
-
-/* Seconds for all cases of a table, on an emulated host with KASAN and lockdep. */
-#define TIMEOUT		300
+#include "callchain_harness.h"
 
 #define NR_SAMPLES	20
 #define NR_FRAMES	16
@@ -31,10 +22,6 @@
 
 /* Few entries to a guest with a broken CR3 have a PMI pending. */
 #define MAX_CR3_TRIES	20000
-
-/* An address that shares no page table below the root with the guest's code. */
-#define STACK_GVA	(1ULL << 46)
-#define STACK_GVA_LA57	(1ULL << 51)
 
 /* A physical address at which the tests have no memslot. */
 #define NO_MEMSLOT_GPA	(1ULL << 34)
@@ -507,45 +494,7 @@ static const struct hostile_case private_memory_cases[] = {
 		.vm_type = KVM_X86_SW_PROTECTED_VM },
 };
 
-FIXTURE(hostile)
-{
-};
-
-FIXTURE_VARIANT(hostile)
-{
-	enum pmi_source source;
-	int levels;
-};
-
-#define HOSTILE_VARIANT(_name, _source, _levels)			\
-FIXTURE_VARIANT_ADD(hostile, _name)					\
-{									\
-	.source = _source,						\
-	.levels = _levels,						\
-}
-
-HOSTILE_VARIANT(irq_4_level, PMI_IRQ, 4);
-HOSTILE_VARIANT(irq_5_level, PMI_IRQ, 5);
-HOSTILE_VARIANT(nmi_4_level, PMI_NMI, 4);
-HOSTILE_VARIANT(nmi_5_level, PMI_NMI, 5);
-HOSTILE_VARIANT(irq_deferred_4_level, PMI_IRQ_DEFERRED, 4);
-HOSTILE_VARIANT(irq_deferred_5_level, PMI_IRQ_DEFERRED, 5);
-HOSTILE_VARIANT(nmi_deferred_4_level, PMI_NMI_DEFERRED, 4);
-HOSTILE_VARIANT(nmi_deferred_5_level, PMI_NMI_DEFERRED, 5);
-
-FIXTURE_SETUP(hostile)
-{
-	const char *why_not;
-
-	if (!pmi_source_available(variant->source, &why_not))
-		SKIP(return, "%s", why_not);
-	if (variant->levels == 5 && !kvm_cpu_has(X86_FEATURE_LA57))
-		SKIP(return, "The host has no 5-level paging");
-}
-
-FIXTURE_TEARDOWN(hostile)
-{
-}
+PMI_LEVELS_FIXTURE(hostile)
 
 static void create_guest(struct hostile_guest *guest, int levels, unsigned long vm_type,
 			 bool user)
@@ -555,7 +504,7 @@ static void create_guest(struct hostile_guest *guest, int levels, unsigned long 
 		.nr_frames = NR_FRAMES,
 		.stride = PAGE_SIZE,
 		.offset = 0x7f0,
-		.min_gva = levels == 5 ? STACK_GVA_LA57 : STACK_GVA,
+		.far = true,
 	};
 
 	guest->vm = vm_create_shape_with_one_vcpu(shape, &guest->vcpu, guest_loop);
@@ -572,7 +521,6 @@ static void create_guest(struct hostile_guest *guest, int levels, unsigned long 
 static void run_case(const struct hostile_case *c, enum pmi_source source, int levels)
 {
 	const char *end = source & PMI_DEFERRED && c->end_deferred ? c->end_deferred : c->end;
-	const struct perf_event_attr attr = {};
 	struct callchain_expectation e;
 	struct hostile_guest guest;
 	unsigned int nr_guest;
@@ -586,7 +534,7 @@ static void run_case(const struct hostile_case *c, enum pmi_source source, int l
 	walks = vcpu_get_stat(guest.vcpu, callchain_walks);
 	frames = vcpu_get_stat(guest.vcpu, callchain_frames);
 	ends = vcpu_get_callchain_end_stat(guest.vcpu, end);
-	nr_guest = vcpu_run_and_compare(guest.vcpu, source, &attr, NR_SAMPLES, &e);
+	nr_guest = vcpu_run_and_compare(guest.vcpu, source, NULL, NR_SAMPLES, &e);
 	walks = vcpu_get_stat(guest.vcpu, callchain_walks) - walks;
 	frames = vcpu_get_stat(guest.vcpu, callchain_frames) - frames;
 	ends = vcpu_get_callchain_end_stat(guest.vcpu, end) - ends;
@@ -603,33 +551,32 @@ static void run_case(const struct hostile_case *c, enum pmi_source source, int l
 
 #define RUN_CASES(_cases)						\
 do {									\
-	unsigned int i;							\
+	const struct hostile_case *c;					\
 									\
-	for (i = 0; i < ARRAY_SIZE(_cases); i++) {			\
-		if (_cases[i].levels &&					\
-		    _cases[i].levels != variant->levels)		\
+	for_each_case(c, _cases) {					\
+		if (c->levels && c->levels != variant->levels)		\
 			continue;					\
-		TH_LOG("%s", _cases[i].name);				\
-		run_case(&_cases[i], variant->source, variant->levels);	\
+		TH_LOG("%s", c->name);					\
+		run_case(c, variant->source, variant->levels);		\
 	}								\
 } while (0)
 
-TEST_F_TIMEOUT(hostile, stacks, TIMEOUT)
+CALLCHAIN_TEST(hostile, stacks)
 {
 	RUN_CASES(stack_cases);
 }
 
-TEST_F_TIMEOUT(hostile, page_tables, TIMEOUT)
+CALLCHAIN_TEST(hostile, page_tables)
 {
 	RUN_CASES(page_table_cases);
 }
 
-TEST_F_TIMEOUT(hostile, privileges, TIMEOUT)
+CALLCHAIN_TEST(hostile, privileges)
 {
 	RUN_CASES(privilege_cases);
 }
 
-TEST_F_TIMEOUT(hostile, vmm, TIMEOUT)
+CALLCHAIN_TEST(hostile, vmm)
 {
 	RUN_CASES(vmm_cases);
 }
@@ -672,10 +619,8 @@ static void sample_cr3(struct hostile_guest *guest, u64 cr3)
 	walks = vcpu_get_stat(guest->vcpu, callchain_walks);
 	ends = vcpu_get_callchain_end_stat(guest->vcpu, "unmapped");
 
-	TEST_ASSERT(!callchain_event_open(&event, PMI_IRQ, &attr, 0, -1),
-		    "perf_event_open() failed: %s", strerror(errno));
+	callchain_event_start(&event, PMI_IRQ, &attr, 0, -1);
 	signal_samples(event.fd);
-	TEST_ASSERT(!ioctl(event.fd, PERF_EVENT_IOC_ENABLE, 0), "PERF_EVENT_IOC_ENABLE");
 	for (try = 0; try < MAX_CR3_TRIES && c.nr_guest < 3; try++) {
 		struct kvm_sregs broken = sregs;
 
@@ -685,7 +630,7 @@ static void sample_cr3(struct hostile_guest *guest, u64 cr3)
 		__vcpu_run(guest->vcpu);
 		callchain_event_read(&event, callchain_compare, &c);
 	}
-	TEST_ASSERT(!ioctl(event.fd, PERF_EVENT_IOC_DISABLE, 0), "PERF_EVENT_IOC_DISABLE");
+	callchain_event_disable(&event);
 	callchain_event_read(&event, callchain_compare, &c);
 	callchain_event_close(&event);
 
@@ -724,34 +669,21 @@ static void test_cr3(int levels)
 /* By IRQs only: NMIs that come just between CLGI and VMRUN are too rare. */
 TEST(cr3)
 {
+	SKIP_UNLESS_PMI(PMI_IRQ);
 	test_cr3(4);
-	test_cr3(5);
+	if (kvm_cpu_has(X86_FEATURE_LA57))
+		test_cr3(5);
 }
 
-/* Returns how many there were before, and -1 if they can't be set. */
-static int set_nr_huge_pages(int nr)
+CALLCHAIN_TEST(hostile, huge_pages)
 {
-	FILE *f = fopen("/proc/sys/vm/nr_hugepages", "r+");
-	int old = -1;
-
-	if (!f)
-		return -1;
-	if (fscanf(f, "%d", &old) != 1 || fseek(f, 0, SEEK_SET) || fprintf(f, "%d", nr) < 0)
-		old = -1;
-	return fclose(f) ? -1 : old;
-}
-
-TEST_F_TIMEOUT(hostile, huge_pages, TIMEOUT)
-{
-	int old = set_nr_huge_pages(4);
-
-	if (old < 0 || !thp_configured() || get_def_hugetlb_pagesz() != PG_SIZE_2M)
-		SKIP(return, "The host has no huge pages of 2 MiB, or allows this user none");
+	SKIP_UNLESS_OVERRIDDEN("/proc/sys/vm/nr_hugepages", 4);
+	if (!thp_configured() || get_def_hugetlb_pagesz() != PG_SIZE_2M)
+		SKIP(return, "The host has no huge pages of 2 MiB");
 	RUN_CASES(huge_page_cases);
-	set_nr_huge_pages(old);
 }
 
-TEST_F_TIMEOUT(hostile, private_memory, TIMEOUT)
+CALLCHAIN_TEST(hostile, private_memory)
 {
 	if (!(kvm_check_cap(KVM_CAP_VM_TYPES) & BIT(KVM_X86_SW_PROTECTED_VM)))
 		SKIP(return, "The host has no VMs of KVM_X86_SW_PROTECTED_VM");
@@ -824,7 +756,6 @@ static void expect_at(struct callchain_expectation *e, const char *name,
 
 static void run_pkey_case(const struct pkey_case *c, enum pmi_source source, int levels)
 {
-	const struct perf_event_attr attr = {};
 	struct pkey_samples ps = {};
 	struct hostile_guest guest;
 	struct kvm_sregs sregs;
@@ -850,7 +781,7 @@ static void run_pkey_case(const struct pkey_case *c, enum pmi_source source, int
 	expect_at(&ps.denied, c->name, &guest.stack, c->nr_frames, (u64)guest_denied);
 	expect_at(&ps.allowed, "no key is denied", &guest.stack, NR_FRAMES, (u64)guest_allowed);
 	while (ps.nr_denied < NR_SAMPLES || ps.nr_allowed < NR_SAMPLES)
-		vcpu_run_sampled(guest.vcpu, source, &attr, NR_SAMPLES, compare_pkey_sample, &ps);
+		vcpu_run_sampled(guest.vcpu, source, NULL, NR_SAMPLES, compare_pkey_sample, &ps);
 
 	/* Some samples hit other instructions, with one end or the other. */
 	walks = vcpu_get_stat(guest.vcpu, callchain_walks);
@@ -865,16 +796,16 @@ static void run_pkey_case(const struct pkey_case *c, enum pmi_source source, int
 	kvm_vm_free(guest.vm);
 }
 
-TEST_F_TIMEOUT(hostile, protection_keys, TIMEOUT)
+CALLCHAIN_TEST(hostile, protection_keys)
 {
-	unsigned int i;
+	const struct pkey_case *c;
 
 	if (!kvm_cpu_has(X86_FEATURE_PKU))
 		SKIP(return, "The host has no protection keys for guests");
 
-	for (i = 0; i < ARRAY_SIZE(pkey_cases); i++) {
-		TH_LOG("%s", pkey_cases[i].name);
-		run_pkey_case(&pkey_cases[i], variant->source, variant->levels);
+	for_each_case(c, pkey_cases) {
+		TH_LOG("%s", c->name);
+		run_pkey_case(c, variant->source, variant->levels);
 	}
 }
 

@@ -3,16 +3,8 @@
  * Callchains of guests in every mode in which x86 code can run: paging modes,
  * page sizes, word sizes, segments, and nested guests.
  */
-#include "guest_stack.h"
-#include "kvm_test_harness.h"
-#include "kvm_util.h"
-#include "perf_callchain.h"
-#include "processor.h"
+#include "callchain_harness.h"
 #include "svm_util.h"
-#include "test_util.h"
-
-/* Seconds for all cases of a table, on an emulated host with KASAN and lockdep. */
-#define TIMEOUT		300
 
 #define NR_SAMPLES	20
 #define NR_FRAMES	8
@@ -101,46 +93,7 @@ struct mode_guest {
 	u64 cr3;
 };
 
-FIXTURE(modes)
-{
-};
-
-FIXTURE_VARIANT(modes)
-{
-	enum pmi_source source;
-};
-
-FIXTURE_VARIANT_ADD(modes, irq)
-{
-	.source = PMI_IRQ,
-};
-
-FIXTURE_VARIANT_ADD(modes, nmi)
-{
-	.source = PMI_NMI,
-};
-
-FIXTURE_VARIANT_ADD(modes, irq_deferred)
-{
-	.source = PMI_IRQ_DEFERRED,
-};
-
-FIXTURE_VARIANT_ADD(modes, nmi_deferred)
-{
-	.source = PMI_NMI_DEFERRED,
-};
-
-FIXTURE_SETUP(modes)
-{
-	const char *why_not;
-
-	if (!pmi_source_available(variant->source, &why_not))
-		SKIP(return, "%s", why_not);
-}
-
-FIXTURE_TEARDOWN(modes)
-{
-}
+PMI_FIXTURE(modes)
 
 /* Pages of the stack are mapped in reverse order, unless they are in a large page. */
 static gpa_t stack_gpa(const struct mode_guest *g, unsigned int off)
@@ -383,9 +336,8 @@ static void run_to_loop(struct kvm_vcpu *vcpu, enum pmi_source source, u64 loop)
 	TEST_ASSERT(ip == loop, "The guest stands at 0x%lx, not at 0x%lx", ip, loop);
 }
 
-TEST_F_TIMEOUT(modes, all, TIMEOUT)
+CALLCHAIN_TEST(modes, all)
 {
-	const struct perf_event_attr attr = {};
 	struct callchain_expectation e;
 	unsigned int i;
 
@@ -405,24 +357,19 @@ TEST_F_TIMEOUT(modes, all, TIMEOUT)
 		build_stack(&g, &e);
 
 		run_to_loop(g.vcpu, variant->source, e.ip);
-		vcpu_run_and_compare(g.vcpu, variant->source, &attr, NR_SAMPLES, &e);
+		vcpu_run_and_compare(g.vcpu, variant->source, NULL, NR_SAMPLES, &e);
 		kvm_vm_free(g.vm);
 	}
 }
-
-/* Far from the guest's code, to have an entry of its own in the root table. */
-#define FAR_STACK_GVA	(1ULL << 46)
 
 static void switch_cr3_and_loop(void)
 {
 	asm volatile("mov %%rax, %%cr3; jmp guest_loop" : : );
 }
 
-TEST_F_TIMEOUT(modes, cr3, TIMEOUT)
+CALLCHAIN_TEST(modes, cr3)
 {
-	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100,
-						   .min_gva = FAR_STACK_GVA };
-	const struct perf_event_attr attr = {};
+	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100, .far = true };
 	struct callchain_expectation e;
 	struct guest_stack stack;
 	struct kvm_vcpu *vcpu;
@@ -431,9 +378,7 @@ TEST_F_TIMEOUT(modes, cr3, TIMEOUT)
 	struct kvm_vm *vm;
 	gpa_t decoy;
 
-	vm = vm_create_with_one_vcpu(&vcpu, guest_loop);
-	if (vm->mmu.pgtable_levels == 5)
-		vcpu_use_4_level_paging(vcpu);
+	vm = vm_create_looping(&vcpu, 4, false);
 	guest_stack_build(vm, &stack, &layout);
 	guest_stack_use(vcpu, &stack, (gva_t)switch_cr3_and_loop);
 	expect_guest_stack(&e, "new CR3", false, &stack, DEFAULT_MAX_STACK);
@@ -450,7 +395,7 @@ TEST_F_TIMEOUT(modes, cr3, TIMEOUT)
 	vcpu_sregs_set(vcpu, &sregs);
 
 	run_to_loop(vcpu, variant->source, e.ip);
-	vcpu_run_and_compare(vcpu, variant->source, &attr, NR_SAMPLES, &e);
+	vcpu_run_and_compare(vcpu, variant->source, NULL, NR_SAMPLES, &e);
 	kvm_vm_free(vm);
 }
 
@@ -489,10 +434,8 @@ static struct kvm_vm *create_nested_guest(struct kvm_vcpu **vcpu, bool npt)
  */
 static void test_nested(enum pmi_source source, bool npt)
 {
-	const struct guest_stack_layout layout = { NR_FRAMES, PAGE_SIZE, 0x7f0,
-						   .min_gva = FAR_STACK_GVA };
+	const struct guest_stack_layout layout = { NR_FRAMES, PAGE_SIZE, 0x7f0, .far = true };
 	const unsigned int moved = 3;
-	const struct perf_event_attr attr = {};
 	struct callchain_expectation e;
 	struct guest_stack stack;
 	struct kvm_vcpu *vcpu;
@@ -539,7 +482,7 @@ static void test_nested(enum pmi_source source, bool npt)
 	expect_guest_stack(&e, npt ? "L2 with NPT" : "L2 with shadow paging", false,
 			   &stack, DEFAULT_MAX_STACK);
 	run_to_loop(vcpu, source, e.ip);
-	vcpu_run_and_compare(vcpu, source, &attr, NR_SAMPLES, &e);
+	vcpu_run_and_compare(vcpu, source, NULL, NR_SAMPLES, &e);
 	for (i = 0; npt && i < ARRAY_SIZE(tdp_ptes); i++)
 		TEST_ASSERT(!(*tdp_ptes[i] & accessed),
 			    "Sampling set the Accessed bit of an entry in L1's NPT: 0x%lx",
@@ -569,8 +512,6 @@ static void l1_reenters(struct svm_test_data *svm)
 
 static void compare_l2_sample(const struct callchain_sample *s, void *arg)
 {
-	struct callchain_comparison *c = arg;
-
 	if (!callchain_sample_is_guest(s) || s->ip == (u64)l2_exit)
 		callchain_compare(s, arg);
 }
@@ -579,11 +520,9 @@ static void compare_l2_sample(const struct callchain_sample *s, void *arg)
  * A PMI that comes as L2 exits hits L2, and has L2's stack, although the vCPU's
  * thread is about to switch to L1.
  */
-TEST_F_TIMEOUT(modes, nested_exits, TIMEOUT)
+CALLCHAIN_TEST(modes, nested_exits)
 {
-	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100,
-						   .min_gva = FAR_STACK_GVA };
-	const struct perf_event_attr attr = {};
+	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100, .far = true };
 	struct callchain_comparison c = {};
 	struct callchain_expectation e;
 	struct guest_stack stack;
@@ -623,21 +562,21 @@ TEST_F_TIMEOUT(modes, nested_exits, TIMEOUT)
 	e.ips[1] = e.ip;
 	c.expected = &e;
 	for (round = 0; round < MAX_ROUNDS && c.nr_guest < NR_SAMPLES; round++)
-		vcpu_run_sampled(vcpu, variant->source, &attr, 4 * NR_SAMPLES,
+		vcpu_run_sampled(vcpu, variant->source, NULL, 4 * NR_SAMPLES,
 				 compare_l2_sample, &c);
 	TEST_ASSERT(c.nr_guest >= NR_SAMPLES, "Only %u samples of %u hit L2",
 		    c.nr_guest, round * 4 * NR_SAMPLES);
 	kvm_vm_free(vm);
 }
 
-TEST_F_TIMEOUT(modes, nested, TIMEOUT)
+CALLCHAIN_TEST(modes, nested)
 {
 	if (!kvm_cpu_has(X86_FEATURE_SVM))
 		SKIP(return, "The host can't nest SVM");
 	test_nested(variant->source, false);
 }
 
-TEST_F_TIMEOUT(modes, nested_npt, TIMEOUT)
+CALLCHAIN_TEST(modes, nested_npt)
 {
 	if (!kvm_cpu_has(X86_FEATURE_SVM) || !kvm_cpu_has_npt())
 		SKIP(return, "The host can't nest SVM with NPT");

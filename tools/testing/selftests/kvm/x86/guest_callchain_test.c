@@ -8,15 +8,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "guest_stack.h"
-#include "kvm_test_harness.h"
-#include "kvm_util.h"
-#include "perf_callchain.h"
-#include "processor.h"
-#include "test_util.h"
-
-/* Seconds: a debug host is slow, and may not be alone. */
-#define TIMEOUT		300
+#include "callchain_harness.h"
 
 #define NR_SAMPLES	25
 
@@ -49,118 +41,85 @@ FIXTURE_VARIANT(guest_callchain)
 	bool user;
 };
 
-#define CALLCHAIN_VARIANT(_name, _source, _levels, _user)		\
-FIXTURE_VARIANT_ADD(guest_callchain, _name)				\
-{									\
-	.source = _source,						\
-	.levels = _levels,						\
-	.user = _user,							\
-}
-
-CALLCHAIN_VARIANT(irq_4_level_kernel,	PMI_IRQ, 4, false);
-CALLCHAIN_VARIANT(irq_4_level_user,	PMI_IRQ, 4, true);
-CALLCHAIN_VARIANT(irq_5_level_kernel,	PMI_IRQ, 5, false);
-CALLCHAIN_VARIANT(irq_5_level_user,	PMI_IRQ, 5, true);
-CALLCHAIN_VARIANT(nmi_4_level_kernel,	PMI_NMI, 4, false);
-CALLCHAIN_VARIANT(nmi_4_level_user,	PMI_NMI, 4, true);
-CALLCHAIN_VARIANT(nmi_5_level_kernel,	PMI_NMI, 5, false);
-CALLCHAIN_VARIANT(nmi_5_level_user,	PMI_NMI, 5, true);
-CALLCHAIN_VARIANT(irq_deferred_4_level_kernel,	PMI_IRQ_DEFERRED, 4, false);
-CALLCHAIN_VARIANT(irq_deferred_4_level_user,	PMI_IRQ_DEFERRED, 4, true);
-CALLCHAIN_VARIANT(irq_deferred_5_level_kernel,	PMI_IRQ_DEFERRED, 5, false);
-CALLCHAIN_VARIANT(irq_deferred_5_level_user,	PMI_IRQ_DEFERRED, 5, true);
-CALLCHAIN_VARIANT(nmi_deferred_4_level_kernel,	PMI_NMI_DEFERRED, 4, false);
-CALLCHAIN_VARIANT(nmi_deferred_4_level_user,	PMI_NMI_DEFERRED, 4, true);
-CALLCHAIN_VARIANT(nmi_deferred_5_level_kernel,	PMI_NMI_DEFERRED, 5, false);
-CALLCHAIN_VARIANT(nmi_deferred_5_level_user,	PMI_NMI_DEFERRED, 5, true);
+PMI_VARIANTS(guest_callchain, _4_level_kernel, .levels = 4);
+PMI_VARIANTS(guest_callchain, _4_level_user, .levels = 4, .user = true);
+PMI_VARIANTS(guest_callchain, _5_level_kernel, .levels = 5);
+PMI_VARIANTS(guest_callchain, _5_level_user, .levels = 5, .user = true);
 
 FIXTURE_SETUP(guest_callchain)
 {
-	const char *why_not;
-
-	self->vm = NULL;
-	if (!pmi_source_available(variant->source, &why_not))
-		SKIP(return, "%s", why_not);
-
-	self->vm = vm_create_with_one_vcpu(&self->vcpu, guest_loop);
-	if (self->vm->mmu.pgtable_levels < variant->levels)
-		SKIP(return, "The host has no 5-level paging");
-	if (self->vm->mmu.pgtable_levels > variant->levels)
-		vcpu_use_4_level_paging(self->vcpu);
-
-	if (variant->user) {
-		vm_set_user_accessible(self->vm, (gva_t)guest_loop & PAGE_MASK, 1);
-		vcpu_enter_user_mode(self->vcpu);
-	}
+	SKIP_UNLESS_PMI(variant->source);
+	SKIP_UNLESS_LEVELS(variant->levels);
+	self->vm = vm_create_looping(&self->vcpu, variant->levels, variant->user);
 }
 
 FIXTURE_TEARDOWN(guest_callchain)
 {
-	if (self->vm)
-		kvm_vm_free(self->vm);
+	kvm_vm_free(self->vm);
 }
 
-TEST_F_TIMEOUT(guest_callchain, known_stacks, TIMEOUT)
+/* What most tests sample. */
+static const struct guest_stack_layout layout = { 16, 32, 0xf00 };
+
+static void build(struct kvm_vcpu *vcpu, bool user, struct callchain_expectation *e,
+		  const char *name, const struct guest_stack_layout *layout,
+		  unsigned int max_stack)
 {
-	const struct perf_event_attr attr = {};
 	struct guest_stack stack;
+
+	guest_stack_build_and_use(vcpu, &stack, layout, user);
+	expect_guest_stack(e, name, user, &stack, max_stack);
+}
+
+CALLCHAIN_TEST(guest_callchain, known_stacks)
+{
 	struct callchain_expectation e;
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_SIZE(stacks); i++) {
-		guest_stack_build_and_use(self->vcpu, &stack, &stacks[i].layout, variant->user);
-		expect_guest_stack(&e, stacks[i].name, variant->user, &stack, DEFAULT_MAX_STACK);
-		vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &e);
+		build(self->vcpu, variant->user, &e, stacks[i].name, &stacks[i].layout,
+		      DEFAULT_MAX_STACK);
+		vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
 	}
 }
 
-TEST_F_TIMEOUT(guest_callchain, sample_max_stack, TIMEOUT)
+CALLCHAIN_TEST(guest_callchain, sample_max_stack)
 {
-	const struct guest_stack_layout layout = { 16, 32, 0xf00 };
 	struct perf_event_attr attr = {};
-	struct guest_stack stack;
 	struct callchain_expectation e;
 
-	guest_stack_build_and_use(self->vcpu, &stack, &layout, variant->user);
 	for (attr.sample_max_stack = 1; attr.sample_max_stack < 20; attr.sample_max_stack += 3) {
-		expect_guest_stack(&e, "sample_max_stack", variant->user, &stack,
-				   attr.sample_max_stack);
+		build(self->vcpu, variant->user, &e, "sample_max_stack", &layout,
+		      attr.sample_max_stack);
 		vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &e);
 	}
 }
 
-TEST_F_TIMEOUT(guest_callchain, exclude_callchain, TIMEOUT)
+/* The other mode's exclusion changes nothing, one's own leaves an empty chain. */
+CALLCHAIN_TEST(guest_callchain, exclude_callchain)
 {
-	const struct guest_stack_layout layout = { 16, 32, 0xf00 };
-	struct perf_event_attr attr = {};
-	struct guest_stack stack;
+	const struct perf_event_attr other = {
+		.exclude_callchain_kernel = variant->user,
+		.exclude_callchain_user = !variant->user,
+	}, own = {
+		.exclude_callchain_kernel = !variant->user,
+		.exclude_callchain_user = variant->user,
+	};
 	struct callchain_expectation e;
 
-	guest_stack_build_and_use(self->vcpu, &stack, &layout, variant->user);
-
-	/* The other mode's exclusion changes nothing, one's own leaves an empty chain. */
-	attr.exclude_callchain_kernel = variant->user;
-	attr.exclude_callchain_user = !variant->user;
-	expect_guest_stack(&e, "other mode excluded", variant->user, &stack, DEFAULT_MAX_STACK);
-	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &e);
-
-	attr.exclude_callchain_kernel = !variant->user;
-	attr.exclude_callchain_user = variant->user;
-	expect_guest_stack(&e, "own mode excluded", variant->user, &stack, DEFAULT_MAX_STACK);
+	build(self->vcpu, variant->user, &e, "exclude_callchain", &layout, DEFAULT_MAX_STACK);
+	vcpu_run_and_compare(self->vcpu, variant->source, &other, NR_SAMPLES, &e);
 	e.nr = 0;
-	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &e);
+	vcpu_run_and_compare(self->vcpu, variant->source, &own, NR_SAMPLES, &e);
 }
 
 /* Who asked not to see a mode must not see it by skid: exclude_user as a stand-in. */
-TEST_F_TIMEOUT(guest_callchain, exclude_user, TIMEOUT)
+CALLCHAIN_TEST(guest_callchain, exclude_user)
 {
-	const struct guest_stack_layout layout = { 16, 32, 0xf00 };
 	const struct perf_event_attr attr = { .exclude_user = 1 };
-	struct guest_stack stack;
 	struct callchain_expectation e;
 
-	guest_stack_build_and_use(self->vcpu, &stack, &layout, variant->user);
-	expect_guest_stack(&e, "exclude_user", variant->user, &stack, DEFAULT_MAX_STACK);
+	build(self->vcpu, variant->user, &e, "exclude_user", &layout, DEFAULT_MAX_STACK);
 	if (variant->user)
 		e.nr = 0;
 	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &e);
@@ -178,13 +137,12 @@ static void is_not_guest(const struct callchain_sample *s, void *arg)
 			    "exclude_guest: entry %u is of the guest", i);
 }
 
-TEST_F_TIMEOUT(guest_callchain, exclude_guest, TIMEOUT)
+CALLCHAIN_TEST(guest_callchain, exclude_guest)
 {
-	const struct guest_stack_layout layout = { 16, 32, 0xf00 };
 	const struct perf_event_attr attr = { .exclude_guest = 1 };
-	struct guest_stack stack;
+	struct callchain_expectation e;
 
-	guest_stack_build_and_use(self->vcpu, &stack, &layout, variant->user);
+	build(self->vcpu, variant->user, &e, "exclude_guest", &layout, DEFAULT_MAX_STACK);
 	vcpu_run_sampled(self->vcpu, variant->source, &attr, NR_SAMPLES, is_not_guest, NULL);
 }
 
@@ -229,20 +187,21 @@ static void is_bare(const struct callchain_sample *s, void *arg)
  * BPF's stack helpers read the chain that is recorded, and take it for one of the
  * host: with such a program, samples of guests have the host's bare markers.
  */
-TEST_F_TIMEOUT(guest_callchain, bpf_stack_helper, TIMEOUT)
+CALLCHAIN_TEST(guest_callchain, bpf_stack_helper)
 {
-	const struct guest_stack_layout layout = { 16, 32, 0xf00 };
 	struct perf_event_attr attr = { .sample_period = 200000 };
+	struct callchain_expectation e;
 	unsigned int nr_guest = 0;
-	struct guest_stack stack;
 	int prog_fd;
 
 	prog_fd = load_bpf_get_stack();
 	if (prog_fd < 0 && (errno == ENOSYS || errno == EINVAL))
 		SKIP(return, "The host has no BPF programs for perf events");
+	if (prog_fd < 0 && (errno == EPERM || errno == EACCES))
+		SKIP(return, "This user may not load BPF programs");
 	TEST_ASSERT(prog_fd >= 0, "BPF_PROG_LOAD failed: %s", strerror(errno));
 
-	guest_stack_build_and_use(self->vcpu, &stack, &layout, variant->user);
+	build(self->vcpu, variant->user, &e, "BPF", &layout, DEFAULT_MAX_STACK);
 
 	/* As in vcpu_run_and_compare(), a slow host needs time between PMIs. */
 	for (; nr_guest < NR_SAMPLES && attr.sample_period < 200000000; attr.sample_period *= 2)

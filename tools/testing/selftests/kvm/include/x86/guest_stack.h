@@ -16,13 +16,13 @@
  * @nr_frames:	how many frames
  * @stride:	bytes from one frame to the next, 16 and up
  * @offset:	where the innermost frame lies in its page, in bytes
- * @min_gva:	where to look for free addresses; zero for the usual place
+ * @far:	share no page table below the root with the guest's code
  */
 struct guest_stack_layout {
 	unsigned int nr_frames;
 	unsigned int stride;
 	unsigned int offset;
-	gva_t min_gva;
+	bool far;
 };
 
 /**
@@ -51,6 +51,7 @@ struct guest_stack {
  */
 void guest_loop(void);
 
+struct kvm_vm *vm_create_looping(struct kvm_vcpu **vcpu, int levels, bool user);
 void guest_stack_build(struct kvm_vm *vm, struct guest_stack *stack,
 		       const struct guest_stack_layout *layout);
 void guest_stack_build_and_use(struct kvm_vcpu *vcpu, struct guest_stack *stack,

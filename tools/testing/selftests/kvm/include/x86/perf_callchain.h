@@ -89,6 +89,7 @@ typedef void (*callchain_sample_fn)(const struct callchain_sample *sample, void 
  * @nr_throttled: how often perf was seen to throttle it, see callchain_event_read()
  * @cookie:	of the last sample of the guest whose chain was deferred
  * @waits:	a sample was left in the ring, as what was deferred isn't there yet
+ * @defers:	the chains of guests are deferred, all of them; checked at each sample
  * @may_lose:	samples may lack what was deferred, and the ring may be too small
  * @nr_lost:	how many records it was too small for
  * @deferred_fn: called with each PERF_RECORD_CALLCHAIN_DEFERRED as well, or NULL
@@ -102,11 +103,13 @@ struct callchain_event {
 	unsigned int nr_throttled;
 	u64 cookie;
 	bool waits;
+	bool defers;
 	bool may_lose;
 	u64 nr_lost;
 	callchain_sample_fn deferred_fn;
 };
 
+int perf_event_open(struct perf_event_attr *attr, pid_t pid, int cpu);
 bool pmi_source_available(enum pmi_source source, const char **why_not);
 bool has_hardware_cycles(void);
 int callchain_event_open_ring(struct callchain_event *event, enum pmi_source source,
@@ -114,6 +117,10 @@ int callchain_event_open_ring(struct callchain_event *event, enum pmi_source sou
 			      unsigned int nr_pages);
 int callchain_event_open(struct callchain_event *event, enum pmi_source source,
 			 const struct perf_event_attr *attr, pid_t pid, int cpu);
+void callchain_event_start(struct callchain_event *event, enum pmi_source source,
+			   const struct perf_event_attr *attr, pid_t pid, int cpu);
+void callchain_event_enable(struct callchain_event *event);
+void callchain_event_disable(struct callchain_event *event);
 void callchain_event_close(struct callchain_event *event);
 unsigned int callchain_event_read(struct callchain_event *event,
 				  callchain_sample_fn fn, void *arg);
@@ -145,7 +152,10 @@ static inline bool callchain_sample_is_guest(const struct callchain_sample *samp
 }
 
 int pmu_type(const char *name);
+bool has_userfaults(void);
 int read_number(const char *path);
 bool write_number(const char *path, int value);
+bool host_override(const char *path, int value);
+void host_restore(void);
 
 #endif /* SELFTEST_KVM_PERF_CALLCHAIN_H */

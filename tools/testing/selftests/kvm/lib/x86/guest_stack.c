@@ -11,6 +11,9 @@
 #define FAKE_TEXT_GVA		0x700000000000ULL
 #define FAKE_FUNCTION_SIZE	0x40
 
+/* Far from the guest's code, by the table of level 4, or of level 5. */
+#define FAR_GVA(_vm)	BIT_ULL((_vm)->mmu.pgtable_levels == 5 ? 51 : 46)
+
 /* What a leaf function has on the stack below the frame of its caller. */
 #define RED_ZONE_SIZE		128
 
@@ -19,6 +22,25 @@ asm(".pushsection .text; .global guest_loop; guest_loop: jmp guest_loop; .popsec
 static void write_word(struct kvm_vm *vm, gva_t gva, u64 word)
 {
 	*(u64 *)addr_gva2hva(vm, gva) = word;
+}
+
+/**
+ * vm_create_looping - create a guest that stands in guest_loop()
+ * @vcpu:	its only vCPU
+ * @levels:	of its page tables
+ * @user:	it is in user mode
+ */
+struct kvm_vm *vm_create_looping(struct kvm_vcpu **vcpu, int levels, bool user)
+{
+	struct kvm_vm *vm = vm_create_with_one_vcpu(vcpu, guest_loop);
+
+	if (vm->mmu.pgtable_levels > levels)
+		vcpu_use_4_level_paging(*vcpu);
+	if (user) {
+		vm_set_user_accessible(vm, (gva_t)guest_loop & PAGE_MASK, 1);
+		vcpu_enter_user_mode(*vcpu);
+	}
+	return vm;
 }
 
 /**
@@ -45,7 +67,7 @@ void guest_stack_build(struct kvm_vm *vm, struct guest_stack *stack,
 	/* The page below is for what a leaf function has below its caller's frame. */
 	stack->nr_pages = 1 + DIV_ROUND_UP(size + sizeof(u64), PAGE_SIZE);
 	stack->gva = vm_alloc(vm, stack->nr_pages * PAGE_SIZE,
-			      layout->min_gva ?: DEFAULT_GUEST_STACK_VADDR_MIN);
+			      layout->far ? FAR_GVA(vm) : DEFAULT_GUEST_STACK_VADDR_MIN);
 	stack->nr_frames = layout->nr_frames;
 
 	fp = stack->gva + PAGE_SIZE + layout->offset;

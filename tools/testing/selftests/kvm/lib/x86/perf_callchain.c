@@ -7,9 +7,11 @@
 #include <poll.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "kvm_util.h"
@@ -28,7 +30,7 @@
 /* Where there is no hardware counter: the PMU whose PMIs are NMIs, by its name in sysfs. */
 #define NMI_PMU_VARIABLE	"KVM_SELFTEST_NMI_PMU"
 
-static int perf_event_open(struct perf_event_attr *attr, pid_t pid, int cpu)
+int perf_event_open(struct perf_event_attr *attr, pid_t pid, int cpu)
 {
 	return syscall(SYS_perf_event_open, attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 }
@@ -101,16 +103,33 @@ static bool pmi_source_config(enum pmi_source source, struct perf_event_attr *at
 }
 
 /**
- * pmi_source_available - can this host deliver such PMIs?
+ * pmi_source_available - can this user sample callchains of guests by such PMIs?
  * @source:	the kind of PMI
  * @why_not:	where to put the reason for a "no", for a test to skip with
  */
 bool pmi_source_available(enum pmi_source source, const char **why_not)
 {
-	struct perf_event_attr attr = {};
+	struct perf_event_attr attr = {
+		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN,
+		.disabled = 1,
+	};
+	int fd;
 
-	*why_not = "no hardware counter, and " NMI_PMU_VARIABLE " names no PMU";
-	return pmi_source_config(source, &attr);
+	*why_not = "There is no hardware counter, and " NMI_PMU_VARIABLE " names no PMU";
+	if (!pmi_source_config(source, &attr))
+		return false;
+
+	fd = perf_event_open(&attr, 0, -1);
+	if (fd >= 0) {
+		close(fd);
+		return true;
+	}
+
+	if (errno == EACCES || errno == EPERM)
+		*why_not = "This user may not sample, see kernel.perf_event_paranoid";
+	else
+		*why_not = "perf can't sample by such PMIs";
+	return false;
 }
 
 struct kicker {
@@ -289,6 +308,11 @@ unsigned int callchain_event_read(struct callchain_event *event,
 			event->waits = !join_deferred(&sample, event, next, head, joined);
 			if (event->waits)
 				break;
+			/* No chain at all is one that nobody may see. */
+			TEST_ASSERT(!sample.nr || !is_guest_context(sample.ips[0]) ||
+				    !!sample.cookie == event->defers,
+				    "The chain of a guest was%s deferred",
+				    sample.cookie ? "" : " not");
 			fn(&sample, arg);
 			nr++;
 		}
@@ -343,8 +367,8 @@ static void open_deferred(struct callchain_event *event,
  * callchain_event_open_ring - open an event, and a ring of a size of choice
  * @event:	is filled in
  * @source:	the kind of PMI
- * @attr:	what to set beyond the source; the event starts disabled.  sample_type
- *		may be zero for what tests want, or consist of PERF_SAMPLE_IP,
+ * @attr:	what to set beyond the source, or NULL; the event starts disabled.
+ *		sample_type may be zero for what tests want, or consist of PERF_SAMPLE_IP,
  *		PERF_SAMPLE_CALLCHAIN and PERF_SAMPLE_RAW.
  * @pid:	whom to sample, as for perf_event_open(2)
  * @cpu:	where, likewise
@@ -356,7 +380,7 @@ int callchain_event_open_ring(struct callchain_event *event, enum pmi_source sou
 			      const struct perf_event_attr *attr, pid_t pid, int cpu,
 			      unsigned int nr_pages)
 {
-	struct perf_event_attr a = *attr;
+	struct perf_event_attr a = attr ? *attr : (struct perf_event_attr){};
 
 	TEST_ASSERT(pmi_source_config(source, &a), "PMI source is not available");
 	if (!a.sample_type)
@@ -372,6 +396,9 @@ int callchain_event_open_ring(struct callchain_event *event, enum pmi_source sou
 	event->nr_throttled = 0;
 	event->cookie = 0;
 	event->waits = false;
+	/* perf defers whole chains only. */
+	event->defers = source & PMI_DEFERRED && !a.exclude_callchain_kernel &&
+			!a.exclude_callchain_user;
 	event->may_lose = false;
 	event->nr_lost = 0;
 	event->deferred_fn = NULL;
@@ -399,6 +426,34 @@ int callchain_event_open(struct callchain_event *event, enum pmi_source source,
 			 const struct perf_event_attr *attr, pid_t pid, int cpu)
 {
 	return callchain_event_open_ring(event, source, attr, pid, cpu, RING_PAGES);
+}
+
+void callchain_event_enable(struct callchain_event *event)
+{
+	TEST_ASSERT(!ioctl(event->fd, PERF_EVENT_IOC_ENABLE, 0),
+		    "PERF_EVENT_IOC_ENABLE failed: %s", strerror(errno));
+}
+
+void callchain_event_disable(struct callchain_event *event)
+{
+	TEST_ASSERT(!ioctl(event->fd, PERF_EVENT_IOC_DISABLE, 0),
+		    "PERF_EVENT_IOC_DISABLE failed: %s", strerror(errno));
+}
+
+/**
+ * callchain_event_start - open an event that must be there, and enable it
+ * @event:	is filled in
+ * @source:	the kind of PMI
+ * @attr:	see callchain_event_open_ring()
+ * @pid:	whom to sample, as for perf_event_open(2)
+ * @cpu:	where, likewise
+ */
+void callchain_event_start(struct callchain_event *event, enum pmi_source source,
+			   const struct perf_event_attr *attr, pid_t pid, int cpu)
+{
+	TEST_ASSERT(!callchain_event_open(event, source, attr, pid, cpu),
+		    "perf_event_open() failed: %s", strerror(errno));
+	callchain_event_enable(event);
 }
 
 void callchain_event_close(struct callchain_event *event)
@@ -463,7 +518,7 @@ void vcpu_run_sampled_bpf(struct kvm_vcpu *vcpu, enum pmi_source source,
 			  const struct perf_event_attr *attr, int prog_fd,
 			  unsigned int nr_samples, callchain_sample_fn fn, void *arg)
 {
-	struct perf_event_attr a = *attr;
+	struct perf_event_attr a = attr ? *attr : (struct perf_event_attr){};
 	struct callchain_event event;
 	unsigned int nr;
 
@@ -515,13 +570,9 @@ void vcpu_run_sampled_to_exit(struct kvm_vcpu *vcpu, enum pmi_source source,
 {
 	struct callchain_event event;
 
-	TEST_ASSERT(!callchain_event_open(&event, source, attr, 0, -1),
-		    "perf_event_open() failed: %s", strerror(errno));
-	TEST_ASSERT(!ioctl(event.fd, PERF_EVENT_IOC_ENABLE, 0),
-		    "PERF_EVENT_IOC_ENABLE failed: %s", strerror(errno));
+	callchain_event_start(&event, source, attr, 0, -1);
 	vcpu_run(vcpu);
-	TEST_ASSERT(!ioctl(event.fd, PERF_EVENT_IOC_DISABLE, 0),
-		    "PERF_EVENT_IOC_DISABLE failed: %s", strerror(errno));
+	callchain_event_disable(&event);
 
 	callchain_event_read(&event, fn, arg);
 	assert_all_joined(&event);
@@ -589,8 +640,8 @@ unsigned int vcpu_run_and_compare(struct kvm_vcpu *vcpu, enum pmi_source source,
 				  unsigned int nr_samples,
 				  const struct callchain_expectation *e)
 {
+	struct perf_event_attr a = attr ? *attr : (struct perf_event_attr){};
 	struct callchain_comparison c = { .expected = e };
-	struct perf_event_attr a = *attr;
 	unsigned int round;
 
 	/*
@@ -686,4 +737,120 @@ bool write_number(const char *path, int value)
 		return false;
 	ok = fprintf(f, "%d", value) > 0;
 	return !fclose(f) && ok;
+}
+
+/**
+ * has_userfaults - may this user handle the kernel's faults as well?
+ */
+bool has_userfaults(void)
+{
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC);
+
+	if (fd < 0)
+		return false;
+
+	close(fd);
+	return true;
+}
+
+/* What was changed of the host, and who puts it back. */
+static struct {
+	char path[128];
+	int fd;
+	int alive;
+	pid_t guardian;
+} overrides[4];
+
+static pid_t overrider;
+
+/*
+ * Whatever ends the test, its end of the pipe is closed then.  The guardian is out of
+ * reach for who kills the test's process group, and keeps none of its files but the
+ * locked one.  An event may be on its way out.
+ */
+static void __attribute__((noreturn)) guard(const char *path, int value, int alive, int fd)
+{
+	unsigned int try;
+	char c;
+
+	setsid();
+	dup2(alive, STDIN_FILENO);
+	dup2(fd, STDOUT_FILENO);
+	close_range(STDERR_FILENO, ~0U, 0);
+	while (read(STDIN_FILENO, &c, 1) < 0 && errno == EINTR)
+		;
+	for (try = 0; !write_number(path, value) && try < 1000; try++)
+		usleep(10000);
+	_exit(0);
+}
+
+/**
+ * host_restore - put back all that host_override() has changed
+ *
+ * That comes by itself when the test ends, however it ends, but then a bit later.
+ */
+void host_restore(void)
+{
+	unsigned int i;
+
+	/* An exit handler is that of children, too. */
+	if (getpid() != overrider)
+		return;
+
+	for (i = 0; i < ARRAY_SIZE(overrides); i++) {
+		if (!overrides[i].guardian)
+			continue;
+		close(overrides[i].alive);
+		waitpid(overrides[i].guardian, NULL, 0);
+		close(overrides[i].fd);
+		overrides[i].guardian = 0;
+	}
+}
+
+/**
+ * host_override - change a setting of the host, e.g. a sysctl, while the test runs
+ * @path:	its file
+ * @value:	what to write
+ *
+ * Return: whether the kernel took it; errno says why not.
+ */
+bool host_override(const char *path, int value)
+{
+	int pipefd[2], old, fd, err;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(overrides) && overrides[i].guardian; i++) {
+		if (overrider == getpid() && !strcmp(overrides[i].path, path))
+			return write_number(path, value);
+	}
+	TEST_ASSERT(i < ARRAY_SIZE(overrides), "Too many settings are overridden");
+
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (fd < 0)
+		return false;
+
+	/* Another test may have ended, whose guardian has not come to it yet. */
+	TEST_ASSERT(!flock(fd, LOCK_EX), "flock() of %s failed: %s", path, strerror(errno));
+	old = read_number(path);
+	if (old < 0 || !write_number(path, value)) {
+		err = errno;
+		close(fd);
+		errno = err;
+		return false;
+	}
+
+	TEST_ASSERT(!pipe2(pipefd, O_CLOEXEC), "pipe2() failed: %s", strerror(errno));
+	snprintf(overrides[i].path, sizeof(overrides[i].path), "%s", path);
+	overrides[i].fd = fd;
+	overrides[i].alive = pipefd[1];
+	overrides[i].guardian = fork();
+	TEST_ASSERT(overrides[i].guardian >= 0, "fork() failed: %s", strerror(errno));
+	if (!overrides[i].guardian)
+		guard(path, old, pipefd[0], fd);
+	close(pipefd[0]);
+
+	if (overrider != getpid())
+		atexit(host_restore);
+	overrider = getpid();
+	return true;
 }

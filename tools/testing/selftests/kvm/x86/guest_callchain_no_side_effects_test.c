@@ -5,25 +5,16 @@
  */
 #include <fcntl.h>
 #include <linux/bitmap.h>
-#include <linux/userfaultfd.h>
 #include <poll.h>
 #include <sys/ioctl.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "apic.h"
-#include "guest_stack.h"
+#include "callchain_harness.h"
 #include "hyperv.h"
-#include "kvm_test_harness.h"
-#include "kvm_util.h"
-#include "perf_callchain.h"
-#include "processor.h"
-#include "test_util.h"
+#include "userfaultfd_util.h"
 
 /* Samples with the whole chain, of a guest that runs as long as that takes. */
-/* Seconds for all cases of a table, on an emulated host with KASAN and lockdep. */
-#define TIMEOUT		300
-
 #define MIN_SAMPLES		100
 #define MIN_ITERATIONS		(1UL << 19)
 
@@ -31,10 +22,6 @@
 #define NR_SAMPLES		25
 
 #define NR_FRAMES		16
-
-/* An address that shares no page table below the root with anything else. */
-#define STACK_GVA		(1ULL << 46)
-#define STACK_GVA_LA57		(1ULL << 51)
 
 #define STACK_SLOT		1
 #define STACK_SLOT_GPA		(1ULL << 32)
@@ -108,66 +95,40 @@ struct guest {
 	struct guest_stack stack;
 };
 
-struct config {
+FIXTURE(no_side_effects) {};
+
+FIXTURE_VARIANT(no_side_effects)
+{
 	enum pmi_source source;
 	int levels;
 	bool user;
 };
 
-FIXTURE(readonly)
-{
-};
+PMI_VARIANTS(no_side_effects, _4_level_kernel, .levels = 4);
+PMI_VARIANTS(no_side_effects, _4_level_user, .levels = 4, .user = true);
+PMI_VARIANTS(no_side_effects, _5_level_kernel, .levels = 5);
+PMI_VARIANTS(no_side_effects, _5_level_user, .levels = 5, .user = true);
 
-FIXTURE_VARIANT(readonly)
+FIXTURE_SETUP(no_side_effects)
 {
-	struct config config;
-};
-
-#define READONLY_VARIANT(_name, _source, _levels, _user)		\
-FIXTURE_VARIANT_ADD(readonly, _name)					\
-{									\
-	.config = { _source, _levels, _user },				\
+	SKIP_UNLESS_PMI(variant->source);
+	SKIP_UNLESS_LEVELS(variant->levels);
 }
 
-READONLY_VARIANT(irq_4_level_kernel,	PMI_IRQ, 4, false);
-READONLY_VARIANT(irq_4_level_user,	PMI_IRQ, 4, true);
-READONLY_VARIANT(irq_5_level_kernel,	PMI_IRQ, 5, false);
-READONLY_VARIANT(irq_5_level_user,	PMI_IRQ, 5, true);
-READONLY_VARIANT(nmi_4_level_kernel,	PMI_NMI, 4, false);
-READONLY_VARIANT(nmi_4_level_user,	PMI_NMI, 4, true);
-READONLY_VARIANT(nmi_5_level_kernel,	PMI_NMI, 5, false);
-READONLY_VARIANT(nmi_5_level_user,	PMI_NMI, 5, true);
-READONLY_VARIANT(irq_deferred_4_level_kernel,	PMI_IRQ_DEFERRED, 4, false);
-READONLY_VARIANT(irq_deferred_4_level_user,	PMI_IRQ_DEFERRED, 4, true);
-READONLY_VARIANT(irq_deferred_5_level_kernel,	PMI_IRQ_DEFERRED, 5, false);
-READONLY_VARIANT(irq_deferred_5_level_user,	PMI_IRQ_DEFERRED, 5, true);
-READONLY_VARIANT(nmi_deferred_4_level_kernel,	PMI_NMI_DEFERRED, 4, false);
-READONLY_VARIANT(nmi_deferred_4_level_user,	PMI_NMI_DEFERRED, 4, true);
-READONLY_VARIANT(nmi_deferred_5_level_kernel,	PMI_NMI_DEFERRED, 5, false);
-READONLY_VARIANT(nmi_deferred_5_level_user,	PMI_NMI_DEFERRED, 5, true);
-
-FIXTURE_SETUP(readonly)
-{
-	const char *why_not;
-
-	if (!pmi_source_available(variant->config.source, &why_not))
-		SKIP(return, "%s", why_not);
-	if (variant->config.levels == 5 && !kvm_cpu_has(X86_FEATURE_LA57))
-		SKIP(return, "The host has no 5-level paging");
-}
-
-FIXTURE_TEARDOWN(readonly)
+FIXTURE_TEARDOWN(no_side_effects)
 {
 }
 
-static void create_guest(struct guest *guest, const struct config *config,
+#define VARIANT const FIXTURE_VARIANT(no_side_effects)
+
+static void create_guest(struct guest *guest, VARIANT *variant,
 			 u32 dirty_ring_size)
 {
 	const struct guest_stack_layout layout = {
 		.nr_frames = NR_FRAMES,
 		.stride = PAGE_SIZE,
 		.offset = 0x7f0,
-		.min_gva = config->levels == 5 ? STACK_GVA_LA57 : STACK_GVA,
+		.far = true,
 	};
 	struct kvm_vm *vm;
 
@@ -176,7 +137,7 @@ static void create_guest(struct guest *guest, const struct config *config,
 		vm_enable_dirty_ring(vm, dirty_ring_size);
 	guest->vm = vm;
 	guest->vcpu = vm_vcpu_add(vm, 0, guest_loop);
-	if (vm->mmu.pgtable_levels > config->levels)
+	if (vm->mmu.pgtable_levels > variant->levels)
 		vcpu_use_4_level_paging(guest->vcpu);
 
 	/* What the test allocates, page tables aside, has a memslot of its own. */
@@ -185,7 +146,7 @@ static void create_guest(struct guest *guest, const struct config *config,
 	vm->memslots[MEM_REGION_TEST_DATA] = STACK_SLOT;
 
 	guest_stack_build(vm, &guest->stack, &layout);
-	if (config->user) {
+	if (variant->user) {
 		vm_set_user_accessible(vm, guest->stack.gva, guest->stack.nr_pages);
 		vm_set_user_accessible(vm, (gva_t)guest_loop & PAGE_MASK, 1);
 		vm_set_user_accessible(vm, (gva_t)guest_work & PAGE_MASK, 1);
@@ -406,11 +367,11 @@ static void compare_work_sample(const struct callchain_sample *s, void *arg)
 	ws->nr += callchain_sample_compare(s, &ws->e);
 }
 
-static void create_worker(struct guest *guest, const struct config *config,
+static void create_worker(struct guest *guest, VARIANT *variant,
 			  u32 dirty_ring_size)
 {
-	create_guest(guest, config, dirty_ring_size);
-	prepare_work(guest, config->user);
+	create_guest(guest, variant, dirty_ring_size);
+	prepare_work(guest, variant->user);
 	log_dirty_pages(guest->vm);
 	assert_stack_not_accessed(guest);
 }
@@ -437,23 +398,22 @@ static void assert_work_done(struct guest *guest, unsigned long nr_iterations)
 		    nr_iterations / ITERATIONS_PER_FAULT);
 }
 
-static void run_twice(const struct config *config, u32 dirty_ring_size)
+static void run_twice(VARIANT *variant, u32 dirty_ring_size)
 {
 	unsigned long nr_iterations = MIN_ITERATIONS;
-	const struct perf_event_attr attr = {};
 	struct guest sampled, unsampled;
 	struct work_samples ws = {};
 
-	create_worker(&unsampled, config, dirty_ring_size);
+	create_worker(&unsampled, variant, dirty_ring_size);
 
 	for (;; nr_iterations *= 2) {
-		create_worker(&sampled, config, dirty_ring_size);
+		create_worker(&sampled, variant, dirty_ring_size);
 		copy_memory(sampled.vm, unsampled.vm);
 		set_iterations(&sampled, nr_iterations);
-		expect_guest_stack(&ws.e, "work", config->user, &sampled.stack,
+		expect_guest_stack(&ws.e, "work", variant->user, &sampled.stack,
 				   DEFAULT_MAX_STACK);
 		ws.nr = 0;
-		vcpu_run_sampled_to_exit(sampled.vcpu, config->source, &attr,
+		vcpu_run_sampled_to_exit(sampled.vcpu, variant->source, NULL,
 					 compare_work_sample, &ws);
 		if (ws.nr >= MIN_SAMPLES)
 			break;
@@ -474,16 +434,16 @@ static void run_twice(const struct config *config, u32 dirty_ring_size)
 	kvm_vm_free(unsampled.vm);
 }
 
-TEST_F_TIMEOUT(readonly, state_and_dirty_log, TIMEOUT)
+CALLCHAIN_TEST(no_side_effects, state_and_dirty_log)
 {
-	run_twice(&variant->config, 0);
+	run_twice(variant, 0);
 }
 
-TEST_F_TIMEOUT(readonly, state_and_dirty_ring, TIMEOUT)
+CALLCHAIN_TEST(no_side_effects, state_and_dirty_ring)
 {
 	if (!kvm_has_cap(KVM_CAP_DIRTY_LOG_RING))
 		SKIP(return, "The host has no dirty rings");
-	run_twice(&variant->config, DIRTY_RING_SIZE);
+	run_twice(variant, DIRTY_RING_SIZE);
 }
 
 /* What /proc/self/pagemap says of a page, and isn't up to the host's memory management. */
@@ -524,43 +484,25 @@ static u64 *get_pagemaps(struct kvm_vm *vm, size_t *size)
 	return entries;
 }
 
-static int register_userfaultfd(struct userspace_mem_region *region)
-{
-	struct uffdio_register reg = {
-		.range.start = (u64)region->host_mem,
-		.range.len = region->region.memory_size,
-		.mode = UFFDIO_REGISTER_MODE_MISSING,
-	};
-	struct uffdio_api api = { .api = UFFD_API };
-	int fd = syscall(__NR_userfaultfd, O_CLOEXEC | O_NONBLOCK);
-
-	TEST_ASSERT(fd >= 0, __KVM_SYSCALL_ERROR("userfaultfd()", fd));
-	TEST_ASSERT(!ioctl(fd, UFFDIO_API, &api), "UFFDIO_API failed: %s", strerror(errno));
-	TEST_ASSERT(!ioctl(fd, UFFDIO_REGISTER, &reg), "UFFDIO_REGISTER failed: %s",
-		    strerror(errno));
-	return fd;
-}
-
 /* Put the absent page in place of what an entry on the way to a frame points to. */
-static void sample_absent_page(const struct config *config, struct guest *guest,
+static void sample_absent_page(VARIANT *variant, struct guest *guest,
 			       int level)
 {
 	u64 *pte = vm_get_pte_level(guest->vm, guest->stack.frames[ABSENT], level), old = *pte;
 	const unsigned int nr_frames = level == PG_LEVEL_4K ? ABSENT : 0;
-	const struct perf_event_attr attr = {};
 	struct callchain_expectation e;
 	u64 *before, *after, absent;
 	size_t size;
 
-	expect_guest_stack(&e, "absent page", config->user, &guest->stack, 1 + nr_frames);
+	expect_guest_stack(&e, "absent page", variant->user, &guest->stack, 1 + nr_frames);
 	*pte = (*pte & ~PHYSICAL_PAGE_MASK) | ABSENT_SLOT_GPA;
 
 	before = get_pagemaps(guest->vm, &size);
-	vcpu_run_and_compare(guest->vcpu, config->source, &attr, NR_SAMPLES, &e);
+	vcpu_run_and_compare(guest->vcpu, variant->source, NULL, NR_SAMPLES, &e);
 	after = get_pagemaps(guest->vm, &size);
 
 	get_pagemap(memslot2region(guest->vm, ABSENT_SLOT), &absent);
-	if (config->source & PMI_DEFERRED) {
+	if (variant->source & PMI_DEFERRED) {
 		/* The vCPU's thread does that, as the guest itself would. */
 		TEST_ASSERT(absent & PM_PRESENT, "The absent page of level %d was not brought in",
 			    level);
@@ -579,32 +521,36 @@ out:
 	free(after);
 }
 
-/* The stack page, then each table that leads there. */
-TEST_F_TIMEOUT(readonly, absent_pages, TIMEOUT)
+/* The stack page, then each table that leads there; in deferred walks only as the guest's. */
+CALLCHAIN_TEST(no_side_effects, absent_pages)
 {
 	struct pollfd pfd = { .events = POLLIN };
+	struct userspace_mem_region *region;
+	struct uffd_desc *uffd;
 	struct guest guest;
 	int level;
 
-	create_guest(&guest, &variant->config, 0);
+	create_guest(&guest, variant, 0);
 	guest_stack_use(guest.vcpu, &guest.stack, (gva_t)guest_loop);
 	vm_userspace_mem_region_add(guest.vm, VM_MEM_SRC_ANONYMOUS, ABSENT_SLOT_GPA,
 				    ABSENT_SLOT, 1, 0);
 
-	for (level = PG_LEVEL_4K; level <= variant->config.levels; level++)
-		sample_absent_page(&variant->config, &guest, level);
+	for (level = PG_LEVEL_4K; level <= variant->levels; level++)
+		sample_absent_page(variant, &guest, level);
 
 	/* A thread waits for such a page: see guest_callchain_deferred_test. */
-	if (variant->config.source & PMI_DEFERRED)
+	if (variant->source & PMI_DEFERRED || !has_userfaults())
 		goto out;
 
-	pfd.fd = register_userfaultfd(memslot2region(guest.vm, ABSENT_SLOT));
-	for (level = PG_LEVEL_4K; level <= variant->config.levels; level++) {
-		sample_absent_page(&variant->config, &guest, level);
+	region = memslot2region(guest.vm, ABSENT_SLOT);
+	uffd = uffd_setup_demand_paging(UFFDIO_REGISTER_MODE_MISSING, 0, region->host_mem,
+					PAGE_SIZE, 0, NULL);
+	pfd.fd = uffd->uffd;
+	for (level = PG_LEVEL_4K; level <= variant->levels; level++) {
+		sample_absent_page(variant, &guest, level);
 		TEST_ASSERT(!poll(&pfd, 1, 0), "Sampling raised a userfault at level %d", level);
 	}
-
-	close(pfd.fd);
+	uffd_stop_demand_paging(uffd);
 out:
 	kvm_vm_free(guest.vm);
 }

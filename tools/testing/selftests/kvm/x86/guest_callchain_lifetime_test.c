@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Callchains of guests at the ends of things: of the depth that perf allows, of
- * VMs and of VMMs that are sampled when they go, and of KVM itself.
+ * Callchains of guests that come and go: of VMs and of VMMs that are sampled when they
+ * end, and of KVM itself, which is unloaded only if KVM_SELFTEST_RELOAD is set.
  */
 #include <linux/membarrier.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -17,15 +16,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "guest_stack.h"
-#include "kvm_test_harness.h"
-#include "kvm_util.h"
-#include "perf_callchain.h"
-#include "processor.h"
-#include "test_util.h"
-
-/* Seconds: a debug host is slow, and may not be alone. */
-#define TIMEOUT		300
+#include "callchain_harness.h"
 
 #define NR_SAMPLES		25
 #define NR_VMS			5
@@ -33,115 +24,28 @@
 
 /* Where a hypervisor says who it is, by convention. */
 #define HYPERVISOR_LEAF		0x40000000
-
-#define MAX_STACK_SYSCTL	"/proc/sys/kernel/perf_event_max_stack"
-
-/* More than the longest stack that can be built. */
-#define RAISED_MAX_STACK	1000
-
 static void build_guest(struct kvm_vcpu **vcpu, unsigned int nr_frames, const char *name,
 			struct callchain_expectation *e)
 {
 	const struct guest_stack_layout layout = { nr_frames, 64, 0x100 };
-	struct kvm_vm *vm = vm_create_with_one_vcpu(vcpu, guest_loop);
 	struct guest_stack stack;
 
-	guest_stack_build(vm, &stack, &layout);
-	guest_stack_use(*vcpu, &stack, (gva_t)guest_loop);
-	expect_guest_stack(e, name, false, &stack, RAISED_MAX_STACK);
+	vm_create_with_one_vcpu(vcpu, guest_loop);
+	guest_stack_build_and_use(*vcpu, &stack, &layout, false);
+	expect_guest_stack(e, name, false, &stack, DEFAULT_MAX_STACK);
 }
 
 static void sample_a_guest(enum pmi_source source, const char *name)
 {
-	const struct perf_event_attr attr = {};
 	struct callchain_expectation e;
 	struct kvm_vcpu *vcpu;
 
 	build_guest(&vcpu, 16, name, &e);
-	vcpu_run_and_compare(vcpu, source, &attr, NR_SAMPLES, &e);
+	vcpu_run_and_compare(vcpu, source, NULL, NR_SAMPLES, &e);
 	kvm_vm_free(vcpu->vm);
 }
 
-FIXTURE(ends)
-{
-};
-
-FIXTURE_VARIANT(ends)
-{
-	enum pmi_source source;
-};
-
-FIXTURE_VARIANT_ADD(ends, irq)
-{
-	.source = PMI_IRQ,
-};
-
-FIXTURE_VARIANT_ADD(ends, nmi)
-{
-	.source = PMI_NMI,
-};
-
-FIXTURE_VARIANT_ADD(ends, irq_deferred)
-{
-	.source = PMI_IRQ_DEFERRED,
-};
-
-FIXTURE_VARIANT_ADD(ends, nmi_deferred)
-{
-	.source = PMI_NMI_DEFERRED,
-};
-
-FIXTURE_SETUP(ends)
-{
-	const char *why_not;
-
-	if (!pmi_source_available(variant->source, &why_not))
-		SKIP(return, "%s", why_not);
-}
-
-FIXTURE_TEARDOWN(ends)
-{
-}
-
-static void is_refused(enum pmi_source source, u16 max_stack)
-{
-	const struct perf_event_attr attr = { .sample_max_stack = max_stack };
-	struct callchain_event event;
-
-	TEST_ASSERT(callchain_event_open(&event, source, &attr, 0, -1) && errno == EOVERFLOW,
-		    "perf takes a sample_max_stack of %u, kernel.perf_event_max_stack is %d",
-		    max_stack, read_number(MAX_STACK_SYSCTL));
-}
-
-static void check_depth(enum pmi_source source, u16 max_stack, unsigned int nr_frames,
-			unsigned int nr_seen)
-{
-	const struct perf_event_attr attr = { .sample_max_stack = max_stack };
-	struct callchain_expectation e;
-	struct kvm_vcpu *vcpu;
-	char name[64];
-
-	snprintf(name, sizeof(name), "sample_max_stack %u, %u frames", max_stack, nr_frames);
-	build_guest(&vcpu, nr_frames, name, &e);
-	e.nr = 2 + nr_seen;
-	vcpu_run_and_compare(vcpu, source, &attr, NR_SAMPLES, &e);
-	kvm_vm_free(vcpu->vm);
-}
-
-/* The instruction pointer counts as well, the context marker doesn't. */
-TEST_F_TIMEOUT(ends, depths, TIMEOUT)
-{
-	int max = read_number(MAX_STACK_SYSCTL);
-
-	if (max < 1 || max > GUEST_STACK_MAX_FRAMES)
-		SKIP(return, "kernel.perf_event_max_stack is %d", max);
-
-	check_depth(variant->source, 0, GUEST_STACK_MAX_FRAMES, max - 1);
-	check_depth(variant->source, 1, GUEST_STACK_MAX_FRAMES, 0);
-	check_depth(variant->source, max, GUEST_STACK_MAX_FRAMES, max - 1);
-	is_refused(variant->source, max + 1);
-	is_refused(variant->source, 65535);
-}
+PMI_FIXTURE(lifetime)
 
 static void is_of_the_host(const struct callchain_sample *s, void *arg)
 {
@@ -150,7 +54,7 @@ static void is_of_the_host(const struct callchain_sample *s, void *arg)
 }
 
 /* One event sees many VMs come and go on the thread that it follows. */
-TEST_F_TIMEOUT(ends, vms_replaced, TIMEOUT)
+CALLCHAIN_TEST(lifetime, vms_replaced)
 {
 	const struct perf_event_attr attr = { .wakeup_events = NR_SAMPLES };
 	struct callchain_event event;
@@ -158,11 +62,7 @@ TEST_F_TIMEOUT(ends, vms_replaced, TIMEOUT)
 	struct kvm_vcpu *vcpu, *old = NULL;
 	unsigned int i;
 
-	TEST_ASSERT(!callchain_event_open(&event, variant->source, &attr, 0, -1),
-		    "perf_event_open() failed: %s", strerror(errno));
-	TEST_ASSERT(!ioctl(event.fd, PERF_EVENT_IOC_ENABLE, 0), "PERF_EVENT_IOC_ENABLE: %s",
-		    strerror(errno));
-
+	callchain_event_start(&event, variant->source, &attr, 0, -1);
 	for (i = 0; i < NR_VMS; i++) {
 		struct callchain_comparison c = { .expected = &e };
 
@@ -234,10 +134,7 @@ static void kill_a_vmm(enum pmi_source source)
 		be_a_vmm(go[0], e);
 	TEST_ASSERT(!sched_setaffinity(0, sizeof(all), &all), "sched_setaffinity()");
 
-	TEST_ASSERT(!callchain_event_open(&event, source, &attr, vmm, cpu),
-		    "perf_event_open() failed: %s", strerror(errno));
-	TEST_ASSERT(!ioctl(event.fd, PERF_EVENT_IOC_ENABLE, 0), "PERF_EVENT_IOC_ENABLE: %s",
-		    strerror(errno));
+	callchain_event_start(&event, source, &attr, vmm, cpu);
 	TEST_ASSERT(write(go[1], "", 1) == 1, "write() to the VMM");
 
 	/* Until it has made its VM, only the host is sampled. */
@@ -259,7 +156,7 @@ static void kill_a_vmm(enum pmi_source source)
 	kvm_munmap(e, sizeof(*e));
 }
 
-TEST_F_TIMEOUT(ends, vmm_killed, TIMEOUT)
+CALLCHAIN_TEST(lifetime, vmm_killed)
 {
 	kill_a_vmm(variant->source);
 
@@ -303,7 +200,7 @@ static int slab_objects(const char *cache)
 	return read_number(path);
 }
 
-TEST_F_TIMEOUT(ends, objects, TIMEOUT)
+CALLCHAIN_TEST(lifetime, objects)
 {
 	int before[ARRAY_SIZE(slab_caches)], now;
 	struct kvm_vcpu *vcpu;
@@ -335,68 +232,6 @@ TEST_F_TIMEOUT(ends, objects, TIMEOUT)
 			    "%s has %d objects, and had %d before %u VMs were sampled",
 			    slab_caches[i], now, before[i], NR_VMS + 1);
 	}
-}
-
-/* What these change is the whole host's, and is put back whatever comes. */
-
-FIXTURE(raised_max_stack)
-{
-	int old;
-};
-
-FIXTURE_VARIANT(raised_max_stack)
-{
-	enum pmi_source source;
-};
-
-FIXTURE_VARIANT_ADD(raised_max_stack, irq)
-{
-	.source = PMI_IRQ,
-};
-
-FIXTURE_VARIANT_ADD(raised_max_stack, nmi)
-{
-	.source = PMI_NMI,
-};
-
-FIXTURE_VARIANT_ADD(raised_max_stack, irq_deferred)
-{
-	.source = PMI_IRQ_DEFERRED,
-};
-
-FIXTURE_VARIANT_ADD(raised_max_stack, nmi_deferred)
-{
-	.source = PMI_NMI_DEFERRED,
-};
-
-FIXTURE_SETUP(raised_max_stack)
-{
-	const char *why_not;
-
-	self->old = read_number(MAX_STACK_SYSCTL);
-	if (!pmi_source_available(variant->source, &why_not))
-		SKIP(return, "%s", why_not);
-	if (!write_number(MAX_STACK_SYSCTL, RAISED_MAX_STACK))
-		SKIP(return, "kernel.perf_event_max_stack can't be set: %s", strerror(errno));
-}
-
-FIXTURE_TEARDOWN_PARENT(raised_max_stack)
-{
-	if (read_number(MAX_STACK_SYSCTL) != self->old)
-		TEST_ASSERT(write_number(MAX_STACK_SYSCTL, self->old),
-			    "kernel.perf_event_max_stack can't be put back to %d: %s", self->old,
-			    strerror(errno));
-}
-
-TEST_F_TIMEOUT(raised_max_stack, depths, TIMEOUT)
-{
-	check_depth(variant->source, 0, GUEST_STACK_MAX_FRAMES, GUEST_STACK_MAX_FRAMES);
-	check_depth(variant->source, RAISED_MAX_STACK, GUEST_STACK_MAX_FRAMES,
-		    GUEST_STACK_MAX_FRAMES);
-	check_depth(variant->source, GUEST_STACK_MAX_FRAMES, GUEST_STACK_MAX_FRAMES,
-		    GUEST_STACK_MAX_FRAMES - 1);
-	is_refused(variant->source, RAISED_MAX_STACK + 1);
-	is_refused(variant->source, 65535);
 }
 
 static bool load_kvm(void)
@@ -437,34 +272,15 @@ FIXTURE_VARIANT(reload)
 	enum pmi_source source;
 };
 
-FIXTURE_VARIANT_ADD(reload, irq)
-{
-	.source = PMI_IRQ,
-};
-
-FIXTURE_VARIANT_ADD(reload, nmi)
-{
-	.source = PMI_NMI,
-};
-
-FIXTURE_VARIANT_ADD(reload, irq_deferred)
-{
-	.source = PMI_IRQ_DEFERRED,
-};
-
-FIXTURE_VARIANT_ADD(reload, nmi_deferred)
-{
-	.source = PMI_NMI_DEFERRED,
-};
+PMI_VARIANTS(reload,);
 
 FIXTURE_SETUP(reload)
 {
-	const struct perf_event_attr attr = {};
-	const char *why_not;
 	int cpu, own = -1;
 
-	if (!pmi_source_available(variant->source, &why_not))
-		SKIP(return, "%s", why_not);
+	if (!getenv("KVM_SELFTEST_RELOAD"))
+		SKIP(return, "KVM is unloaded only if KVM_SELFTEST_RELOAD is set");
+	SKIP_UNLESS_PMI(variant->source);
 	if (module_refcount(kvm_vendor_module()) < 0)
 		SKIP(return, "KVM is no module that can be unloaded");
 	if (module_refcount(kvm_vendor_module()) > 0)
@@ -479,7 +295,7 @@ FIXTURE_SETUP(reload)
 
 		if (own >= 0 && cpu != own)
 			continue;
-		if (callchain_event_open(event, variant->source, &attr, -1, cpu)) {
+		if (callchain_event_open(event, variant->source, NULL, -1, cpu)) {
 			if (errno == EACCES || errno == EPERM)
 				SKIP(return, "Only root may sample all CPUs");
 			TEST_ASSERT(errno == ENODEV, "perf_event_open() failed on CPU %d: %s",
@@ -487,16 +303,16 @@ FIXTURE_SETUP(reload)
 			continue;
 		}
 		/* Nobody reads it; the chains are made all the same. */
-		TEST_ASSERT(!ioctl(event->fd, PERF_EVENT_IOC_ENABLE, 0),
-			    "PERF_EVENT_IOC_ENABLE: %s", strerror(errno));
+		callchain_event_enable(event);
 		self->nr_events++;
 	}
 }
 
 FIXTURE_TEARDOWN_PARENT(reload)
 {
-	TEST_ASSERT(module_refcount(kvm_vendor_module()) >= 0 || load_kvm(),
-		    "modprobe can't load KVM again");
+	if (getenv("KVM_SELFTEST_RELOAD"))
+		TEST_ASSERT(module_refcount(kvm_vendor_module()) >= 0 || load_kvm(),
+			    "modprobe can't load KVM again");
 }
 
 static bool unload(const char *module)
@@ -504,7 +320,7 @@ static bool unload(const char *module)
 	return !syscall(SYS_delete_module, module, O_NONBLOCK);
 }
 
-TEST_F_TIMEOUT(reload, under_events, TIMEOUT)
+CALLCHAIN_TEST(reload, under_events)
 {
 	unsigned int i;
 

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What tests of callchains have in common: when to skip, and how to sample.
+ */
+#ifndef SELFTEST_KVM_CALLCHAIN_HARNESS_H
+#define SELFTEST_KVM_CALLCHAIN_HARNESS_H
+
+#include "guest_stack.h"
+#include "kvm_test_harness.h"
+#include "kvm_util.h"
+#include "perf_callchain.h"
+#include "processor.h"
+#include "test_util.h"
+
+/* Seconds for a test: its program has 120, see settings. */
+#define CALLCHAIN_TIMEOUT	100
+
+#define CALLCHAIN_TEST(_fixture, _name)	\
+	TEST_F_TIMEOUT(_fixture, _name, CALLCHAIN_TIMEOUT)
+
+#define SKIP_UNLESS_PMI(_source)					\
+do {									\
+	const char *why_not;						\
+									\
+	if (!pmi_source_available(_source, &why_not))			\
+		SKIP(return, "%s", why_not);				\
+} while (0)
+
+#define SKIP_UNLESS_LEVELS(_levels)					\
+do {									\
+	if ((_levels) == 5 && !kvm_cpu_has(X86_FEATURE_LA57))		\
+		SKIP(return, "The host has no 5-level paging");		\
+} while (0)
+
+#define SKIP_UNLESS_OVERRIDDEN(_path, _value)				\
+do {									\
+	if (!host_override(_path, _value))				\
+		SKIP(return, "Can't write %d to %s: %s", _value, _path,	\
+		     strerror(errno));					\
+} while (0)
+
+#define SKIP_UNLESS_USERFAULTS()					\
+do {									\
+	if (!has_userfaults())						\
+		SKIP(return, "This user may not handle userfaults of the kernel"); \
+} while (0)
+
+/* Variants of a fixture, one for each way to sample; what else they have follows. */
+#define PMI_VARIANTS(_fixture, _suffix, ...)				\
+FIXTURE_VARIANT_ADD(_fixture, irq##_suffix)				\
+	{ .source = PMI_IRQ, ##__VA_ARGS__ };				\
+FIXTURE_VARIANT_ADD(_fixture, nmi##_suffix)				\
+	{ .source = PMI_NMI, ##__VA_ARGS__ };				\
+FIXTURE_VARIANT_ADD(_fixture, irq_deferred##_suffix)			\
+	{ .source = PMI_IRQ_DEFERRED, ##__VA_ARGS__ };			\
+FIXTURE_VARIANT_ADD(_fixture, nmi_deferred##_suffix)			\
+	{ .source = PMI_NMI_DEFERRED, ##__VA_ARGS__ }
+
+/* A fixture that has nothing else. */
+#define PMI_FIXTURE(_fixture)						\
+FIXTURE(_fixture) {};							\
+FIXTURE_VARIANT(_fixture) { enum pmi_source source; };			\
+PMI_VARIANTS(_fixture,);						\
+FIXTURE_SETUP(_fixture) { SKIP_UNLESS_PMI(variant->source); }		\
+FIXTURE_TEARDOWN(_fixture) { host_restore(); }
+
+/* The same, with page tables of 4 and 5 levels. */
+#define PMI_LEVELS_FIXTURE(_fixture)					\
+FIXTURE(_fixture) {};							\
+FIXTURE_VARIANT(_fixture) { enum pmi_source source; int levels; };	\
+PMI_VARIANTS(_fixture, _4_level, .levels = 4);				\
+PMI_VARIANTS(_fixture, _5_level, .levels = 5);				\
+FIXTURE_SETUP(_fixture)							\
+{									\
+	SKIP_UNLESS_PMI(variant->source);				\
+	SKIP_UNLESS_LEVELS(variant->levels);				\
+}									\
+FIXTURE_TEARDOWN(_fixture) { host_restore(); }
+
+#define for_each_case(_c, _cases) \
+	for (_c = _cases; _c < _cases + ARRAY_SIZE(_cases); _c++)
+
+#endif /* SELFTEST_KVM_CALLCHAIN_HARNESS_H */
