@@ -4,7 +4,7 @@
 # Debian's Python, which the python3-* packages belong to.
 PYTHON := /usr/bin/python3
 
-export BUILD KERNEL_SRC KCONFIG ACCEL KARGS TESTS BASELINE QUICK FUZZ_SECONDS FUZZ_CASES SEED
+export BUILD KERNEL_SRC KCONFIG ACCEL KARGS TESTS ALL BASELINE QUICK FUZZ_SECONDS FUZZ_CASES SEED
 
 .PHONY: help demo test test-debug test-baseline selftests fuzz bench gate build shell series clean packages
 .DEFAULT_GOAL := help
@@ -20,6 +20,7 @@ help: ## print this help
 	@echo "  KCONFIG=FILE        merge a fragment into the kernel's configuration"
 	@echo "  KARGS=ARGS          boot the host with them, e.g. kvm_amd.npt=0"
 	@echo "  TESTS=NAMES         run just these selftests, e.g. guest_callchain_test"
+	@echo "  ALL=1               compare all of Linux's KVM selftests with an unpatched kernel"
 	@echo "  BASELINE=v3         build a host that can walk as the series of 2023 did"
 	@echo "  QUICK=1             benchmark less, in three minutes, builds aside"
 	@echo "  FUZZ_SECONDS=N      fuzz for so long, builds aside; 60"

@@ -4,6 +4,7 @@
 import hashlib
 import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Iterable, List, Optional
 
@@ -53,11 +54,12 @@ class Build:
         source: the kernel's source
         extra_config: a fragment that is merged over host.config
         extra_patches: a folder with a series that is laid over ours
+        patched: false for a kernel without our patches; it has Linux's selftests only
     """
 
     def __init__(self, build: Path, source: Source, extra_config: Optional[Path],
-                 extra_patches: Optional[Path] = None) -> None:
-        self.tree = Tree(build, extra_patches)
+                 extra_patches: Optional[Path] = None, patched: bool = True) -> None:
+        self.tree = Tree(build, extra_patches, patched)
         self._source = source
         self._fragments = [CONFIGS / "host.config"]
         name = "host"
@@ -80,6 +82,12 @@ class Build:
         return self.kernel / "arch/x86/boot/bzImage"
 
     def all(self) -> None:
+        kernel_inputs = self._build_host()
+        self._build_perf()
+        self._build_selftests(kernel_inputs)
+
+    def _build_host(self) -> str:
+        """Build what boots, and return what it depends on."""
         self.path.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(self.path).free / 2**30
         if not self.bzimage.exists() and free < _NEEDS_GIB:
@@ -87,10 +95,9 @@ class Build:
                           "free; free some, or choose another folder with BUILD=DIR")
         self.tree.assemble(self._source)
         kernel_inputs = self._build_kernel()
-        self._build_perf()
-        self._build_selftests(kernel_inputs)
         run_logged("Build the clock's ruler", ["gcc", "-O2", "-o", str(self.tsc_khz),
                    str(REPO / "scripts" / "tsc_khz.c")], self.log_dir / "tsc_khz.log")
+        return kernel_inputs
 
     def _overlay(self, tops: Iterable[str]) -> List[object]:
         """Our files below some folders, and all patches that touch these."""
@@ -184,15 +191,29 @@ class Build:
         stamp.unlink(missing_ok=True)
         modules = self.selftests / "guest_callchain"
         modules.mkdir(parents=True, exist_ok=True)
-        testing = self.tree.path / "tools/testing"
-        variables = [self._jobs, f"OUTPUT={self.selftests}", f"O={self.kernel}",
-                     f"KHDR_INCLUDES=-isystem {self.kernel}/usr/include"]
         run_logged("Build the selftests", [
-            "make", "-C", str(testing / "selftests/kvm"), *variables,
-            f"TEST_GEN_PROGS_x86={' '.join(SELFTESTS)}", "TEST_PROGS_x86=",
-            "TEST_GEN_PROGS_EXTENDED_x86="], self.log_dir / "selftests.log", env=self._env)
+            *self._make_selftests(), f"TEST_GEN_PROGS_x86={' '.join(SELFTESTS)}",
+            "TEST_PROGS_x86=", "TEST_GEN_PROGS_EXTENDED_x86="],
+            self.log_dir / "selftests.log", env=self._env)
         run_logged("Build the instruments", [
-            "make", "-C", str(testing / "guest_callchain"), *variables, f"KDIR={self.kernel}",
-            f"MO={modules}", "programs", "modules"], self.log_dir / "instruments.log",
-            env=self._env)
+            *self._make_selftests("guest_callchain"), f"KDIR={self.kernel}", f"MO={modules}",
+            "programs", "modules"], self.log_dir / "instruments.log", env=self._env)
         stamp.write_text(inputs)
+
+    def _make_selftests(self, folder: str = "selftests/kvm") -> List[str]:
+        return ["make", "-C", str(self.tree.path / "tools/testing" / folder), self._jobs,
+                f"OUTPUT={self.selftests}", f"O={self.kernel}",
+                f"KHDR_INCLUDES=-isystem {self.kernel}/usr/include"]
+
+    def all_selftests(self) -> List[str]:
+        """Build the host, and all KVM selftests that it comes with; return their names."""
+        self.selftests = self.path / "all-selftests" / "kvm"
+        self._build_host()
+        self.selftests.mkdir(parents=True, exist_ok=True)
+        run_logged("Build all KVM selftests", [*self._make_selftests(), "TEST_PROGS_x86="],
+                   self.log_dir / "all-selftests.log", env=self._env)
+        said = subprocess.run(
+            [*self._make_selftests(), "-s", "--eval=names: ; @echo names: $(TEST_GEN_PROGS)",
+             "names"], check=True, stdout=subprocess.PIPE, text=True).stdout
+        names = next(line for line in said.splitlines() if line.startswith("names: "))
+        return [os.path.relpath(path, self.selftests) for path in names.split()[1:]]

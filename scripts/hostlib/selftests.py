@@ -4,12 +4,16 @@
 import re
 import sys
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Iterator, List
+from typing import Any, Iterator, List, Optional
 
 from .build import INSTRUMENT_TESTS, SELFTESTS, Build
 from .machine import Machine, pass_on
+from .tree import REPO
 from .ui import Failure
+
+EXPECTED_SKIPS = REPO / "scripts" / "expected-skips.txt"
 
 # For one boot, and for one of its tests: twenty times what they take, for an
 # emulated host that complains is slow, and so may be the machine around it.
@@ -21,10 +25,7 @@ _JOB = """
 export BASE_DIR="$BUILD_TREE/tools/testing/selftests"
 . "$BASE_DIR/kselftest/runner.sh"
 cd "$BUILD_SELFTESTS"
-# A PMU whose PMIs are NMIs; where there is a hardware counter, tests take that.
-insmod guest_callchain/test_pmi.ko && export KVM_SELFTEST_NMI_PMU=test_pmi
-# Nobody else uses KVM here.
-export KVM_SELFTEST_RELOAD=1
+{prepare}
 # run_many names tests by their folder below BASE_DIR, and reads settings there.
 DIR=kvm
 kselftest_override_timeout={timeout}
@@ -35,6 +36,14 @@ for test in {tests}; do
 	run_one "$DIR" "$test" || failed=1
 done
 exit $failed
+"""
+
+_PREPARE_OURS = """
+# A PMU whose PMIs are NMIs; where there is a hardware counter, tests take that.
+insmod guest_callchain/test_pmi.ko &&
+	export KVM_SELFTEST_NMI_PMU=test_pmi
+# Nobody else uses KVM here.
+export KVM_SELFTEST_RELOAD=1
 """
 
 
@@ -56,6 +65,33 @@ class Counts:
         return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
 
 
+@dataclass(frozen=True)
+class ExpectedSkip:
+    """Test cases that are skipped on this host, and why."""
+    pattern: str
+    reason: str
+
+
+def expected_skips(accel: str, kernel_args: str,
+                   path: Path = EXPECTED_SKIPS) -> Optional[List[ExpectedSkip]]:
+    """What an emulated host may skip; none if it has the CPU of the machine around it."""
+    if accel == "kvm":
+        return None
+    expected = []
+    for line in path.read_text().splitlines():
+        if line.strip() and not line.startswith("#"):
+            where, pattern, reason = line.split(None, 2)
+            if where == "any" or where in kernel_args.split():
+                expected.append(ExpectedSkip(pattern, reason))
+    return expected
+
+
+def job(tests: List[str], timeout: int, prepare: str = "") -> str:
+    """The script that runs test programs on the host, for so many seconds each at most."""
+    return _JOB.format(number=len(tests), tests=" ".join(tests), timeout=timeout,
+                       prepare=prepare)
+
+
 def run(build: Build, accel: str, results: Path, kernel_args: str = "",
         only: str = "") -> str:
     """Run all selftests, or some, in one boot, print their KTAP, and return it."""
@@ -70,8 +106,8 @@ def run(build: Build, accel: str, results: Path, kernel_args: str = "",
     if not tests:
         raise Failure(f"TESTS={only} names none of our tests, which are "
                       + ", ".join(test.split("/")[-1] for test in ours))
-    job = _JOB.format(number=len(tests), tests=" ".join(tests), timeout=_TEST_TIMEOUT)
-    outcome = Machine(build, accel, kernel_args).run(job, results, _DEADLINE, output)
+    outcome = Machine(build, accel, kernel_args).run(
+        job(tests, _TEST_TIMEOUT, _PREPARE_OURS), results, _DEADLINE, output)
     ktap = "".join(text)
     (results / "selftests.ktap").write_text(ktap)
     if outcome.status and "\nnot ok " not in ktap:
@@ -96,17 +132,26 @@ def cases(ktap: str, tree: Path) -> List[Any]:
     return list(_leaves(kunit_parser.parse_run_tests(lines, kunit_printer.null_printer)))
 
 
-def count(ktap: str, tree: Path) -> Counts:
-    """Count the test cases in the output of run()."""
+def count(ktap: str, tree: Path, expected: Optional[List[ExpectedSkip]] = None) -> Counts:
+    """Count the test cases in the output of run(), and fail those that skip unexpectedly."""
     counts = Counts()
-    for test in cases(ktap, tree):
+    tests = cases(ktap, tree)
+    for test in tests:
         status = test.status.name
         if status == "SUCCESS":
             counts.passed += 1
-        elif status == "SKIPPED":
+        elif status != "SKIPPED":
+            counts.failed += 1
+            counts.remarks.append(f"failed: {test.name}")
+        elif expected is None or any(fnmatchcase(test.name, e.pattern) for e in expected):
             counts.skipped += 1
             counts.remarks.append(f"skipped: {test.name}: {test.skip_reason or 'no reason given'}")
         else:
             counts.failed += 1
-            counts.remarks.append(f"failed: {test.name}")
+            counts.remarks.append(f"failed, as it was skipped: {test.name}: "
+                                  f"{test.skip_reason or 'no reason given'}")
+    for e in expected or []:
+        found = [test for test in tests if fnmatchcase(test.name, e.pattern)]
+        if found and not any(test.status.name == "SKIPPED" for test in found):
+            counts.remarks.append(f"no longer skipped, correct {EXPECTED_SKIPS.name}: {e.pattern}")
     return counts

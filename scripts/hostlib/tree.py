@@ -93,11 +93,15 @@ class Tree:
     Args:
         build: the build folder
         extra: a folder with a series of its own, to lay over all else, and its new files
+        patched: false for the source as it is, to compare with
     """
 
-    def __init__(self, build: Path, extra: Optional[Path] = None) -> None:
-        self.topics = topics() + topics(INSTRUMENTS) + (topics(extra) if extra else [])
-        self.new_files = {path: REPO / path for path in new_files()}
+    def __init__(self, build: Path, extra: Optional[Path] = None, patched: bool = True) -> None:
+        self.topics: List[Topic] = []
+        self.new_files: Dict[str, Path] = {}
+        if patched:
+            self.topics = topics() + topics(INSTRUMENTS) + (topics(extra) if extra else [])
+            self.new_files = {path: REPO / path for path in new_files()}
         if extra:
             self.new_files.update({path: extra / path for topic in topics(extra)
                                    for path in topic.new_files})

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Counting what selftests say, and which of them may skip."""
+
+import tempfile
+import unittest
+from pathlib import Path
+from types import SimpleNamespace
+from typing import List, Tuple
+from unittest import mock
+
+from hostlib import selftests
+from hostlib.selftests import ExpectedSkip, expected_skips
+
+_LIST = """# where, which, why
+any	modes.*.smm	there is no SMM
+no5lvl	*_5_level.*	no 5-level paging
+"""
+
+
+def count(results: List[Tuple[str, str]], *patterns: str) -> selftests.Counts:
+    tests = [SimpleNamespace(name=name, status=SimpleNamespace(name=status), skip_reason="why")
+             for name, status in results]
+    with mock.patch.object(selftests, "cases", return_value=tests):
+        return selftests.count("", Path(), [ExpectedSkip(p, "why") for p in patterns])
+
+
+class CountTest(unittest.TestCase):
+    def test_unexpected_skip_fails(self) -> None:
+        counts = count([("a.irq.x", "SUCCESS"), ("a.nmi.x", "SKIPPED")], "b.*")
+        self.assertEqual(str(counts), "1 passed, 1 failed, 0 skipped")
+        self.assertIn("failed, as it was skipped: a.nmi.x: why", counts.remarks)
+
+    def test_expected_skip_does_not(self) -> None:
+        counts = count([("a.irq.x", "SUCCESS"), ("a.nmi.x", "SKIPPED")], "a.nmi.*")
+        self.assertEqual(str(counts), "1 passed, 0 failed, 1 skipped")
+
+    def test_expected_skip_that_runs_is_reported(self) -> None:
+        counts = count([("a.nmi.x", "SUCCESS")], "a.nmi.*", "b.*")
+        self.assertEqual(counts.failed, 0)
+        self.assertEqual(len(counts.remarks), 1)
+        self.assertRegex(counts.remarks[0], r"no longer skipped.*: a\.nmi\.\*")
+
+
+class ExpectedSkipsTest(unittest.TestCase):
+    def setUp(self) -> None:
+        tmp = tempfile.TemporaryDirectory()
+        self.addCleanup(tmp.cleanup)
+        self.path = Path(tmp.name) / "list"
+        self.path.write_text(_LIST)
+
+    def test_list_depends_on_the_host(self) -> None:
+        self.assertEqual(expected_skips("tcg", "quiet", self.path),
+                         [ExpectedSkip("modes.*.smm", "there is no SMM")])
+        patterns = [e.pattern for e in expected_skips("tcg", "no5lvl quiet", self.path) or []]
+        self.assertEqual(patterns, ["modes.*.smm", "*_5_level.*"])
+
+    def test_cpu_of_the_machine_may_lack_anything(self) -> None:
+        self.assertIsNone(expected_skips("kvm", "", self.path))
+
+    def test_committed_list(self) -> None:
+        self.assertIsNotNone(expected_skips("tcg", "no5lvl"))
+
+
+if __name__ == "__main__":
+    unittest.main()
