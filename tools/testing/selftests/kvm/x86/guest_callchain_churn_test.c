@@ -402,7 +402,8 @@ static void entry_huge(struct churn *c)
 	u64 *pde = frame_entry(c, 0, PG_LEVEL_2M);
 	u64 flags = (*pde & ~PHYSICAL_PAGE_MASK) | PTE_HUGE_MASK(&c->vm->mmu);
 
-	toggle_entry(c, pde, (STACK_GPA + COPY_OFFSET) | flags, (STACK_GPA + PAGE_SIZE * 2) | flags);
+	toggle_entry(c, pde, (STACK_GPA + COPY_OFFSET) | flags,
+		     (STACK_GPA + PAGE_SIZE * 2) | flags);
 }
 
 static void entry_root(struct churn *c)

@@ -408,8 +408,9 @@ CALLCHAIN_TEST(deferred, shared_walk)
 	walks = vcpu_get_stat(self->vcpu, callchain_walks) - walks;
 	ksft_print_msg("%u samples, %lu walks\n", nr_joined, walks);
 	TEST_ASSERT(nr_joined >= NR_SAMPLES, "Only %u samples hit the guest", nr_joined);
-	TEST_ASSERT(walks == count_walks(samples), "KVM counted %lu walks, perf gave out %u cookies",
-		    walks, count_walks(samples));
+	TEST_ASSERT(walks == count_walks(samples),
+		    "KVM counted %lu walks, perf gave out %u cookies", walks,
+		    count_walks(samples));
 	/* Timers that expire together are handled by one interrupt; NMIs come alone. */
 	if (variant->source == PMI_IRQ_DEFERRED)
 		TEST_ASSERT(walks < nr_joined, "Each of %u samples had a walk of its own",

@@ -24,11 +24,11 @@
 #define MAX_CR3_TRIES	20000
 
 /* A physical address at which the tests have no memslot. */
-#define NO_MEMSLOT_GPA	(1ULL << 34)
+#define NO_MEMSLOT_GPA	BIT_ULL(34)
 
 /* A memslot for a page that is tampered with, large enough for a huge page. */
 #define BAD_SLOT	1
-#define BAD_SLOT_GPA	(1ULL << 35)
+#define BAD_SLOT_GPA	BIT_ULL(35)
 #define BAD_SLOT_PAGES	(PG_SIZE_2M / PG_SIZE_4K)
 
 #define LOCAL_APIC_GPA	0xfee00000ULL
