@@ -3,34 +3,63 @@
  * Callchains of guests, in samples that a host takes of the machines it runs.
  */
 
+#include <linux/filter.h>
 #include <linux/perf_event.h>
-#include <linux/uaccess.h>
 
 #include <asm/tlb.h>
 
 #include "internal.h"
 
-/**
- * __perf_callchain_guest - get the callchain of the guest that a PMI interrupted
- * @event: the event that is sampled; its exclude_callchain_* and
- *	   sample_max_stack (in entries, context markers aside) apply
- * @guest_state: perf_guest_state(), not zero
- *
- * The chain is a context marker, the guest's instruction pointer, and the
- * return addresses that the hypervisor finds on the guest's stack.  Where it
- * finds how the guest's kernel was entered, user mode's part follows behind a
- * marker of its own.
- *
- * Context: NMI or IRQ that hit a guest.  Never faults in the guest's memory.
- *
- * Return: the chain, in a per-CPU buffer that is good until the next sample in
- * the same context; it is empty if @event wants none or the guest shows none.
- */
-struct perf_callchain_entry *__perf_callchain_guest(struct perf_event *event,
-						    unsigned int guest_state)
+/* May @event see the callchain of the guest that current runs? */
+static bool guest_callchain_wanted(const struct perf_event *event, unsigned int guest_state)
 {
 	const struct perf_event_attr *attr = &event->attr;
-	unsigned int nr, nr_kernel = 0, max_contexts;
+
+	if (attr->exclude_callchain_kernel && attr->exclude_callchain_user)
+		return false;
+
+	/* Skid must not show the kernel to a user-only event, nor vice versa. */
+	if (guest_state & PERF_GUEST_USER ? attr->exclude_user : attr->exclude_kernel)
+		return false;
+
+	/* An event that follows another task must not see current's guest. */
+	return !event->ctx->task || event->ctx->task == current;
+}
+
+/*
+ * Put context markers around a guest's entries, which begin at ip[1]; behind them
+ * there is room for another marker.  Returns how many words that makes.
+ */
+unsigned int guest_callchain_mark(u64 *ip, unsigned int nr, unsigned int nr_kernel)
+{
+	if (!nr)
+		return 0;
+
+	ip[0] = nr_kernel ? PERF_CONTEXT_GUEST_KERNEL : PERF_CONTEXT_GUEST_USER;
+	if (!nr_kernel || nr_kernel == nr)
+		return nr + 1;
+
+	memmove(&ip[nr_kernel + 2], &ip[nr_kernel + 1], (nr - nr_kernel) * sizeof(*ip));
+	ip[nr_kernel + 1] = PERF_CONTEXT_GUEST_USER;
+	return nr + 2;
+}
+
+/*
+ * A deferred record carries the whole chain; walk at once if the event wants only a
+ * part of it, or if there is no room for three markers.
+ */
+static bool guest_callchain_deferred(const struct perf_event_attr *attr)
+{
+	return attr->defer_guest_callchain && attr->sample_max_stack &&
+	       !attr->exclude_callchain_kernel && !attr->exclude_callchain_user &&
+	       sysctl_perf_event_max_contexts_per_stack >= 3;
+}
+
+static struct perf_callchain_entry *guest_callchain_walk(struct perf_sample_data *data,
+							 const struct perf_event_attr *attr)
+{
+	unsigned int max_contexts = READ_ONCE(sysctl_perf_event_max_contexts_per_stack);
+	unsigned int nr, nr_kernel = 0;
 	struct perf_callchain_entry *entry;
 	u64 *ips;
 	int rctx;
@@ -39,8 +68,7 @@ struct perf_callchain_entry *__perf_callchain_guest(struct perf_event *event,
 	 * The guest's memory is read through the VMM's mappings, which may be
 	 * gone, or not be the ones that are loaded.
 	 */
-	max_contexts = READ_ONCE(sysctl_perf_event_max_contexts_per_stack);
-	if (!max_contexts || !guest_callchain_wanted(attr, guest_state) || !nmi_uaccess_okay())
+	if (!max_contexts || !nmi_uaccess_okay())
 		return &__empty_callchain;
 
 	entry = get_callchain_entry(&rctx);
@@ -49,9 +77,9 @@ struct perf_callchain_entry *__perf_callchain_guest(struct perf_event *event,
 
 	/* A marker comes first; the sysctls don't change while there are buffers. */
 	ips = &entry->ip[1];
-	pagefault_disable();
 	nr = static_call(__perf_guest_stack_walk)(ips, attr->sample_max_stack, &nr_kernel);
-	pagefault_enable();
+	if (nr)
+		data->guest_ip = ips[0];
 
 	/* What is left out costs as much as what isn't. */
 	if (attr->exclude_callchain_kernel) {
@@ -66,4 +94,40 @@ struct perf_callchain_entry *__perf_callchain_guest(struct perf_event *event,
 	put_callchain_entry(rctx);
 
 	return entry;
+}
+
+/**
+ * perf_callchain_guest - get the callchain of the guest that a PMI interrupted
+ * @data: the sample; takes the guest's IP where that is found on the way
+ * @event: the event that is sampled, with attr.guest_callchain; its
+ *	   exclude_* and sample_max_stack (in entries, context markers aside) apply
+ *
+ * The chain is a context marker, the guest's instruction pointer, and the
+ * return addresses that the hypervisor finds on the guest's stack.  Where it
+ * finds how the guest's kernel was entered, user mode's part follows behind a
+ * marker of its own.
+ *
+ * Context: NMI or IRQ.  Never faults in the guest's memory.
+ *
+ * Return: the chain, in a per-CPU buffer that is good until the next sample in
+ * the same context; empty if @event may not see it or the guest shows none.  NULL
+ * if the sample is one of the host, or is to be taken for one: BPF stack helpers
+ * read the very chain that is recorded, and know host stacks only.
+ */
+struct perf_callchain_entry *perf_callchain_guest(struct perf_sample_data *data,
+						  struct perf_event *event)
+{
+	unsigned int guest_state = perf_sample_guest_state(data, event);
+	const struct bpf_prog *prog = READ_ONCE(event->prog);
+
+	if (!guest_state || (prog && prog->call_get_stack))
+		return NULL;
+
+	if (!guest_callchain_wanted(event, guest_state))
+		return &__empty_callchain;
+
+	if (guest_callchain_deferred(&event->attr))
+		return perf_callchain_guest_request(data, event);
+
+	return guest_callchain_walk(data, &event->attr);
 }

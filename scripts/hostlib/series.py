@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from .source import SERIES, Source
-from .tree import REPO, Tree, apply_patch, patched_files, topics
+from .tree import REPO, Tree, apply_patch, new_files, patched_files, topics
 from .ui import Failure, Step
 
 
@@ -28,17 +28,31 @@ def write(source: Source, build: Path, folder: Path) -> None:
         _git(repo, "add", "-A")
         _git(repo, "commit", "-q", "-m", f"Linux {SERIES}")
 
+        first = _first_versions(Path(tmp) / ".git" / "first")
         for topic in topics():
             apply_patch(topic.patch, repo)
             for path in topic.new_files:
                 (repo / path).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(REPO / path, repo / path)
+                shutil.copy2(first / path, repo / path)
             _git(repo, "add", "-A")
             _git(repo, "commit", "-q", "-s", "-F", "-", stdin=message(topic.patch))
         _git(repo, "format-patch", "-q", "--cover-letter", "-o", str(folder),
              f"HEAD~{len(topics())}")
         # To be filled in; "git am" would stumble over it.
         (folder / "0000-cover-letter.patch").rename(folder / "cover-letter.txt")
+
+
+def _first_versions(folder: Path) -> Path:
+    """New files as the patches have them that bring them.
+
+    The repository has them as the last patch leaves them.
+    """
+    for path in new_files():
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(REPO / path, folder / path)
+    for topic in reversed(topics()):
+        apply_patch(topic.patch, folder, lambda path: path in new_files(), reverse=True)
+    return folder
 
 
 def message(patch: Path) -> str:

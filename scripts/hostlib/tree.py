@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Optional, Set
+from typing import Callable, Dict, List, Optional, Set
 
 from .source import SERIES, Source
 from .ui import Failure, Step, run_logged
@@ -69,14 +69,32 @@ def _touched(patch: Path) -> List[str]:
 
 
 def patched_files() -> Set[str]:
-    return {path for topic in topics() for path in _touched(topic.patch)}
+    """Linux's own files that patches edit."""
+    return {path for topic in topics() for path in _touched(topic.patch)} - new_files()
 
 
-def apply_patch(patch: Path, folder: Path) -> None:
-    """Apply one patch, exactly, or say where it does not fit."""
+def edits(patch: Path) -> Dict[str, str]:
+    """A patch's diffs, by the file that each edits."""
+    diffs = re.split(r"^(?=diff --git )", patch.read_text(), flags=re.MULTILINE)[1:]
+    return {re.findall(r"^\+\+\+ b/(\S+)", diff, re.MULTILINE)[0]: diff for diff in diffs}
+
+
+def apply_patch(patch: Path, folder: Path, only: Callable[[str], bool] = lambda path: True,
+                reverse: bool = False) -> None:
+    """Apply one patch, exactly, or say where it does not fit.
+
+    Args:
+        patch: the patch
+        folder: the top of the tree
+        only: which of the files that it edits
+        reverse: take the edits back
+    """
+    text = "".join(diff for path, diff in edits(patch).items() if only(path))
+    if not text:
+        return
     result = subprocess.run(["patch", "-p1", "--fuzz=0", "--force", "--no-backup-if-mismatch",
-                             "--reject-file=-", "-i", str(patch)],
-                            cwd=folder, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             "--reject-file=-", *(["--reverse"] if reverse else [])],
+                            cwd=folder, input=text, stdout=subprocess.PIPE,
                             stderr=subprocess.STDOUT, text=True, check=False)
     if result.returncode:
         where = re.findall(r"^patching file (\S+)\n(?:.*\n)*?Hunk #\d+ FAILED at (\d+)",
@@ -105,7 +123,8 @@ class Tree:
         if extra:
             self.new_files.update({path: extra / path for topic in topics(extra)
                                    for path in topic.new_files})
-        self._patched = {path for topic in self.topics for path in _touched(topic.patch)}
+        self._patched = ({path for topic in self.topics for path in _touched(topic.patch)}
+                         - self.new_files.keys())
         self.path = build / "linux"
         self._stamp = build / "linux.base"
         self._pristine = build / "pristine"
@@ -181,7 +200,8 @@ class Tree:
                 shutil.copy2(original, scratch / path)
                 wanted[path] = scratch / path
             for topic in self.topics:
-                apply_patch(topic.patch, scratch)
+                # Edits of new files stand in these already.
+                apply_patch(topic.patch, scratch, lambda path: path in self._patched)
 
             for path, ours in self.new_files.items():
                 if source.tree and (source.tree / path).exists():

@@ -9,10 +9,10 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/kvm_host.h>
+#include <linux/mm.h>
 #include <linux/perf_event.h>
 #include <linux/uaccess.h>
 
-#include <asm/ptrace.h>
 #include <asm/segment.h>
 
 #include "mmu.h"
@@ -21,48 +21,44 @@
 #include "trace.h"
 #include "x86.h"
 
-#define END_STAT(_reason, _stat) \
-	[UNWIND_END_##_reason] = offsetof(struct kvm_vcpu_stat, callchain_end_##_stat)
+/*
+ * What a Linux guest of x86 saves on its kernel's stack when it is interrupted or
+ * called, struct pt_regs.  An ABI of the guest's, and so not taken from the host's
+ * headers: bytes from the beginning of the structure.
+ *
+ * Kernels with frame pointers mark a frame pointer that leads to such a structure:
+ * 64-bit ones add one, 32-bit ones clear the topmost bit.
+ */
+#define LINUX_PT_REGS_64_SIZE	168
+#define LINUX_PT_REGS_32_SIZE	68
 
-static const size_t end_stat[] = {
-	END_STAT(LAST, last),
-	END_STAT(DEPTH, depth),
-	END_STAT(UNALIGNED, unaligned),
-	END_STAT(BACKWARDS, backwards),
-	END_STAT(NONCANONICAL, noncanonical),
-	END_STAT(UNMAPPED, unmapped),
-	END_STAT(NO_MEMORY, no_memory),
-};
+/* Selectors of a 64-bit kernel's 32-bit user mode; 64-bit code has another one. */
+#define LINUX_USER32_CS		0x23
+#define LINUX_USER_RPL		3
 
-/* What Linux guests save when they are interrupted or called, by ascending address. */
+/* By ascending address. */
 enum { SAVED_BP, SAVED_IP, SAVED_CS, SAVED_FLAGS, SAVED_SP, NR_SAVED };
 
-/* Where these lie in the guest's struct pt_regs. */
 struct entry_frame {
 	u8 offset[NR_SAVED];
 	u8 size;
 };
 
 static const struct entry_frame entry_frame_64 = {
-	.offset = {
-		[SAVED_BP]	= offsetof(struct pt_regs, bp),
-		[SAVED_IP]	= offsetof(struct pt_regs, ip),
-		[SAVED_CS]	= offsetof(struct pt_regs, cs),
-		[SAVED_FLAGS]	= offsetof(struct pt_regs, flags),
-		[SAVED_SP]	= offsetof(struct pt_regs, sp),
-	},
-	.size = sizeof(struct pt_regs),
+	.offset = { [SAVED_BP] = 32, [SAVED_IP] = 128, [SAVED_CS] = 136, [SAVED_FLAGS] = 144,
+		    [SAVED_SP] = 152 },
+	.size = LINUX_PT_REGS_64_SIZE,
 };
 
-/* A 64-bit host has no definition of the 32-bit one. */
 static const struct entry_frame entry_frame_32 = {
 	.offset = { [SAVED_BP] = 20, [SAVED_IP] = 48, [SAVED_CS] = 52, [SAVED_FLAGS] = 56,
 		    [SAVED_SP] = 60 },
-	.size = 68,
+	.size = LINUX_PT_REGS_32_SIZE,
 };
 
-/**
- * struct guest_unwind_state - a position on a guest's stack
+/*
+ * A position on a guest's stack:
+ *
  * @vcpu:	the vCPU whose stack is walked
  * @ips:	entries that were found so far, linear addresses
  * @nr:		how many
@@ -104,15 +100,15 @@ struct guest_unwind_state {
 };
 
 /* The highest address; outside of 64-bit code, arithmetic wraps behind it. */
-static u64 guest_top(const struct guest_unwind_state *state)
+static u64 guest_max_addr(const struct guest_unwind_state *state)
 {
 	return state->word == 8 ? U64_MAX : U32_MAX;
 }
 
-/* Does @nr bytes at @gva end before addresses do, so that more can lie above? */
+/* Return true if @nr bytes at @gva end below the highest address. */
 static bool guest_fits(const struct guest_unwind_state *state, gva_t gva, u8 nr)
 {
-	return gva <= guest_top(state) - nr;
+	return gva <= guest_max_addr(state) - nr;
 }
 
 static bool guest_canonical(const struct guest_unwind_state *state, u64 addr)
@@ -129,22 +125,47 @@ static enum guest_unwind_end guest_unwind_store(struct guest_unwind_state *state
 	state->ips[state->nr++] = ip;
 	if (!state->user)
 		state->nr_kernel = state->nr;
-	return UNWIND_GOES_ON;
+	return UNWIND_CONTINUE;
 }
 
 /*
- * Translate the page that @gva lies in, unless that was done last time.
- * kvm->srcu, which keeps the memslot, is held by whoever let the PMI happen: see
- * vcpu_enter_guest(), kvm_before_nmi().
+ * Return true if the VMM has mapped normal memory at @hva.  A memslot may as well
+ * be a device's registers, where reads have side effects; GUP refuses these.
+ *
+ * A deferred walk brings in what was swapped out.  It never waits: FOLL_NOWAIT
+ * starts the I/O and raises no userfault, FOLL_DUMP leaves holes as they are.
  */
+static bool guest_unwind_is_memory(unsigned long hva)
+{
+	struct page *page;
+	long r;
+
+	if (get_user_page_fast_only(hva, 0, &page))
+		goto put;
+
+	if (!in_task())
+		return false;
+
+	pagefault_enable();
+	r = get_user_pages_unlocked(hva, 1, &page, FOLL_NOWAIT | FOLL_DUMP);
+	pagefault_disable();
+	if (r != 1)
+		return false;
+put:
+	put_page(page);
+	return true;
+}
+
+/* Translate the page that @gva lies in, unless that was done last time. */
 static enum guest_unwind_end guest_unwind_map(struct guest_unwind_state *state, gva_t gva)
 {
 	struct kvm_vcpu *vcpu = state->vcpu;
+	struct kvm_memory_slot *slot;
 	unsigned long hva;
 	gpa_t gpa;
 
 	if (state->page_hva && state->page_gva == (gva & PAGE_MASK))
-		return UNWIND_GOES_ON;
+		return UNWIND_CONTINUE;
 
 	/* Translation ignores the bits that make an address non-canonical. */
 	if (!guest_canonical(state, gva))
@@ -155,24 +176,24 @@ static enum guest_unwind_end guest_unwind_map(struct guest_unwind_state *state, 
 	if (gpa == INVALID_GPA)
 		return UNWIND_END_UNMAPPED;
 
-	/* What the VMM has mapped in place of private memory isn't the guest's. */
-	if (kvm_arch_has_private_mem(vcpu->kvm) &&
-	    kvm_mem_is_private(vcpu->kvm, gpa_to_gfn(gpa)))
+	/* Memslots that are KVM's own, e.g. for the APIC, are not the guest's memory. */
+	slot = kvm_vcpu_gfn_to_memslot(vcpu, gpa_to_gfn(gpa));
+	if (!kvm_is_visible_memslot(slot))
 		return UNWIND_END_NO_MEMORY;
 
-	hva = kvm_vcpu_gfn_to_hva_prot(vcpu, gpa_to_gfn(gpa), NULL);
-	if (kvm_is_error_hva(hva))
+	hva = gfn_to_hva_memslot_prot(slot, gpa_to_gfn(gpa), NULL);
+	if (kvm_is_error_hva(hva) || !guest_unwind_is_memory(hva))
 		return UNWIND_END_NO_MEMORY;
 
 	state->page_gva = gva & PAGE_MASK;
 	state->page_hva = (const void __user *)hva;
-	return UNWIND_GOES_ON;
+	return UNWIND_CONTINUE;
 }
 
 /*
- * Words are aligned, so none straddles two pages; what consists of several may,
- * hence word by word.  Memslots lie in user memory, KVM checks that when it adds
- * one.
+ * Read one word.  Words are aligned and so lie on one page; frames need not.
+ * Memslots lie in user memory, KVM checks that when it adds one.  __get_user()
+ * has the barrier that keeps @gva, the guest's choice, from speculation.
  */
 static enum guest_unwind_end guest_unwind_read(struct guest_unwind_state *state,
 					       gva_t gva, u64 *word)
@@ -198,15 +219,11 @@ static enum guest_unwind_end guest_unwind_read(struct guest_unwind_state *state,
 		r = __get_user(*word, (const u16 __user *)uptr);
 		break;
 	}
-	return r ? UNWIND_END_NO_MEMORY : UNWIND_GOES_ON;
+	return r ? UNWIND_END_NO_MEMORY : UNWIND_CONTINUE;
 }
 
-/*
- * Is state->fp the mark of an entry frame?  Linux makes pointers to struct
- * pt_regs odd, or, in 32-bit kernels, clears their topmost bit: see
- * ENCODE_FRAME_POINTER in arch/x86/include/asm/frame.h.
- */
-static bool guest_unwind_decode(const struct guest_unwind_state *state, gva_t *regs)
+/* Return true if state->fp is marked as leading to an entry frame, at @regs then. */
+static bool guest_unwind_is_entry(const struct guest_unwind_state *state, gva_t *regs)
 {
 	/* Linux has flat segments. */
 	if (state->user || state->cs_base || state->ss_base)
@@ -225,8 +242,8 @@ static bool guest_unwind_decode(const struct guest_unwind_state *state, gva_t *r
 	}
 }
 
-/* Can this word be what was saved when something was interrupted? */
-static enum guest_unwind_end guest_unwind_judge(const struct guest_unwind_state *state,
+/* Return UNWIND_CONTINUE if @word can be what was saved when something was interrupted. */
+static enum guest_unwind_end guest_unwind_check_saved_reg(const struct guest_unwind_state *state,
 						unsigned int which, u64 word)
 {
 	switch (which) {
@@ -234,18 +251,18 @@ static enum guest_unwind_end guest_unwind_judge(const struct guest_unwind_state 
 		/* A kernel thread that never was in user mode has nothing there. */
 		if (!word)
 			return UNWIND_END_LAST;
-		return guest_canonical(state, word) ? UNWIND_GOES_ON : UNWIND_END_NONCANONICAL;
+		return guest_canonical(state, word) ? UNWIND_CONTINUE : UNWIND_END_NONCANONICAL;
 	case SAVED_CS:
 		/* SDM vol. 3, 3.4.2: index 0 is no segment, whatever the privilege level. */
-		return (word & U16_MAX) > SEGMENT_RPL_MASK ? UNWIND_GOES_ON :
+		return (word & U16_MAX) > SEGMENT_RPL_MASK ? UNWIND_CONTINUE :
 							     UNWIND_END_UNALIGNED;
 	case SAVED_FLAGS:
 		/* Intel SDM vol. 1, 3.4.3: bit 1 is always set; 3, 5, 15, and 22 up never. */
 		return (word & (GENMASK_ULL(63, 22) | X86_EFLAGS_VM | BIT(15) | BIT(5) | BIT(3) |
-				X86_EFLAGS_FIXED)) == X86_EFLAGS_FIXED ? UNWIND_GOES_ON :
+				X86_EFLAGS_FIXED)) == X86_EFLAGS_FIXED ? UNWIND_CONTINUE :
 									 UNWIND_END_UNALIGNED;
 	default:
-		return UNWIND_GOES_ON;
+		return UNWIND_CONTINUE;
 	}
 }
 
@@ -268,7 +285,7 @@ static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state
 	for (i = 0; i < NR_SAVED; i++) {
 		end = guest_unwind_read(state, regs + frame->offset[i], &saved[i]);
 		if (!end)
-			end = guest_unwind_judge(state, i, saved[i]);
+			end = guest_unwind_check_saved_reg(state, i, saved[i]);
 		if (end)
 			return end;
 	}
@@ -281,12 +298,12 @@ static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state
 		if (sp < regs + frame->size)
 			return UNWIND_END_BACKWARDS;
 		break;
-	case USER_RPL:
+	case LINUX_USER_RPL:
 		/* The stack is another one, once; and it is read as user mode would. */
 		state->user = true;
 		state->access = PFERR_USER_MASK;
 		state->page_hva = NULL;
-		if (cs == __USER32_CS)
+		if (cs == LINUX_USER32_CS)
 			state->word = 4;
 		break;
 	default:
@@ -294,14 +311,14 @@ static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state
 	}
 
 	/* SDM vol. 1, 3.4.1.1: 32-bit code leaves upper halves undefined. */
-	state->fp = saved[SAVED_BP] & guest_top(state);
-	state->sp = sp & guest_top(state);
-	return guest_unwind_store(state, saved[SAVED_IP] & guest_top(state));
+	state->fp = saved[SAVED_BP] & guest_max_addr(state);
+	state->sp = sp & guest_max_addr(state);
+	return guest_unwind_store(state, saved[SAVED_IP] & guest_max_addr(state));
 }
 
 /*
- * A system call begins with a frame pointer of zero, and puts the frame of its
- * first function right below what it interrupted: see entry_SYSCALL_64().
+ * A 64-bit system call begins with a frame pointer of zero, and the frame of its first
+ * function lies right below what the call has interrupted.
  */
 static enum guest_unwind_end guest_unwind_outermost(struct guest_unwind_state *state)
 {
@@ -342,12 +359,13 @@ static enum guest_unwind_end guest_unwind_frame(struct guest_unwind_state *state
 
 	state->fp = next_fp;
 	state->sp = frame + 2 * state->word;
-	return guest_unwind_store(state, (state->cs_base + ra) & guest_top(state));
+	return guest_unwind_store(state, (state->cs_base + ra) & guest_max_addr(state));
 }
 
 /*
- * Where on a page frames of 64-bit code may begin, so that they end below its
- * end: then what lies above them doesn't wrap.
+ * The end of the addresses on @gva's page at which a frame of 64-bit code may
+ * begin: such a frame ends below the page's end, so that what lies above it
+ * doesn't wrap.
  */
 static u64 guest_frames_end(gva_t gva)
 {
@@ -355,9 +373,21 @@ static u64 guest_frames_end(gva_t gva)
 }
 
 /*
- * The frame of 64-bit code at @state->fp, and those that follow on its page: most
- * of all frames are found here, hence by few instructions each.  The checks are
- * those for other frames.
+ * Return where the frame at @fp lies on the page at @page_hva.  @fp is a word of the
+ * guest's, and branches don't bound it under speculation: the mask keeps the word
+ * that becomes the next @fp on the page.  Hide @fp, or the compiler, which knows
+ * the branches, drops the mask.
+ */
+static __always_inline const u64 __user *guest_frame_nospec(const void __user *page_hva, u64 fp)
+{
+	OPTIMIZER_HIDE_VAR(fp);
+	return page_hva + (fp & (PAGE_SIZE - sizeof(u64)));
+}
+
+/*
+ * Fast path: aligned, ascending 64-bit frames on one page, read in one window of
+ * user access.  The checks are those of guest_unwind_next() and of
+ * guest_unwind_frame().
  */
 static enum guest_unwind_end guest_unwind_page(struct guest_unwind_state *state)
 {
@@ -365,22 +395,22 @@ static enum guest_unwind_end guest_unwind_page(struct guest_unwind_state *state)
 	u64 next_fp, ra, half = BIT_ULL(state->va_bits - 1);
 	u64 *const first = &state->ips[state->nr], *ip = first;
 	u64 *const ip_end = &state->ips[state->max];
+	const void __user *page_hva;
 	const u64 __user *frame;
 	enum guest_unwind_end end;
-	unsigned long to_hva;
 
 	end = guest_unwind_map(state, fp);
 	if (end)
 		return end;
 
-	to_hva = (unsigned long)state->page_hva - state->page_gva;
+	page_hva = state->page_hva;
 
 	/* Memslots lie in user memory, so that this does not fail. */
-	if (!user_access_begin(state->page_hva, PAGE_SIZE))
+	if (!user_access_begin(page_hva, PAGE_SIZE))
 		return UNWIND_END_NO_MEMORY;
 
 	do {
-		frame = (const u64 __user *)(fp + to_hva);
+		frame = guest_frame_nospec(page_hva, fp);
 		unsafe_get_user(next_fp, &frame[0], fault);
 		unsafe_get_user(ra, &frame[1], fault);
 
@@ -428,15 +458,14 @@ static enum guest_unwind_end guest_unwind_next(struct guest_unwind_state *state)
 	if (!state->fp)
 		return guest_unwind_outermost(state);
 
-	/* Most frames, before what is there for the others: these pass all of it. */
 	if (state->word == 8 && state->fp >= state->sp &&
 	    state->fp < guest_frames_end(state->fp) && IS_ALIGNED(state->fp, 8))
 		return guest_unwind_page(state);
 
-	if (guest_unwind_decode(state, &frame))
+	if (guest_unwind_is_entry(state, &frame))
 		return guest_unwind_entry(state, frame);
 
-	frame = (state->ss_base + state->fp) & guest_top(state);
+	frame = (state->ss_base + state->fp) & guest_max_addr(state);
 	if (!IS_ALIGNED(frame, state->word))
 		return UNWIND_END_UNALIGNED;
 
@@ -479,72 +508,106 @@ static void guest_unwind_start(struct guest_unwind_state *state, struct kvm_vcpu
 	state->end = guest_unwind_store(state, (state->cs_base + kvm_rip_read(vcpu)) & U32_MAX);
 	state->fp = kvm_rbp_read_raw(vcpu) & GENMASK(state->word * 8 - 1, 0);
 	state->sp = kvm_rsp_read(vcpu) & GENMASK(state->word * 8 - 1, 0);
-	state->sp = (state->ss_base + state->sp) & guest_top(state);
+	state->sp = (state->ss_base + state->sp) & guest_max_addr(state);
 }
 
-/* With no room left: is there yet another entry, or was the last one the outermost? */
-static enum guest_unwind_end guest_unwind_full(struct guest_unwind_state *state)
-{
-	u64 beyond;
-
-	state->ips = &beyond;
-	state->nr = 0;
-	state->max = 1;
-	return guest_unwind_next(state) ?: UNWIND_END_DEPTH;
-}
-
-/**
- * kvm_arch_vcpu_stack_walk - get the callchain of a vCPU's guest
- * @vcpu:	the vCPU, which has left guest mode, and not gone on since
- * @ips:	is filled with the guest's instruction pointer and the return
- *		addresses, innermost first
- * @max:	how many of them at most
- * @nr_kernel:	is set to how many of them are the kernel's; what comes behind
- *		them is the guest's user mode's
- *
- * Reads the guest's memory with the privileges that the guest has right now,
- * and writes none of it.  Addresses are linear ones, i.e. segment bases are
- * added.  Each entry costs five words and two walks of the page tables at the
- * most: two words that may straddle pages for a frame, five for the registers
- * that Linux saves on entry.
- *
- * Context: the PMI, IRQ or NMI, with kvm_arch_pmi_in_guest() true: kvm->srcu is
- * held then, and registers may be cached.  Page faults must be disabled.  Or the
- * vCPU's thread, with kvm->srcu held, before the exit is handled; that may sleep.
- *
- * Return: how many entries were found; zero if the guest shows none.
+/*
+ * Return true if the guest's memory, or a part of it, is ciphertext to the host, or
+ * lies elsewhere than where the VMM has mapped its memslots.
  */
-unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned int max,
-				      unsigned int *nr_kernel)
+static bool guest_memory_is_private(struct kvm_vcpu *vcpu)
 {
-	struct guest_unwind_state state __uninitialized;
-	unsigned int nr;
+	return kvm_arch_has_private_mem(vcpu->kvm) || kvm_x86_call(has_encrypted_mem)(vcpu);
+}
 
-	*nr_kernel = 0;
-	if (vcpu->arch.guest_state_protected || !max)
-		return 0;
+/*
+ * The NMI has hit the guest, and so nothing of this CPU's that uses SRCU or holds
+ * a lock: __srcu_read_lock() is safe here, whatever the flavor.  Only the check of
+ * the flavor, in srcu_read_lock(), would object.
+ */
+static int guest_unwind_srcu_lock(struct kvm *kvm)
+{
+	return in_nmi() ? __srcu_read_lock(&kvm->srcu) : srcu_read_lock(&kvm->srcu);
+}
+
+static void guest_unwind_srcu_unlock(struct kvm *kvm, int idx)
+{
+	if (in_nmi())
+		__srcu_read_unlock(&kvm->srcu, idx);
+	else
+		srcu_read_unlock(&kvm->srcu, idx);
+}
+
+static void guest_unwind(struct guest_unwind_state *state)
+{
+	struct kvm_vcpu *vcpu = state->vcpu;
+	int srcu_idx;
+
+	if (guest_memory_is_private(vcpu)) {
+		state->end = UNWIND_END_NO_MEMORY;
+		return;
+	}
 
 	/* NMIs come before KVM has put the host's PKRU back, and saved the guest's. */
 	if (kvm_handling_nmi_from_guest(vcpu))
 		kvm_load_host_pkru(vcpu);
 
-	guest_unwind_start(&state, vcpu, ips, max);
-	while (!state.end && state.nr < max)
-		state.end = guest_unwind_next(&state);
-
-	nr = state.nr;
-	*nr_kernel = state.nr_kernel;
-	if (!state.end)
-		state.end = guest_unwind_full(&state);
+	/* Memslots, and the guest's page tables, which are read by user accesses. */
+	srcu_idx = guest_unwind_srcu_lock(vcpu->kvm);
+	pagefault_disable();
+	while (!state->end && state->nr < state->max)
+		state->end = guest_unwind_next(state);
+	pagefault_enable();
+	guest_unwind_srcu_unlock(vcpu->kvm, srcu_idx);
 
 	if (kvm_handling_nmi_from_guest(vcpu))
 		kvm_load_guest_pkru(vcpu);
+}
 
-	/* Only this thread's PMIs count, and they don't interrupt each other. */
+/*
+ * Store the guest's instruction pointer and the return addresses on its stack,
+ * innermost first, at most @max of them, in @ips; return how many.  The first
+ * @nr_kernel are the guest kernel's.  Addresses are linear, i.e. segment bases are
+ * added.  The guest's memory is read with the privileges that the guest has right
+ * now, and never written.
+ *
+ * The work is bounded by @max: each entry takes five words and two walks of the page
+ * tables at most, a frame two words and the registers of an entry frame five.
+ *
+ * Called in the PMI (IRQ or NMI) that hit the guest, where registers may be cached,
+ * see kvm_arch_pmi_in_guest(); or in the vCPU's thread, before the exit is handled.
+ */
+unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned int max,
+				      unsigned int *nr_kernel)
+{
+	struct guest_unwind_state state __uninitialized;
+
+	*nr_kernel = 0;
+	if (vcpu->arch.guest_state_protected || !max)
+		return 0;
+
+	guest_unwind_start(&state, vcpu, ips, max);
+	if (!state.end && max > 1)
+		guest_unwind(&state);
+	if (!state.end)
+		state.end = UNWIND_END_DEPTH;
+
+	/* Not atomic: only this thread's PMIs count, and they don't nest. */
 	vcpu->stat.callchain_walks++;
-	vcpu->stat.callchain_frames += nr;
-	++*(u64 *)((void *)&vcpu->stat + end_stat[state.end]);
+	vcpu->stat.callchain_frames += state.nr;
+	vcpu->stat.callchain_ends[state.end - 1]++;
 
-	trace_kvm_stack_walk(vcpu->vcpu_id, nr, state.nr_reads, state.nr_walks, state.end);
-	return nr;
+	trace_kvm_stack_walk(vcpu->vcpu_id, state.nr, state.nr_reads, state.nr_walks, state.end);
+	*nr_kernel = state.nr_kernel;
+	return state.nr;
+}
+
+/*
+ * Return the vCPU's request for a deferred walk of the guest's stack, NULL if the
+ * host can't see the guest's state.  vcpu_enter_guest() serves the request before
+ * it handles the exit, as that changes registers and memory.
+ */
+struct perf_guest_callchain_request *kvm_arch_vcpu_callchain_request(struct kvm_vcpu *vcpu)
+{
+	return vcpu->arch.guest_state_protected ? NULL : &vcpu->arch.callchain_request;
 }

@@ -2,11 +2,11 @@
 #ifndef ARCH_X86_KVM_STACKTRACE_H
 #define ARCH_X86_KVM_STACKTRACE_H
 
-/* Why a walk of a guest's stack ended, see also struct kvm_vcpu_stat. */
+/* Why a walk of a guest's stack ended; in the order of struct kvm_vcpu_stat. */
 enum guest_unwind_end {
-	UNWIND_GOES_ON,
+	UNWIND_CONTINUE,
 	UNWIND_END_LAST,	/* a frame that returns nowhere, the outermost one */
-	UNWIND_END_DEPTH,	/* perf wanted no more */
+	UNWIND_END_DEPTH,	/* perf takes no more entries, or not this one */
 	UNWIND_END_UNALIGNED,	/* no frame pointer */
 	UNWIND_END_BACKWARDS,	/* no frame pointer; or another stack; or a cycle */
 	UNWIND_END_NONCANONICAL, /* no frame pointer, or no return address */

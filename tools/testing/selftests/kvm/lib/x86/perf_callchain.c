@@ -74,7 +74,8 @@ static bool pmi_source_config(enum pmi_source source, struct perf_event_attr *at
 {
 	const char *name;
 
-	attr->defer_callchain = !!(source & PMI_DEFERRED);
+	attr->guest_callchain = 1;
+	attr->defer_guest_callchain = !!(source & PMI_DEFERRED);
 	source &= ~PMI_DEFERRED;
 	attr->size = sizeof(*attr);
 	if (!attr->sample_period)
@@ -353,6 +354,7 @@ static void open_deferred(struct callchain_event *event,
 		.size = sizeof(attr),
 		.config = PERF_COUNT_SW_DUMMY,
 		.defer_output = 1,
+		.guest_callchain = 1,
 		.inherit = sampled->inherit,
 	};
 
@@ -407,7 +409,7 @@ int callchain_event_open_ring(struct callchain_event *event, enum pmi_source sou
 			   event->fd, 0);
 	TEST_ASSERT(event->ring != MAP_FAILED, "mmap() of perf's ring buffer failed: %s",
 		    strerror(errno));
-	if (a.defer_callchain)
+	if (a.defer_guest_callchain)
 		open_deferred(event, &a, pid, cpu);
 	return 0;
 }
