@@ -468,8 +468,11 @@ static void check_event_had_pmu(void)
 
 static void open_event(struct perf_event_attr *attr, bool deferred, unsigned int nr_pages)
 {
-	enum pmi_source source = PMI_ATTR;
+	/* Who samples the host asks for no guests. */
+	enum pmi_source source = PMI_ATTR, flags = bench.host ? PMI_STOCK : 0;
 
+	if (deferred)
+		flags |= PMI_DEFERRED;
 	if (bench.source == SOURCE_CPU_CLOCK)
 		source = PMI_IRQ;
 	else if (bench.source == SOURCE_CYCLES)
@@ -477,8 +480,8 @@ static void open_event(struct perf_event_attr *attr, bool deferred, unsigned int
 	else
 		attr->type = pmu_type(pmu_names[bench.source]);
 
-	TEST_ASSERT(!callchain_event_open_ring(&bench.event, source | (deferred ? PMI_DEFERRED : 0),
-					       attr, 0, -1, nr_pages),
+	TEST_ASSERT(!callchain_event_open_ring(&bench.event, source | flags, attr, 0, -1,
+					       nr_pages),
 		    "perf_event_open() failed: %s", strerror(errno));
 }
 

@@ -15,9 +15,9 @@
 
 #define MAX_STACK	"/proc/sys/kernel/perf_event_max_stack"
 
-/* What kvm_arch_vcpu_stack_walk() promises for each entry of a chain. */
-#define MAX_READS(_depth)		(5 * (_depth))
-#define MAX_TABLE_WALKS(_depth)		(2 * (_depth))
+/* What kvm_arch_vcpu_stack_walk() promises for each entry of a chain; the IP costs nothing. */
+#define MAX_READS(_depth)		(5 * ((_depth) - 1))
+#define MAX_TABLE_WALKS(_depth)		(2 * ((_depth) - 1))
 
 /* Tables of an L1 guest: walk_addr_generic() reads one entry a level, and never retries. */
 #define MAX_ELEMENTS(_depth, _levels)	(MAX_TABLE_WALKS(_depth) * (_levels))
@@ -270,7 +270,7 @@ static void run_depth(struct bound_guest *guest, const struct bound_case *c, int
 	gva_t page = 0;
 
 	/* A page is translated when it is come to, and known until it is left. */
-	for (i = 0; i < min(depth, guest->nr_nexts); i++) {
+	for (i = 0; i < min(depth - 1, guest->nr_nexts); i++) {
 		for (word = 0; word < guest->nexts[i].nr_words; word++) {
 			gva_t p = guest->nexts[i].words[word] & PAGE_MASK;
 

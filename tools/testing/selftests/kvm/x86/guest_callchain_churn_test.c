@@ -5,7 +5,6 @@
  * a moment before, but never anything else.
  */
 #include <fcntl.h>
-#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/ioctl.h>
@@ -82,7 +81,6 @@ struct churn_case {
 /* A guest, what changes it, and what was seen of it. */
 struct churn {
 	const struct churn_case *way;
-	enum pmi_source source;
 
 	/* @vcpu stands in guest_loop(), on @stack, which it never touches. */
 	struct kvm_vm *vm;
@@ -98,9 +96,8 @@ struct churn {
 	struct uffd_desc *uffd;			/* handles userfaults of the stack */
 	bool stop;
 
-	/* What was seen: changes, walks that waited for a page, and samples of the guest. */
+	/* What was seen: changes, and samples of the guest. */
 	unsigned int nr_changes;
-	unsigned int nr_faults;
 	unsigned int nr_guest;
 	unsigned int nr_full;			/* with all frames, and none of the copy */
 	unsigned int seen;			/* SEES_* */
@@ -257,14 +254,10 @@ static void uffd_setup(struct churn *c)
 					   COPY_OFFSET, 0, NULL);
 }
 
-/* PMIs must not raise any.  The vCPU's thread may, and waits for the page; see wait_for_walk(). */
 static void check_userfaults(struct churn *c)
 {
 	struct uffd_msg msg = {};
 	ssize_t r;
-
-	if (c->source & PMI_DEFERRED)
-		return;
 
 	r = read(c->uffd->uffd, &msg, sizeof(msg));
 	TEST_ASSERT(r == -1 && errno == EAGAIN,
@@ -479,17 +472,10 @@ static u64 nr_walks(struct churn *c)
 /* Leave things as they are until a walk has begun, and ended, that saw them so. */
 static void wait_for_walk(struct churn *c)
 {
-	struct pollfd fault = { .fd = c->uffd ? c->uffd->uffd : -1, .events = POLLIN };
 	u64 until = nr_walks(c) + 2;
 
-	while (nr_walks(c) < until && !READ_ONCE(c->stop)) {
-		/* A walk that waits for a page is not to be waited for. */
-		if (poll(&fault, 1, 0) == 1) {
-			c->nr_faults++;
-			break;
-		}
+	while (nr_walks(c) < until && !READ_ONCE(c->stop))
 		sched_yield();
-	}
 }
 
 static void spin(struct churn *c)
@@ -629,7 +615,6 @@ static void run_case(const struct churn_case *way, enum pmi_source source)
 	const struct perf_event_attr attr = { .sample_period = PERIOD_NS };
 	struct churn c = {
 		.way = way,
-		.source = source,
 		.rng = new_kvm_random_state(kvm_random_seed),
 	};
 	struct kvm_regs before, after;
@@ -670,8 +655,6 @@ static void run_case(const struct churn_case *way, enum pmi_source source)
 	TEST_ASSERT(c.nr_full, "%s: no chain was full", way->name);
 	TEST_ASSERT(c.seen == way->sees, "%s: this was seen: 0x%x, and not 0x%x", way->name,
 		    c.seen, way->sees);
-	if (c.uffd && source & PMI_DEFERRED)
-		TEST_ASSERT(c.nr_faults, "%s: no walk has waited for a page", way->name);
 	TEST_ASSERT(walks == c.nr_guest, "%s: KVM counted %lu walks, perf %u guest samples",
 		    way->name, walks, c.nr_guest);
 	TEST_ASSERT(ends == walks, "%s: %lu walks, but reasons for the ends of %lu",

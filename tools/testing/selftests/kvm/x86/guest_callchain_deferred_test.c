@@ -4,6 +4,7 @@
  * find, and what may come between a sample and its other half.
  */
 #include <fcntl.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/ioctl.h>
@@ -79,13 +80,13 @@ FIXTURE_TEARDOWN(deferred)
 	kvm_vm_free(self->vm);
 }
 
-/* What PMIs find: the frames below the page that isn't there. */
-static void compare_immediate(FIXTURE_DATA(deferred) * self, enum pmi_source source)
+/* Where the page isn't there. */
+static void compare_frames_below(FIXTURE_DATA(deferred) * self, enum pmi_source source)
 {
 	struct callchain_expectation e;
 
-	expect_guest_stack(&e, "immediate", false, &self->stack, 1 + ABSENT);
-	vcpu_run_and_compare(self->vcpu, source & ~PMI_DEFERRED, NULL, NR_SAMPLES, &e);
+	expect_guest_stack(&e, "frames below", false, &self->stack, 1 + ABSENT);
+	vcpu_run_and_compare(self->vcpu, source, NULL, NR_SAMPLES, &e);
 }
 
 static bool is_in_memory(void *page)
@@ -110,9 +111,14 @@ static bool page_out(void *page)
 	return !is_in_memory(page);
 }
 
+static void ignore_sample(const struct callchain_sample *s, void *arg)
+{
+}
+
+/* A walk brings the page in without waiting for it; those that come later have it. */
 CALLCHAIN_TEST(deferred, swapped_out)
 {
-	unsigned int round;
+	unsigned int round, i;
 
 	/* What a CPU has just brought in waits in a list of that CPU, and can't go from there. */
 	pin_self_to_cpu(sched_getcpu());
@@ -120,51 +126,35 @@ CALLCHAIN_TEST(deferred, swapped_out)
 		SKIP(return, "The host doesn't swap");
 
 	for (round = 0; round < NR_ROUNDS; round++) {
-		compare_immediate(self, variant->source);
+		compare_frames_below(self, variant->source & ~PMI_DEFERRED);
 		TEST_ASSERT(!is_in_memory(self->absent), "A PMI has brought in the page");
-		vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &self->e);
+		for (i = 0; i < MAX_TRIES && !is_in_memory(self->absent); i++)
+			vcpu_run_sampled(self->vcpu, variant->source, NULL, 1, ignore_sample, NULL);
 		TEST_ASSERT(is_in_memory(self->absent), "No walk has brought in the page");
+		vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &self->e);
 		TEST_ASSERT(page_out(self->absent), "The page is not swapped out again");
 	}
 }
 
-static u8 absent_content[4096];
-static unsigned int nr_faults;
-
-static int fill_missing(int mode, int uffd, struct uffd_msg *msg)
-{
-	struct uffdio_copy copy = {
-		.dst = msg->arg.pagefault.address & PAGE_MASK,
-		.src = (u64)absent_content,
-		.len = sizeof(absent_content),
-	};
-
-	nr_faults++;
-	return ioctl(uffd, UFFDIO_COPY, &copy);
-}
-
 /*
- * The page is missing, and userfaultfd fills it.  A PMI must not ask for it, and find the
- * frames below; the vCPU's thread must ask once, wait for it, and find all.
+ * The page is missing, and nobody fills it.  Neither a PMI nor the vCPU's thread may ask
+ * for it, let alone wait: both find the frames below.
  */
 CALLCHAIN_TEST(deferred, userfault_missing)
 {
+	struct pollfd pfd = { .events = POLLIN };
 	struct uffd_desc *uffd;
-	unsigned int round;
 
 	SKIP_UNLESS_USERFAULTS();
-	memcpy(absent_content, self->absent, sizeof(absent_content));
 	uffd = uffd_setup_demand_paging(UFFDIO_REGISTER_MODE_MISSING, 0, self->absent,
-					getpagesize(), 1, fill_missing);
+					getpagesize(), 0, NULL);
+	TEST_ASSERT(!madvise(self->absent, getpagesize(), MADV_DONTNEED),
+		    "MADV_DONTNEED failed: %s", strerror(errno));
 
-	for (round = 0; round < NR_ROUNDS; round++) {
-		TEST_ASSERT(!madvise(self->absent, getpagesize(), MADV_DONTNEED),
-			    "MADV_DONTNEED failed: %s", strerror(errno));
-		compare_immediate(self, variant->source);
-		TEST_ASSERT_EQ(READ_ONCE(nr_faults), round);
-		vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &self->e);
-		TEST_ASSERT_EQ(READ_ONCE(nr_faults), round + 1);
-	}
+	compare_frames_below(self, variant->source & ~PMI_DEFERRED);
+	compare_frames_below(self, variant->source);
+	pfd.fd = uffd->uffd;
+	TEST_ASSERT(!poll(&pfd, 1, 0), "A walk has raised a userfault");
 	uffd_stop_demand_paging(uffd);
 }
 
@@ -272,10 +262,6 @@ static void note_cookie(const struct callchain_sample *s, void *arg)
 		samples->cookies[samples->nr_guest++] = s->cookie;
 }
 
-static void ignore_sample(const struct callchain_sample *s, void *arg)
-{
-}
-
 static void check_record(const struct callchain_sample *s, void *arg)
 {
 	struct samples *samples = arg;
@@ -315,7 +301,11 @@ static bool is_among(u64 cookie, const u64 *cookies, unsigned int nr)
  */
 CALLCHAIN_TEST(deferred, host_and_guest)
 {
-	const struct perf_event_attr attr = { .wakeup_events = 5, .sample_period = 300000 };
+	const struct perf_event_attr attr = {
+		.wakeup_events = 5,
+		.sample_period = 300000,
+		.defer_callchain = 1,
+	};
 	struct samples samples = { .e = &self->e };
 	struct callchain_event event;
 	unsigned int i, nr_missing = 0;

@@ -463,8 +463,7 @@ static const struct hostile_case privilege_cases[] = {
 };
 
 static const struct hostile_case vmm_cases[] = {
-	{ "page not in memory",		drop_page, MADV_DONTNEED, BAD, "no_memory",
-		.end_deferred = "last" },
+	{ "page not in memory",		drop_page, MADV_DONTNEED, BAD, "no_memory" },
 	{ "page not accessible",	protect_page, PROT_NONE, BAD, "no_memory" },
 	{ "page read-only",		protect_page, PROT_READ, NR_FRAMES, "last" },
 	{ "page unmapped",		unmap_page, 0, BAD, "no_memory" },
@@ -485,12 +484,12 @@ static const struct hostile_case huge_page_cases[] = {
 	{ "THP",		back_by, VM_MEM_SRC_ANONYMOUS_THP, NR_FRAMES, "last" },
 	{ "hugetlb",		back_by, VM_MEM_SRC_ANONYMOUS_HUGETLB, NR_FRAMES, "last" },
 	{ "hugetlb memfd",	back_by, VM_MEM_SRC_SHARED_HUGETLB, NR_FRAMES, "last" },
-	{ "hole in a hugetlb memfd", punch_hole, VM_MEM_SRC_SHARED_HUGETLB, BAD, "no_memory",
-		.end_deferred = "last" },
+	{ "hole in a hugetlb memfd", punch_hole, VM_MEM_SRC_SHARED_HUGETLB, BAD, "no_memory" },
 };
 
 static const struct hostile_case private_memory_cases[] = {
-	{ "page is private",	make_private, 1, BAD, "no_memory",
+	/* The host reads nothing of such guests, not even what they share. */
+	{ "page is private",	make_private, 1, 0, "no_memory",
 		.vm_type = KVM_X86_SW_PROTECTED_VM },
 };
 

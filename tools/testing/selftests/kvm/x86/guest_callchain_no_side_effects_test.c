@@ -502,26 +502,15 @@ static void sample_absent_page(VARIANT *variant, struct guest *guest,
 	after = get_pagemaps(guest->vm, &size);
 
 	get_pagemap(memslot2region(guest->vm, ABSENT_SLOT), &absent);
-	if (variant->source & PMI_DEFERRED) {
-		/* The vCPU's thread does that, as the guest itself would. */
-		TEST_ASSERT(absent & PM_PRESENT, "The absent page of level %d was not brought in",
-			    level);
-		TEST_ASSERT(!madvise(memslot2region(guest->vm, ABSENT_SLOT)->host_mem,
-				     getpagesize(), MADV_DONTNEED), "MADV_DONTNEED failed: %s",
-			    strerror(errno));
-		goto out;
-	}
-
 	TEST_ASSERT(!(absent & PM_PRESENT), "Sampling brought in the absent page of level %d",
 		    level);
 	compare("the VMM's pagemap", 0, after, before, size);
-out:
 	*pte = old;
 	free(before);
 	free(after);
 }
 
-/* The stack page, then each table that leads there; in deferred walks only as the guest's. */
+/* The stack page, then each table that leads there. */
 CALLCHAIN_TEST(no_side_effects, absent_pages)
 {
 	struct pollfd pfd = { .events = POLLIN };
@@ -538,8 +527,7 @@ CALLCHAIN_TEST(no_side_effects, absent_pages)
 	for (level = PG_LEVEL_4K; level <= variant->levels; level++)
 		sample_absent_page(variant, &guest, level);
 
-	/* A thread waits for such a page: see guest_callchain_deferred_test. */
-	if (variant->source & PMI_DEFERRED || !has_userfaults())
+	if (!has_userfaults())
 		goto out;
 
 	region = memslot2region(guest.vm, ABSENT_SLOT);

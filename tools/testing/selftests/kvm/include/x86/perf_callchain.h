@@ -19,6 +19,9 @@ enum pmi_source {
 	PMI_DEFERRED = 0x100,
 	PMI_IRQ_DEFERRED = PMI_IRQ | PMI_DEFERRED,
 	PMI_NMI_DEFERRED = PMI_NMI | PMI_DEFERRED,
+
+	/* Or'ed as well: without guests' callchains, as perf samples by default. */
+	PMI_STOCK = 0x200,
 };
 
 /**

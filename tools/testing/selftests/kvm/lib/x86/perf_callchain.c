@@ -74,9 +74,9 @@ static bool pmi_source_config(enum pmi_source source, struct perf_event_attr *at
 {
 	const char *name;
 
-	attr->guest_callchain = 1;
+	attr->guest_callchain = !(source & PMI_STOCK);
 	attr->defer_guest_callchain = !!(source & PMI_DEFERRED);
-	source &= ~PMI_DEFERRED;
+	source &= ~(PMI_DEFERRED | PMI_STOCK);
 	attr->size = sizeof(*attr);
 	if (!attr->sample_period)
 		attr->sample_period = SAMPLE_PERIOD_NS;
@@ -128,6 +128,8 @@ bool pmi_source_available(enum pmi_source source, const char **why_not)
 
 	if (errno == EACCES || errno == EPERM)
 		*why_not = "This user may not sample, see kernel.perf_event_paranoid";
+	else if (errno == EINVAL)
+		*why_not = "The kernel has no callchains of guests, CONFIG_GUEST_PERF_CALLCHAIN";
 	else
 		*why_not = "perf can't sample by such PMIs";
 	return false;
@@ -409,7 +411,7 @@ int callchain_event_open_ring(struct callchain_event *event, enum pmi_source sou
 			   event->fd, 0);
 	TEST_ASSERT(event->ring != MAP_FAILED, "mmap() of perf's ring buffer failed: %s",
 		    strerror(errno));
-	if (a.defer_guest_callchain)
+	if (a.defer_callchain || a.defer_guest_callchain)
 		open_deferred(event, &a, pid, cpu);
 	return 0;
 }
