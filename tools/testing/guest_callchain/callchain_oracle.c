@@ -428,12 +428,13 @@ void oracle_walk(const struct oracle_vcpu *vcpu, oracle_read_fn read, void *arg,
 	chain->end = ORACLE_GOES_ON;
 	while (!chain->end) {
 		/* perf has no room for what would pass for one of its markers. */
-		if (chain->nr == depth || w.ip >= ORACLE_FIRST_MARKER) {
+		if (w.ip >= ORACLE_FIRST_MARKER) {
 			chain->end = ORACLE_DEPTH;
 			break;
 		}
 		chain->entries[chain->nr].ip = w.ip;
 		chain->entries[chain->nr++].user = w.user;
-		chain->end = go_to_caller(&w);
+		/* Nobody looks for the callers of the last entry. */
+		chain->end = chain->nr == depth ? ORACLE_DEPTH : go_to_caller(&w);
 	}
 }

@@ -6,6 +6,7 @@
  * changes at some read.  What the walk says must be what the oracle says.
  */
 #include <linux/kvm_host.h>
+#include <linux/mm.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -41,10 +42,11 @@ static struct {
 	bool nmi;
 	bool host_pkru;
 	bool traced;
+	bool page_held;
 } walk;
 
 static const enum oracle_end ends[] = {
-	[UNWIND_GOES_ON]		= ORACLE_GOES_ON,
+	[UNWIND_CONTINUE]		= ORACLE_GOES_ON,
 	[UNWIND_END_LAST]		= ORACLE_LAST,
 	[UNWIND_END_DEPTH]		= ORACLE_DEPTH,
 	[UNWIND_END_UNALIGNED]		= ORACLE_UNALIGNED,
@@ -120,16 +122,57 @@ gpa_t kvm_mmu_gva_to_gpa_peek(struct kvm_vcpu *vcpu, gva_t gva, u64 access)
 	return gpa;
 }
 
-/* The page that can't be read is one that the VMM has mapped. */
-unsigned long kvm_vcpu_gfn_to_hva_prot(struct kvm_vcpu *vcpu, gfn_t gfn, bool *writable)
+/* The page that can't be read is one that the VMM has mapped; all memory is one slot. */
+struct kvm_memory_slot *kvm_vcpu_gfn_to_memslot(struct kvm_vcpu *vcpu, gfn_t gfn)
 {
 	gpa_t gpa = gfn << PAGE_SHIFT;
 	u32 off;
 
+	FUZZ_ASSERT(vcpu->kvm->srcu == 1, "looks for a memslot without kvm->srcu");
 	if (case_offset(gpa, &off) || gpa == CASE_MEM_GPA + CASE_HOLE_OFF ||
 	    gpa == CASE_HIGH_MEM_GPA + CASE_HOLE_OFF)
-		return (unsigned long)mem + off;
+		return (void *)mem;
+	return NULL;
+}
+
+unsigned long gfn_to_hva_memslot_prot(struct kvm_memory_slot *slot, gfn_t gfn, bool *writable)
+{
+	u32 off;
+
+	case_offset(gfn << PAGE_SHIFT, &off);
+	return (unsigned long)slot + off;
+}
+
+bool in_nmi(void)
+{
+	return walk.nmi;
+}
+
+/* Immediate walks only: there is no thread that could bring in a page. */
+bool in_task(void)
+{
+	return false;
+}
+
+bool get_user_page_fast_only(unsigned long addr, unsigned int flags, struct page **page)
+{
+	FUZZ_ASSERT(!walk.page_held, "takes a page twice");
+	walk.page_held = addr - (unsigned long)mem < CASE_HOLE_OFF;
+	*page = (void *)mem;
+	return walk.page_held;
+}
+
+long get_user_pages_unlocked(unsigned long start, unsigned long nr_pages, struct page **pages,
+			     unsigned int flags)
+{
+	FUZZ_ASSERT(false, "may sleep in a PMI");
 	return 0;
+}
+
+void put_page(struct page *page)
+{
+	FUZZ_ASSERT(walk.page_held, "puts a page that it doesn't hold");
+	walk.page_held = false;
 }
 
 int fuzz_get_user(const void *uptr, unsigned int size, u64 *word)
@@ -169,10 +212,10 @@ void trace_kvm_stack_walk(unsigned int vcpu_id, unsigned int frames, unsigned in
 	FUZZ_ASSERT(reads == walk.reads && walks == walk.walks,
 		    "traces %u reads, %u walks; were %u, %u", reads, walks, walk.reads,
 		    walk.walks);
-	/* The frame behind the last entry may have been read as well. */
-	FUZZ_ASSERT(reads <= MAX_READS * (frames + 1) && walks <= MAX_WALKS * (frames + 1),
+	/* The IP costs nothing, and what ends the chain is no entry. */
+	FUZZ_ASSERT(reads <= MAX_READS * frames && walks <= MAX_WALKS * frames,
 		    "%u words and %u translations for %u entries", reads, walks, frames);
-	FUZZ_ASSERT(end > UNWIND_GOES_ON && end < ARRAY_SIZE(ends),
+	FUZZ_ASSERT(end > UNWIND_CONTINUE && end < ARRAY_SIZE(ends),
 		    "ends by %u", end);
 	walk.chain.nr = frames;
 	walk.chain.end = ends[end];
@@ -198,19 +241,10 @@ static bool oracle_read(void *arg, u64 gpa, unsigned int size, u64 *word)
 /* Does the counter of the reason, and no other, say one? */
 static bool counted(const struct kvm_vcpu_stat *stat, const struct oracle_chain *chain)
 {
-	u64 counts[NR_ORACLE_ENDS] = {
-		[ORACLE_LAST]		= stat->callchain_end_last,
-		[ORACLE_DEPTH]		= stat->callchain_end_depth,
-		[ORACLE_UNALIGNED]	= stat->callchain_end_unaligned,
-		[ORACLE_BACKWARDS]	= stat->callchain_end_backwards,
-		[ORACLE_NONCANONICAL]	= stat->callchain_end_noncanonical,
-		[ORACLE_UNMAPPED]	= stat->callchain_end_unmapped,
-		[ORACLE_NO_MEMORY]	= stat->callchain_end_no_memory,
-	};
-	unsigned int i;
+	unsigned int end;
 
-	for (i = 0; i < NR_ORACLE_ENDS; i++) {
-		if (counts[i] != (i == chain->end ? 1 : 0))
+	for (end = UNWIND_CONTINUE + 1; end <= UNWIND_END_NO_MEMORY; end++) {
+		if (stat->callchain_ends[end - 1] != (ends[end] == chain->end))
 			return false;
 	}
 	return stat->callchain_walks == 1 && stat->callchain_frames == chain->nr;
@@ -248,7 +282,8 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		.has_smap = true,
 		.has_pke = true,
 	};
-	struct kvm_vcpu vcpu = {};
+	struct kvm kvm = {};
+	struct kvm_vcpu vcpu = { .kvm = &kvm };
 	static u64 ips[ARRAY_SIZE(walk.chain.entries) + 1];
 	unsigned int nr, nr_kernel, i;
 
@@ -291,7 +326,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	}
 
 	FUZZ_ASSERT(counted(&vcpu.stat, &walk.chain), "counts wrongly");
-	FUZZ_ASSERT(!walk.host_pkru, "leaves with the host's PKRU");
+	FUZZ_ASSERT(!walk.host_pkru && !kvm.srcu, "leaves with the host's PKRU or with srcu");
 	FUZZ_ASSERT(is_right(&c, false) || is_right(&c, true), "the chain is not the oracle's");
 	case_clear(&c);
 	return 0;

@@ -13,6 +13,7 @@
 
 #define __user
 #define __uninitialized
+#define OPTIMIZER_HIDE_VAR(var)	asm volatile("" : "+r" (var))
 #define __aligned(x)		__attribute__((__aligned__(x)))
 #define ARRAY_SIZE(x)		(sizeof(x) / sizeof((x)[0]))
 
@@ -56,18 +57,20 @@ struct pt_regs {
 	unsigned long ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss;
 };
 
-struct kvm;
+struct kvm {
+	int srcu;
+};
+
+struct kvm_memory_slot;
+
+struct perf_guest_callchain_request {
+	unsigned int max;
+};
 
 struct kvm_vcpu_stat {
 	u64 callchain_walks;
 	u64 callchain_frames;
-	u64 callchain_end_last;
-	u64 callchain_end_depth;
-	u64 callchain_end_unaligned;
-	u64 callchain_end_backwards;
-	u64 callchain_end_noncanonical;
-	u64 callchain_end_unmapped;
-	u64 callchain_end_no_memory;
+	u64 callchain_ends[UNWIND_END_NO_MEMORY];
 };
 
 struct kvm_vcpu {
@@ -76,6 +79,7 @@ struct kvm_vcpu {
 	struct kvm_vcpu_stat stat;
 	struct {
 		bool guest_state_protected;
+		struct perf_guest_callchain_request callchain_request;
 	} arch;
 	struct oracle_vcpu state;
 };
@@ -84,10 +88,12 @@ struct kvm_vcpu {
 
 unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned int max,
 				      unsigned int *nr_kernel);
+struct perf_guest_callchain_request *kvm_arch_vcpu_callchain_request(struct kvm_vcpu *vcpu);
 
 /* What the guest's memory is, and how it is counted, see fuzz_stack_walk.c. */
 gpa_t kvm_mmu_gva_to_gpa_peek(struct kvm_vcpu *vcpu, gva_t gva, u64 access);
-unsigned long kvm_vcpu_gfn_to_hva_prot(struct kvm_vcpu *vcpu, gfn_t gfn, bool *writable);
+struct kvm_memory_slot *kvm_vcpu_gfn_to_memslot(struct kvm_vcpu *vcpu, gfn_t gfn);
+unsigned long gfn_to_hva_memslot_prot(struct kvm_memory_slot *slot, gfn_t gfn, bool *writable);
 bool kvm_handling_nmi_from_guest(struct kvm_vcpu *vcpu);
 void kvm_load_host_pkru(struct kvm_vcpu *vcpu);
 void kvm_load_guest_pkru(struct kvm_vcpu *vcpu);
@@ -127,10 +133,28 @@ static inline bool kvm_arch_has_private_mem(struct kvm *kvm)
 	return false;
 }
 
-static inline bool kvm_mem_is_private(struct kvm *kvm, gfn_t gfn)
+static inline bool fuzz_has_encrypted_mem(struct kvm_vcpu *vcpu)
 {
 	return false;
 }
+
+static inline bool kvm_is_visible_memslot(struct kvm_memory_slot *slot)
+{
+	return slot;
+}
+
+static inline int srcu_read_lock(int *srcu)
+{
+	return ++*srcu;
+}
+
+static inline void srcu_read_unlock(int *srcu, int idx)
+{
+	*srcu = idx - 1;
+}
+
+#define __srcu_read_lock	srcu_read_lock
+#define __srcu_read_unlock	srcu_read_unlock
 
 static inline bool __is_canonical_address(u64 addr, u8 va_bits)
 {
