@@ -11,10 +11,12 @@ generator="${shelldir}/lib/guest_callchains.py"
 # shellcheck source=lib/setup_python.sh
 . "${shelldir}"/lib/setup_python.sh
 
+# Where perf looks for the symbols of the process in the samples.
+jit_map=/tmp/perf-1073741824.map
 dir=$(mktemp -d /tmp/perf-test-guest-callchains.XXXXXXXXXX)
 cleanup() {
 	trap - EXIT TERM INT
-	rm -rf "${dir}"
+	rm -rf "${dir}" "${jit_map}"
 }
 trap_cleanup() {
 	echo "Unexpected signal in ${FUNCNAME[1]}"
@@ -25,6 +27,7 @@ trap trap_cleanup EXIT TERM INT
 
 kallsyms="--guestkallsyms=${dir}/kallsyms"
 $PYTHON "${generator}" kallsyms "${dir}/kallsyms"
+$PYTHON "${generator}" jit-map "${jit_map}"
 $PYTHON "${generator}" mixed --vmm "${perf}" "${dir}/mixed"
 $PYTHON "${generator}" dwarf --vmm "${perf}" "${dir}/dwarf"
 
@@ -50,8 +53,8 @@ check() { # title, expected, actual
 
 expected="\
 ffffffff81001010 guest_leaf ffffffff81002010 guest_mid ffffffff81003010 guest_root 1234 [unknown]
-ffffffff91000001 [unknown] 400100 [unknown] 400200 [unknown]
-ffffffff91000002 [unknown] 400100 [unknown] 400200 [unknown]
+ffffffff91000001 [unknown] 400100 [unknown] 600200 vmm_run
+ffffffff91000002 [unknown] 400100 [unknown] 600200 vmm_run
 ffffffff81001010 guest_leaf ffffffff81003010 guest_root
 ffffffff81002010 guest_mid 21 (cookie)"
 
@@ -92,8 +95,8 @@ test_json() {
 	)
 	check "perf data convert" "\
 0xffffffff81001010 guest_leaf [guest., 0xffffffff81002010 guest_mid [guest., 0xffffffff81003010 guest_root [guest., 0x1234 - -
-0xffffffff91000001 - -, 0x400100 - -, 0x400200 - -
-0xffffffff91000002 - -, 0x400100 - -, 0x400200 - -
+0xffffffff91000001 - -, 0x400100 - -, 0x600200 vmm_run [JIT] t
+0xffffffff91000002 - -, 0x400100 - -, 0x600200 vmm_run [JIT] t
 0xffffffff81001010 guest_leaf [guest., 0xffffffff81003010 guest_root [guest.
 0xffffffff81002010 guest_mid [guest." "${out}"
 }
@@ -115,7 +118,7 @@ test_inject() {
 		 grep -c 'PERF_RECORD_CALLCHAIN_DEFERRED')"
 	check "perf inject --aslr hides addresses" "" \
 	      "$(perf script -D -i "${dir}/injected" 2>/dev/null |
-		 grep -E '^\.\.\.\.\. .*(ffffffff[89]1|00400[12]00$|1234$)')"
+		 grep -E '^\.\.\.\.\. .*(ffffffff[89]1|00(4001|6002)00$|1234$)')"
 }
 
 # With --guest-code, a guest's sample has the maps of its VMM.

@@ -23,8 +23,10 @@ GUEST_CALLCHAIN, DEFER_GUEST_CALLCHAIN = 1 << 40, 1 << 41
 # All but the segment registers of x86-64.
 REGS_MASK, REGS_NR, REG_SP, REG_IP = 0xff0fff, 20, 7, 8
 
-PID = 100
-GUEST_TEXT, HOST_TEXT, VMM_TEXT = 0xffffffff81000000, 0xffffffff91000000, 0x400000
+# No process has it.
+PID = 1 << 30
+GUEST_TEXT, HOST_TEXT = 0xffffffff81000000, 0xffffffff91000000
+VMM_TEXT, JIT_TEXT = 0x400000, 0x600000
 KALLSYMS = ("_text", "guest_leaf", "guest_mid", "guest_root", "_etext")
 
 
@@ -94,6 +96,12 @@ def write_kallsyms(path: str) -> None:
             file.write(f"{GUEST_TEXT + (index << 12):x} T {name}\n")
 
 
+def write_jit_map(path: str) -> None:
+    """Name a function of the VMM; perf looks for that in /tmp/perf-PID.map."""
+    with open(path, "w", encoding="ascii") as file:
+        file.write(f"{JIT_TEXT:x} 1000 vmm_run\n")
+
+
 def write_mixed(path: str, vmm: str) -> None:
     """Samples of a host and of a guest, in the thread of one vCPU."""
     vcpu = PID + 1
@@ -101,12 +109,13 @@ def write_mixed(path: str, vmm: str) -> None:
                     DEFER_GUEST_CALLCHAIN)
     data.comm(vcpu, "vcpu0")
     data.mmap(VMM_TEXT, 1 << 20, vmm)
+    data.mmap(JIT_TEXT, 1 << 20, "//anon")
     # Both sides wait at once.
     data.sample(KERNEL, vcpu, [IN_KERNEL, HOST_TEXT + 1, USER_DEFERRED, 11])
     data.sample(GUEST_KERNEL, vcpu, [IN_GUEST_KERNEL, guest_ip(1), USER_DEFERRED, 22])
     data.deferred(GUEST_KERNEL, vcpu, 22, [IN_GUEST_KERNEL, guest_ip(2), guest_ip(3),
                                            IN_GUEST_USER, 0x1234])
-    data.deferred(USER, vcpu, 11, [VMM_TEXT + 0x100, VMM_TEXT + 0x200])
+    data.deferred(USER, vcpu, 11, [VMM_TEXT + 0x100, JIT_TEXT + 0x200])
     # After its record.
     data.sample(KERNEL, vcpu, [IN_KERNEL, HOST_TEXT + 2, USER_DEFERRED, 11])
     # Not deferred.
@@ -150,7 +159,8 @@ def write_many(path: str, deferred: bool, samples: int, vcpus: int, depth: int) 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["kallsyms", "mixed", "dwarf", "immediate", "deferred"])
+    parser.add_argument("what", choices=["kallsyms", "jit-map", "mixed", "dwarf", "immediate",
+                                         "deferred"])
     parser.add_argument("file")
     parser.add_argument("--vmm", default="/vmm", help="the VMM, an ELF file")
     parser.add_argument("--samples", type=int, default=100000)
@@ -160,6 +170,8 @@ def main() -> None:
 
     if args.what == "kallsyms":
         write_kallsyms(args.file)
+    elif args.what == "jit-map":
+        write_jit_map(args.file)
     elif args.what == "mixed":
         write_mixed(args.file, args.vmm)
     elif args.what == "dwarf":
