@@ -165,12 +165,31 @@ guest_callchain 1" \
 		 sort -u)"
 }
 
+# perf top reads no files: use deferred callchains of the host.
+test_top() {
+	local pid callers
+
+	if ! perf record -vv -e cpu-clock:u --call-graph fp,defer -o "${dir}/data" \
+	     true >"${dir}/err" 2>&1 || grep -q "switching off deferred" "${dir}/err"; then
+		echo "perf top [Skipped]"
+		return
+	fi
+
+	perf test -w noploop 10 >/dev/null 2>&1 &
+	pid=$!
+	callers=$(timeout -s INT 5 perf top --stdio -d 1 -e cpu-clock:u -p ${pid} \
+		  --call-graph fp,defer </dev/null 2>"${dir}/err" | grep -c '[ -]main$')
+	kill ${pid}
+	check "perf top --call-graph fp,defer" "yes" "$([ "${callers}" -gt 0 ] && echo yes)"
+}
+
 test_script
 test_report
 test_json
 test_inject
 test_dwarf
 test_record
+test_top
 
 cleanup
 exit $err
