@@ -83,10 +83,10 @@ static const struct malformed {
 	/* The size of the event, if that is wrong. */
 	u16 size;
 } malformed[] = {
-	/* The first entry too many is of struct sample_id. */
+	{ .step = &valid_record, .nr = 1 << 20, },
+	/* The first entries too many are of struct sample_id. */
 	{ .step = &valid_record, .nr = 3, },
 	{ .step = &valid_record, .nr = 5, },
-	{ .step = &valid_record, .nr = 1 << 20, },
 	{ .step = &valid_record, .nr = 1ULL << 61, },
 	{ .step = &valid_record, .nr = 0, .size = 3 * sizeof(u64), },
 	{ .step = &valid_record, .nr = 0, .size = 2 * sizeof(u64), },
