@@ -40,7 +40,7 @@ class PerfData:
 
     def __init__(self, path: str, flags: int, sample_type: int = SAMPLE_TYPE) -> None:
         self._file: BinaryIO = open(path, "wb")
-        self._time = 0
+        self.time = 0
         attr = struct.pack("<IIQQQQQIIQQQQIi", 1, 112, 0, 1, sample_type, 0,
                            SAMPLE_ID_ALL | flags, 0, 0, 0, 0, 0,
                            REGS_MASK if sample_type & DWARF else 0,
@@ -65,8 +65,8 @@ class PerfData:
         self._file.write(struct.pack("<IHH", kind, cpumode, 8 + len(body)) + body)
 
     def _id(self, tid: int) -> bytes:
-        self._time += 1000
-        return struct.pack("<IIQ", PID, tid, self._time)
+        self.time += 1000
+        return struct.pack("<IIQ", PID, tid, self.time)
 
     def comm(self, tid: int, name: str) -> None:
         text = name.encode().ljust(16, b"\0")
@@ -112,9 +112,13 @@ def write_mixed(path: str, vmm: str) -> None:
     data.mmap(JIT_TEXT, 1 << 20, "//anon")
     # Both sides wait at once.
     data.sample(KERNEL, vcpu, [IN_KERNEL, HOST_TEXT + 1, USER_DEFERRED, 11])
-    data.sample(GUEST_KERNEL, vcpu, [IN_GUEST_KERNEL, guest_ip(1), USER_DEFERRED, 22])
+    # In the file, the record comes before the sample: perf has to go by the time.
+    data.time += 1000
     data.deferred(GUEST_KERNEL, vcpu, 22, [IN_GUEST_KERNEL, guest_ip(2), guest_ip(3),
                                            IN_GUEST_USER, 0x1234])
+    data.time -= 2000
+    data.sample(GUEST_KERNEL, vcpu, [IN_GUEST_KERNEL, guest_ip(1), USER_DEFERRED, 22])
+    data.time += 1000
     data.deferred(USER, vcpu, 11, [VMM_TEXT + 0x100, JIT_TEXT + 0x200])
     # After its record.
     data.sample(KERNEL, vcpu, [IN_KERNEL, HOST_TEXT + 2, USER_DEFERRED, 11])
