@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Samples of a host and of guests, and the records with the deferred parts of their
- * callchains, come mixed: each sample must get its part, or be known to lack it.
+ * Samples of a host and of guests come mixed with the records that hold the deferred
+ * parts of their callchains.  Each sample must get its part, or be known to lack it.
+ * A record of a wrong length must be refused.
  */
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <linux/compiler.h>
 #include <linux/kernel.h>
 #include <linux/perf_event.h>
+#include <linux/string.h>
 #include "debug.h"
 #include "event.h"
 #include "evlist.h"
 #include "evsel.h"
+#include "machine.h"
 #include "sample.h"
 #include "session.h"
 #include "tests.h"
@@ -62,10 +67,41 @@ static const struct step {
 	/* That of the host comes but once, so it's for later ones as well. */
 	/* 13 */ SAMPLE_WITH(KERNEL, 1, 102, "13+"),
 	RECORD(GUEST_KERNEL, 1, 204, 1, "8+"),
+	/* They wait until the end, in their order. */
+	/* 15 */ SAMPLE(KERNEL, 3, 103),
+	/* 16 */ SAMPLE(GUEST_KERNEL, 2, 205),
+	/* 17 */ SAMPLE(GUEST_USER, 3, 206),
+};
+
+static const struct step waiting_sample = SAMPLE(GUEST_KERNEL, 1, 300);
+static const struct step valid_record = RECORD(GUEST_KERNEL, 1, 300, 2, "");
+
+/* A length that doesn't fit into the event. */
+static const struct malformed {
+	const struct step *step;
+	u64 nr;
+	/* The size of the event, if that is wrong. */
+	u16 size;
+} malformed[] = {
+	{ .step = &valid_record, .nr = 1 << 20, },
+	/* The first entries too many are of struct sample_id. */
+	{ .step = &valid_record, .nr = 3, },
+	{ .step = &valid_record, .nr = 5, },
+	{ .step = &valid_record, .nr = 1ULL << 61, },
+	{ .step = &valid_record, .nr = 0, .size = 3 * sizeof(u64), },
+	{ .step = &valid_record, .nr = 0, .size = 2 * sizeof(u64), },
+	{ .step = &waiting_sample, .nr = 5, },
+	{ .step = &waiting_sample, .nr = 1 << 20, },
 };
 
 static char delivered[32];
 static const struct step *record;
+static struct machine host, guest;
+
+static struct machine *machine_of(const struct step *step)
+{
+	return perf_event_header__cpumode_is_guest(step->cpumode) ? &guest : &host;
+}
 
 /* The callchain of a guest begins with a context marker, also if it is a part. */
 static u64 first_entry(const struct step *step, u64 of_host)
@@ -83,7 +119,7 @@ static u64 first_entry(const struct step *step, u64 of_host)
 static int process_sample(const struct perf_tool *tool __maybe_unused,
 			  union perf_event *event __maybe_unused,
 			  struct perf_sample *sample,
-			  struct machine *machine __maybe_unused)
+			  struct machine *machine)
 {
 	bool lacks = perf_sample__lacks_deferred(sample);
 	const struct ip_callchain *chain = sample->callchain;
@@ -93,6 +129,7 @@ static int process_sample(const struct perf_tool *tool __maybe_unused,
 	scnprintf(delivered + len, sizeof(delivered) - len, "%d%c", (int)sample->time,
 		  lacks ? '-' : '+');
 
+	TEST_ASSERT_VAL("machine", machine == machine_of(&steps[sample->time]));
 	TEST_ASSERT_VAL("marker", chain->ips[2] == PERF_CONTEXT_USER_DEFERRED);
 	if (lacks) {
 		TEST_ASSERT_VAL("entries", chain->nr == 4);
@@ -109,15 +146,20 @@ static int process_sample(const struct perf_tool *tool __maybe_unused,
 	return 0;
 }
 
-static void make_event(const struct step *step, union perf_event *event)
+/* The part of struct sample_id and of a sample that both have. */
+struct ids {
+	u32 pid, tid;
+	u64 time;
+};
+
+static void make_event(const struct step *step, u64 time, union perf_event *event)
 {
-	u64 ids = (u64)step->tid << 32 | PID, time = step - steps;
+	struct ids ids = { .pid = PID, .tid = step->tid, .time = time, };
 	__u64 *p = event->sample.array;
 
 	if (step->type == PERF_RECORD_SAMPLE) {
 		*p++ = HOST_IP;
-		*p++ = ids;
-		*p++ = time;
+		p = mempcpy(p, &ids, sizeof(ids));
 		*p++ = 4;
 		*p++ = first_entry(step, PERF_CONTEXT_KERNEL);
 		*p++ = HOST_IP;
@@ -128,8 +170,7 @@ static void make_event(const struct step *step, union perf_event *event)
 		*p++ = step->nr;
 		for (u64 i = 0; i < step->nr; i++)
 			*p++ = i ? PART_IP + i : first_entry(step, PART_IP);
-		*p++ = ids;
-		*p++ = time;
+		p = mempcpy(p, &ids, sizeof(ids));
 	}
 
 	event->header.type = step->type;
@@ -137,25 +178,32 @@ static void make_event(const struct step *step, union perf_event *event)
 	event->header.size = (void *)p - (void *)event;
 }
 
-static int run_step(struct evlist *evlist, const struct perf_tool *tool, const struct step *step)
+static int run_event(struct evlist *evlist, const struct perf_tool *tool,
+		     const struct step *step, union perf_event *event)
 {
 	struct perf_sample sample;
-	union perf_event event;
 	int err;
 
 	if (step->type != PERF_RECORD_SAMPLE)
 		record = step;
-	make_event(step, &event);
 
 	perf_sample__init(&sample, /*all=*/false);
-	err = evlist__parse_sample(evlist, &event, &sample);
+	err = evlist__parse_sample(evlist, event, &sample);
 	if (!err && step->type == PERF_RECORD_SAMPLE)
-		err = evlist__defer_sample(evlist, tool, &event, &sample, /*machine=*/NULL);
+		err = evlist__defer_sample(evlist, tool, event, &sample, machine_of(step));
 	else if (!err)
-		err = evlist__deliver_deferred_callchain(evlist, tool, &event, &sample,
-							 /*machine=*/NULL);
+		err = evlist__deliver_deferred_callchain(evlist, tool, event, &sample,
+							 machine_of(step));
 	perf_sample__exit(&sample);
 	return err;
+}
+
+static int run_step(struct evlist *evlist, const struct perf_tool *tool, const struct step *step)
+{
+	union perf_event event;
+
+	make_event(step, step - steps, &event);
+	return run_event(evlist, tool, step, &event);
 }
 
 static int run_steps(struct evlist *evlist, const struct perf_tool *tool)
@@ -168,28 +216,66 @@ static int run_steps(struct evlist *evlist, const struct perf_tool *tool)
 		TEST_ASSERT_VAL("wrong samples", !strcmp(delivered, steps[i].delivered));
 	}
 
-	/* That of another thread is left, and is later than 1. */
+	/* What is left is of other threads, and later than 1. */
 	delivered[0] = '\0';
 	TEST_ASSERT_VAL("flush failed", !evlist__flush_deferred_samples(evlist, tool, 1));
 	TEST_ASSERT_VAL("flushed too early", !strcmp(delivered, ""));
 	TEST_ASSERT_VAL("flush failed", !evlist__flush_deferred_samples(evlist, tool, 2));
 	TEST_ASSERT_VAL("not flushed", !strcmp(delivered, "2-"));
-	TEST_ASSERT_VAL("lost", evlist__stats(evlist)->nr_lost_deferred == 3);
+
+	delivered[0] = '\0';
+	TEST_ASSERT_VAL("flush failed", !evlist__flush_deferred_samples(evlist, tool, UINT64_MAX));
+	pr_debug("flushed \"%s\"\n", delivered);
+	TEST_ASSERT_VAL("not flushed in order", !strcmp(delivered, "15-16-17-"));
+	TEST_ASSERT_VAL("lost", evlist__stats(evlist)->nr_lost_deferred == 6);
 	return TEST_OK;
 }
 
-static int test__deferred_callchain(struct test_suite *test __maybe_unused,
-				    int subtest __maybe_unused)
+static int run_malformed(struct evlist *evlist, const struct perf_tool *tool)
+{
+	union perf_event event;
+
+	/* The one that a record would be merged with. */
+	make_event(&waiting_sample, /*time=*/0, &event);
+	TEST_ASSERT_VAL("sample failed", !run_event(evlist, tool, &waiting_sample, &event));
+
+	for (size_t i = 0; i < ARRAY_SIZE(malformed); i++) {
+		const struct malformed *m = &malformed[i];
+		union perf_event *copy;
+		int err;
+
+		make_event(m->step, /*time=*/0, &event);
+		if (m->step->type == PERF_RECORD_SAMPLE)
+			event.sample.array[3] = m->nr;
+		else
+			event.callchain_deferred.nr = m->nr;
+		if (m->size)
+			event.header.size = m->size;
+
+		/* Of that size, so that the address sanitizer sees what lies beyond it. */
+		copy = memdup(&event, event.header.size);
+		TEST_ASSERT_VAL("memdup", copy);
+		err = run_event(evlist, tool, m->step, copy);
+		free(copy);
+		pr_debug("malformed %zu: %d\n", i, err);
+		TEST_ASSERT_VAL("accepted", err == -EFAULT);
+	}
+	return TEST_OK;
+}
+
+static int run(int (*test)(struct evlist *, const struct perf_tool *))
 {
 	struct perf_event_attr attr = {
-		.type		 = PERF_TYPE_SOFTWARE,
-		.config		 = PERF_COUNT_SW_CPU_CLOCK,
-		.size		 = sizeof(attr),
-		.sample_type	 = PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
-				   PERF_SAMPLE_CALLCHAIN,
-		.sample_id_all	 = 1,
-		.defer_callchain = 1,
-		.defer_output	 = 1,
+		.type			= PERF_TYPE_SOFTWARE,
+		.config			= PERF_COUNT_SW_CPU_CLOCK,
+		.size			= sizeof(attr),
+		.sample_type		= PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME |
+					  PERF_SAMPLE_CALLCHAIN,
+		.sample_id_all		= 1,
+		.defer_callchain	= 1,
+		.defer_output		= 1,
+		.guest_callchain	= 1,
+		.defer_guest_callchain	= 1,
 	};
 	struct evlist *evlist = evlist__new();
 	struct evsel *evsel = evsel__new(&attr);
@@ -201,7 +287,7 @@ static int test__deferred_callchain(struct test_suite *test __maybe_unused,
 
 	if (evlist && evsel) {
 		evlist__add(evlist, evsel);
-		ret = run_steps(evlist, &tool);
+		ret = test(evlist, &tool);
 	} else if (evsel) {
 		evsel__put(evsel);
 	}
@@ -210,4 +296,23 @@ static int test__deferred_callchain(struct test_suite *test __maybe_unused,
 	return ret;
 }
 
-DEFINE_SUITE("Join deferred callchains", deferred_callchain);
+static int test__join(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	return run(run_steps);
+}
+
+static int test__malformed(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	return run(run_malformed);
+}
+
+static struct test_case deferred_callchain_tests[] = {
+	TEST_CASE("Join with samples", join),
+	TEST_CASE("Refuse malformed lengths", malformed),
+	{ .name = NULL, }
+};
+
+struct test_suite suite__deferred_callchain = {
+	.desc = "Deferred callchains",
+	.test_cases = deferred_callchain_tests,
+};
