@@ -5,7 +5,7 @@ import re
 import sys
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List
 
 from .build import SELFTESTS, Build
 from .machine import Machine, pass_on
@@ -53,20 +53,21 @@ class Counts:
 
 
 def run(build: Build, accel: str, results: Path, kernel_args: str = "",
-        only: str = "") -> str:
-    """Run all selftests, or some, in one boot, print their KTAP, and return it."""
+        only: str = "", timeout: int = _TEST_TIMEOUT, deadline: int = _DEADLINE,
+        show: Callable[[str], None] = pass_on) -> str:
+    """Run all selftests, or some, in one boot, show their KTAP, and return it."""
     text: List[str] = []
 
     def output(part: str) -> None:
         text.append(part)
-        pass_on(part)
+        show(part)
 
     tests = [test for test in SELFTESTS if not only or test.split("/")[-1] in only.split()]
     if not tests:
         raise Failure(f"TESTS={only} names none of our tests, which are "
                       + ", ".join(test.split("/")[-1] for test in SELFTESTS))
-    job = _JOB.format(number=len(tests), tests=" ".join(tests), timeout=_TEST_TIMEOUT)
-    outcome = Machine(build, accel, kernel_args).run(job, results, _DEADLINE, output)
+    job = _JOB.format(number=len(tests), tests=" ".join(tests), timeout=timeout)
+    outcome = Machine(build, accel, kernel_args).run(job, results, deadline, output)
     ktap = "".join(text)
     (results / "selftests.ktap").write_text(ktap)
     if outcome.status and "\nnot ok " not in ktap:
@@ -79,8 +80,8 @@ def _leaves(test: Any) -> Iterator[Any]:
         yield from _leaves(sub) if sub.subtests else [sub]
 
 
-def cases(ktap: str, tree: Path) -> List[Any]:
-    """The test cases in the output of run(), by the kernel's own parser."""
+def by_program(ktap: str, tree: Path) -> Dict[str, List[Any]]:
+    """The test cases of each program in the output of run(), by the kernel's own parser."""
     sys.path.insert(0, str(tree / "tools/testing/kunit"))
     import kunit_parser  # type: ignore[import-not-found]
     import kunit_printer  # type: ignore[import-not-found]
@@ -88,7 +89,14 @@ def cases(ktap: str, tree: Path) -> List[Any]:
 
     # kselftest nests by "# ", the parser expects KTAP's indentation.
     lines = [re.sub(r"^# ", "    ", line) for line in ktap.splitlines()]
-    return list(_leaves(kunit_parser.parse_run_tests(lines, kunit_printer.null_printer)))
+    parsed = kunit_parser.parse_run_tests(lines, kunit_printer.null_printer)
+    return {program.name.split()[-1]: list(_leaves(program)) or [program]
+            for program in parsed.subtests}
+
+
+def cases(ktap: str, tree: Path) -> List[Any]:
+    """The test cases in the output of run()."""
+    return [case for program in by_program(ktap, tree).values() for case in program]
 
 
 def count(ktap: str, tree: Path) -> Counts:
