@@ -77,8 +77,8 @@ def parse(patch: Path) -> Mutant:
         wrong = f"its header has an unknown {', '.join(sorted(set(header) - _HEADERS))}"
     elif not header.get("Breaks") or not header.get("Tests"):
         wrong = "its header needs Breaks and Tests"
-    elif not diff.startswith("--- a/"):
-        wrong = 'behind its header and an empty line must come the diff, from "--- a/" on'
+    elif not diff.startswith("diff --git "):
+        wrong = 'behind its header and an empty line must come the diff, from "diff --git" on'
     touched = tuple(re.findall(r"^\+\+\+ b/(\S+)", diff, re.MULTILINE))
     known = {test.split("/")[-1] for test in SELFTESTS}
     tests = tuple(header.get("Tests", "").split())

@@ -23,6 +23,7 @@ Survives: no host
  shows it
 """
 _DIFF = """
+diff --git a/kernel/events/core.c b/kernel/events/core.c
 --- a/kernel/events/core.c
 +++ b/kernel/events/core.c
 @@ -1 +1 @@
@@ -152,7 +153,8 @@ class UnfitTest(unittest.TestCase):
             for path, old in (("kernel/ours.c", "old"), ("kernel/ours.c", "other"),
                               ("kernel/theirs.c", "old")):
                 patch = tree.path / "some.patch"
-                patch.write_text(f"--- a/{path}\n+++ b/{path}\n@@ -1 +1 @@\n-{old}\n+new\n")
+                patch.write_text(f"diff --git a/{path} b/{path}\n--- a/{path}\n+++ b/{path}\n"
+                                 f"@@ -1 +1 @@\n-{old}\n+new\n")
                 mutant = Mutant("some", "it", (), "", "", "", patch, (path,))
                 found.append(mutants.unfit([mutant], tree))
             self.assertEqual(found[0], [])
