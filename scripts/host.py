@@ -15,7 +15,7 @@ import unittest
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-from hostlib import baseline, bench, benchreport, demo, fuzz, gate, mutants, selftests, series, source  # noqa: E402
+from hostlib import baseline, bench, benchreport, demo, fuzz, gate, mutants, objectcode, selftests, series, source  # noqa: E402
 from hostlib.build import Build  # noqa: E402
 from hostlib.machine import Machine, choose_accel  # noqa: E402
 from hostlib.tree import BASELINE_V3, REPO  # noqa: E402
@@ -103,6 +103,9 @@ def cmd_test() -> int:
 
     using = accel()
     build = built()
+    complaints = objectcode.check(build.kernel)
+    counts.add(selftests.Counts(int(not complaints), int(bool(complaints)), remarks=[
+        f"failed: no mask before a load of a guest's word: {text}" for text in complaints]))
     ktap = selftests.run(build, using, results_dir("selftests"), kernel_args())
     counts.add(selftests.count(ktap, build.tree.path))
     counts.add(demo.check(demo.run(build, using, results_dir("demo"), kernel_args())))

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple, Union
 
-from . import selftests
+from . import objectcode, selftests
 from .build import SELFTESTS, Build
 from .machine import Complaint
 from .source import Source
@@ -29,6 +29,9 @@ _HEADERS = {"Breaks", "Tests", "Config", "Kargs", "Survives"}
 
 # Where a change needs no more than a kernel to be built, and assembling undoes it.
 _KERNEL = ("arch/", "include/linux/", "kernel/", "virt/")
+
+# What can notice besides programs: each returns complaints about a built kernel.
+_CHECKS: Dict[str, Callable[[Path], List[str]]] = {"object_code": objectcode.check}
 
 # What can become of a mutant.
 NOTICED = "noticed"
@@ -80,7 +83,7 @@ def parse(patch: Path) -> Mutant:
     elif not diff.startswith("diff --git "):
         wrong = 'behind its header and an empty line must come the diff, from "diff --git" on'
     touched = tuple(re.findall(r"^\+\+\+ b/(\S+)", diff, re.MULTILINE))
-    known = {test.split("/")[-1] for test in SELFTESTS}
+    known = {test.split("/")[-1] for test in SELFTESTS} | _CHECKS.keys()
     tests = tuple(header.get("Tests", "").split())
     if set(tests) - known:
         wrong = f"it names no test of ours by {', '.join(sorted(set(tests) - known))}"
@@ -178,6 +181,10 @@ class Clock:
                 self.last = now
 
 
+# The status of each case, as the parser of KTAP calls it, by test.
+_Statuses = Dict[str, Dict[str, str]]
+
+
 class _Host:
     """A build of the kernel, to try mutants out on.
 
@@ -192,12 +199,21 @@ class _Host:
         self._results = results
         build.all()
         clock = Clock()
-        self._before = self._passed("unchanged", tests, clock.feed)
+        self._before = self._test("unchanged", tests, clock.feed)
         self._seconds = clock.seconds
+        failed = [case for cases in self._before.values() for case, status in cases.items()
+                  if status not in ("SUCCESS", "SKIPPED")]
+        if failed:
+            raise Failure(f"{_shortened(failed)} failed without any mutant: there is nothing to be "
+                          f"learnt until that is mended; see {results / 'unchanged'}")
 
-    def _passed(self, name: str, tests: Iterable[str], show: Callable[[str], None],
-                **limits: int) -> Dict[str, Set[str]]:
-        """Run tests; return the cases that passed, by program."""
+    def _test(self, name: str, tests: Iterable[str], show: Callable[[str], None],
+              **limits: int) -> _Statuses:
+        statuses = {test: {test: "FAILURE" if _CHECKS[test](self._build.kernel) else "SUCCESS"}
+                    for test in tests if test in _CHECKS}
+        programs = [test for test in tests if test not in _CHECKS]
+        if not programs:
+            return statuses
         folder = self._results / name
         folder.mkdir(parents=True, exist_ok=True)
         with Step(f"Test {name}") as step:
@@ -205,32 +221,34 @@ class _Host:
                 show(part)
                 step.tick()
 
-            ktap = selftests.run(self._build, self._accel, folder, self._kargs, " ".join(tests),
-                                 show=feed, **limits)
-        tree = self._build.tree.path
-        if not limits and selftests.count(ktap, tree).failed:
-            raise Failure("Tests fail without any mutant, so that there is nothing to be learnt "
-                          f"from them; mend what {folder / 'selftests.ktap'} tells of")
-        return {program: {case.name for case in cases if case.status.name == "SUCCESS"}
-                for program, cases in selftests.by_program(ktap, tree).items()}
+            ktap = selftests.run(self._build, self._accel, folder, self._kargs,
+                                 " ".join(programs), show=feed, **limits)
+        for program, cases in selftests.by_program(ktap, self._build.tree.path).items():
+            statuses[program] = {case.name: case.status.name for case in cases}
+        return statuses
 
     def try_out(self, mutant: Mutant) -> Verdict:
-        seconds = [self._seconds[test] for test in mutant.tests]
+        seconds = [self._seconds.get(test, 0) for test in mutant.tests]
         # A test that hangs is to be told from a kernel that does; and this machine may be busy.
         timeout = int(30 + 3 * max(seconds))
         deadline = int(30 + timeout + 2 * sum(seconds))
-        before = {case for test in mutant.tests for case in self._before[test]}
+        before = {test: self._before[test] for test in mutant.tests}
         try:
             self._build.assemble()
             apply_patch(mutant.patch, self._build.tree.path)
             self._build.changed_kernel()
-            passed = self._passed(mutant.name, mutant.tests, lambda part: None,
-                                  timeout=timeout, deadline=deadline)
+            after = self._test(mutant.name, mutant.tests, lambda part: None,
+                               timeout=timeout, deadline=deadline)
         except Complaint as complaint:
-            return judge(mutant, before, complaint)
+            return judge(mutant, _passed(before), complaint)
         except Failure as failure:
             return Verdict(mutant, ERROR, str(failure))
-        return judge(mutant, before, {case for cases in passed.values() for case in cases})
+        return judge(mutant, _passed(before), _passed(after))
+
+
+def _passed(statuses: _Statuses) -> Set[str]:
+    return {case for cases in statuses.values() for case, status in cases.items()
+            if status == "SUCCESS"}
 
 
 def unfit(mutants: List[Mutant], tree: Tree) -> List[Verdict]:
