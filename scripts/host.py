@@ -15,7 +15,8 @@ import unittest
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-from hostlib import baseline, bench, benchreport, demo, fuzz, gate, mutants, objectcode, selftests, series, source  # noqa: E402
+from hostlib import baseline, bench, benchreport, demo, fuzz, gate  # noqa: E402
+from hostlib import mutants, objectcode, selftests, series, source  # noqa: E402
 from hostlib.build import Build  # noqa: E402
 from hostlib.machine import Machine, choose_accel  # noqa: E402
 from hostlib.tree import BASELINE_V3, REPO  # noqa: E402

@@ -86,7 +86,8 @@ class ChooseTest(unittest.TestCase):
     def test_all_in_turn_by_day(self) -> None:
         seen = [name for day in range(20, 25) for name in self._names(today="2", day=day)]
         self.assertEqual(sorted(seen), sorted("abcde" * 2))
-        self.assertEqual(self._names(today="2", day=20), self._names(today="2", day=20))
+        self.assertEqual(self._names(today="2", day=20), ["a", "b"])
+        self.assertEqual(self._names(today="2", day=21), ["c", "d"])
 
     def test_more_than_there_are(self) -> None:
         self.assertEqual(sorted(self._names(today="9")), list("abcde"))
@@ -144,7 +145,8 @@ class ClockTest(unittest.TestCase):
 
 class UnfitTest(unittest.TestCase):
     def test_patch_that_does_not_apply_or_cannot_be_undone(self) -> None:
-        with tempfile.TemporaryDirectory() as tmp, mock.patch.object(tree_module, "REPO", Path(tmp)):
+        with tempfile.TemporaryDirectory() as tmp, \
+                mock.patch.object(tree_module, "REPO", Path(tmp)):
             tree = mock.Mock(path=Path(tmp), **{"ours.return_value": {"kernel/ours.c"}})
             (tree.path / "kernel").mkdir()
             for name in ("ours.c", "theirs.c"):

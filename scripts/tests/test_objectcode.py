@@ -30,7 +30,8 @@ class MaskTest(unittest.TestCase):
                       ["and    $0xff8,%edx", "mov    (%rdx),%rdx", "mov    (%rdx),%rax"],
                       ["and    $0xfffffffffffff000,%rdx", "mov    (%rdx),%rax"],
                       ["and    %rcx,%rdx", "mov    (%rdx),%rax"],
-                      ["pop    %rdx", "mov    (%rdx),%rax"], ["mov    (%rdx),%rax"]):
+                      ["and    $0xff8,%edx", "pop    %rdx", "mov    (%rdx),%rax"],
+                      ["mov    (%rdx),%rax"]):
             with self.subTest(lines):
                 self.assertEqual(_unmasked(*lines),
                                  [f"{len(lines) - 1:#x}: mov (%rdx),%rax"])
