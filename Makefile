@@ -4,9 +4,9 @@
 # Debian's Python, which the python3-* packages belong to.
 PYTHON := /usr/bin/python3
 
-export BUILD KERNEL_SRC KCONFIG ACCEL KARGS TESTS ALL BASELINE QUICK FUZZ_SECONDS FUZZ_CASES SEED
+export BUILD KERNEL_SRC KCONFIG ACCEL KARGS TESTS ALL BASELINE QUICK FUZZ_SECONDS FUZZ_CASES SEED MUTANTS TODAY
 
-.PHONY: help demo test test-debug test-baseline selftests fuzz bench gate build shell series clean packages
+.PHONY: help demo test test-debug test-baseline mutants selftests fuzz bench gate build shell series clean packages
 .DEFAULT_GOAL := help
 
 help: ## print this help
@@ -26,6 +26,8 @@ help: ## print this help
 	@echo "  FUZZ_SECONDS=N      fuzz for so long, builds aside; 60"
 	@echo "  FUZZ_CASES=N        sample N guests instead, and fuzz user space 50 N times"
 	@echo "  SEED=N              fuzz other cases than those of seed 1"
+	@echo "  MUTANTS=NAMES       try just these, as their files in patches/mutants are called"
+	@echo "  TODAY=N             try N mutants, on each day others"
 	@echo "  BUILD=DIR           build there, not in ./build"
 
 demo: packages ## profile a Linux guest from its host, and draw its flame graph
@@ -41,6 +43,9 @@ test-debug: packages ## run the KVM selftests on a host with lockdep and KASAN
 
 test-baseline: packages ## test the tests: the walk of 2023 must fail some
 	@$(PYTHON) scripts/host.py test-baseline
+
+mutants: packages ## test the tests: break the kernel here and there, each must be noticed
+	@$(PYTHON) scripts/host.py mutants
 
 selftests: packages ## run the KVM selftests on the patched host, print KTAP
 	@$(PYTHON) scripts/host.py selftests

@@ -15,7 +15,8 @@ import unittest
 from pathlib import Path
 
 sys.dont_write_bytecode = True
-from hostlib import allselftests, baseline, bench, benchreport, demo, fuzz, gate, selftests, series, source  # noqa: E402
+from hostlib import allselftests, baseline, bench, benchreport, demo, fuzz, gate  # noqa: E402
+from hostlib import mutants, objectcode, selftests, series, source  # noqa: E402
 from hostlib.build import CONFIGS, Build  # noqa: E402
 from hostlib.machine import Machine, choose_accel  # noqa: E402
 from hostlib.tree import BASELINE_V3, REPO  # noqa: E402
@@ -100,6 +101,18 @@ def cmd_test_baseline() -> int:
     return 0 if baseline.check(built(), using, results_dir("baseline-v3")) else 1
 
 
+def cmd_mutants() -> int:
+    for variable in ("KCONFIG", "KARGS", "BASELINE"):
+        if os.environ.get(variable):
+            raise Failure(f"Each mutant names its own host; leave {variable} away")
+    every = mutants.parse_all()
+    chosen = mutants.choose(every, os.environ.get("MUTANTS") or "", os.environ.get("TODAY") or "")
+    using = accel()
+    claim(build_dir())
+    return 0 if mutants.run(build_dir(), source.find(os.environ.get("KERNEL_SRC")), using,
+                            results_dir("mutants"), every, chosen) else 1
+
+
 def cmd_test() -> int:
     counts = selftests.Counts()
     suite = unittest.defaultTestLoader.discover(str(REPO / "scripts" / "tests"))
@@ -110,6 +123,9 @@ def cmd_test() -> int:
 
     using = accel()
     build = built()
+    complaints = objectcode.check(build.kernel)
+    counts.add(selftests.Counts(int(not complaints), int(bool(complaints)), remarks=[
+        f"failed: no mask before a load of a guest's word: {text}" for text in complaints]))
     ktap = selftests.run(build, using, results_dir("selftests"), kernel_args())
     counts.add(selftests.count(ktap, build.tree.path,
                                selftests.expected_skips(using, kernel_args())))
@@ -180,8 +196,9 @@ def cmd_clean() -> int:
 
 
 COMMANDS = {"build": cmd_build, "selftests": cmd_selftests, "test": cmd_test,
-            "test-baseline": cmd_test_baseline, "fuzz": cmd_fuzz, "bench": cmd_bench, "gate": cmd_gate, "demo": cmd_demo,
-            "shell": cmd_shell, "series": cmd_series, "clean": cmd_clean}
+            "test-baseline": cmd_test_baseline, "mutants": cmd_mutants, "fuzz": cmd_fuzz,
+            "bench": cmd_bench, "gate": cmd_gate, "demo": cmd_demo, "shell": cmd_shell,
+            "series": cmd_series, "clean": cmd_clean}
 
 
 def main() -> int:

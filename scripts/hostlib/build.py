@@ -81,6 +81,10 @@ class Build:
     def bzimage(self) -> Path:
         return self.kernel / "arch/x86/boot/bzImage"
 
+    def assemble(self) -> None:
+        """Make the tree what the source, patches and new files say; undo what else changed."""
+        self.tree.assemble(self._source)
+
     def all(self) -> None:
         kernel_inputs = self._build_host()
         self._build_perf()
@@ -93,7 +97,7 @@ class Build:
         if not self.bzimage.exists() and free < _NEEDS_GIB:
             raise Failure(f"A build needs {_NEEDS_GIB} GiB, {self.path.parent} has {free:.1f} GiB "
                           "free; free some, or choose another folder with BUILD=DIR")
-        self.tree.assemble(self._source)
+        self.assemble()
         kernel_inputs = self._build_kernel()
         run_logged("Build the clock's ruler", ["gcc", "-O2", "-o", str(self.tsc_khz),
                    str(REPO / "scripts" / "tsc_khz.c")], self.log_dir / "tsc_khz.log")
@@ -148,20 +152,31 @@ class Build:
                           f"{', '.join(str(f) for f in self._fragments)}")
         if previous == config.read_bytes():
             return
-        (self.path / "kernel.stamp").unlink(missing_ok=True)
+        self._kernel_stamp().unlink(missing_ok=True)
+
+    def _kernel_stamp(self) -> Path:
+        return self.path / "kernel.stamp"
+
+    def _make_kernel(self, title: str) -> None:
+        self._run_make(title, "kernel.log", "bzImage", "modules")
+        shutil.rmtree(self.modules, ignore_errors=True)
+        self._run_make("Gather its modules", "modules.log", "modules_install",
+                       f"INSTALL_MOD_PATH={self.modules}")
+
+    def changed_kernel(self) -> None:
+        """Build the kernel alone, of a tree that was changed since all()."""
+        # all() is not to take it for its own.
+        self._kernel_stamp().unlink(missing_ok=True)
+        self._make_kernel("Build the changed kernel")
 
     def _build_kernel(self) -> str:
-        stamp = self.path / "kernel.stamp"
+        stamp = self._kernel_stamp()
         inputs = _hash([self._source.name, *self._fragments,
                         *self._overlay(("arch/", "include/", "init/", "kernel/", "virt/"))])
         if not self._is_current(stamp, inputs, self.bzimage, self.modules):
             stamp.unlink(missing_ok=True)
             self._configure()
-            self._run_make("Build the kernel, 6 minutes on two cores for the first time",
-                           "kernel.log", "bzImage", "modules")
-            shutil.rmtree(self.modules, ignore_errors=True)
-            self._run_make("Gather its modules", "modules.log", "modules_install",
-                           f"INSTALL_MOD_PATH={self.modules}")
+            self._make_kernel("Build the kernel, 6 minutes on two cores for the first time")
             self._run_make("Gather its headers", "headers.log", "headers")
             stamp.write_text(inputs)
         return inputs

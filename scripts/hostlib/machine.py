@@ -41,6 +41,10 @@ _NO_HRTIMERS = "APIC timer disabled due to verification failure"
 _BOOTS = 10
 
 
+class Complaint(Failure):
+    """The kernel that ran is to blame: it hangs, ended early, or complains."""
+
+
 def choose_accel(wish: str) -> str:
     """Decide between QEMU's accelerators; "auto" takes KVM where it can nest."""
     if wish not in ("auto", "tcg", "kvm"):
@@ -210,8 +214,8 @@ class Machine:
             if not running:
                 return
             if time.monotonic() > end:
-                raise Failure(f"The host did not end within {deadline} seconds, it hangs or this "
-                              f"machine is very slow; see its console in {console}")
+                raise Complaint(f"The host did not end within {deadline} seconds, it hangs or this "
+                                f"machine is very slow; see its console in {console}")
             time.sleep(0.2)
 
     @staticmethod
@@ -219,7 +223,7 @@ class Machine:
         check_console(console, "host")
         status = shared / "status"
         if not status.exists():
-            raise Failure(f"The host ended before its job was done; see {console}")
+            raise Complaint(f"The host ended before its job was done; see {console}")
         return Outcome(int(status.read_text()), console)
 
 
@@ -233,7 +237,7 @@ def check_console(console: Path, who: str) -> None:
     text = console.read_text(errors="replace") if console.exists() else ""
     for line in text.splitlines():
         if _SPLAT.search(line) and not _HARMLESS.search(line):
-            raise Failure(f"The {who}'s kernel says: {line.strip()}; see {console}")
+            raise Complaint(f"The {who}'s kernel says: {line.strip()}; see {console}")
 
 
 def pass_on(text: str) -> None:

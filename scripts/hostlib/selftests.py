@@ -6,7 +6,7 @@ import sys
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from .build import INSTRUMENT_TESTS, SELFTESTS, Build
 from .machine import Machine, pass_on
@@ -93,13 +93,14 @@ def job(tests: List[str], timeout: int, prepare: str = "") -> str:
 
 
 def run(build: Build, accel: str, results: Path, kernel_args: str = "",
-        only: str = "") -> str:
-    """Run all selftests, or some, in one boot, print their KTAP, and return it."""
+        only: str = "", timeout: int = _TEST_TIMEOUT, deadline: int = _DEADLINE,
+        show: Callable[[str], None] = pass_on) -> str:
+    """Run all selftests, or some, in one boot, show their KTAP, and return it."""
     text: List[str] = []
 
     def output(part: str) -> None:
         text.append(part)
-        pass_on(part)
+        show(part)
 
     ours = [*SELFTESTS, *INSTRUMENT_TESTS]
     tests = [test for test in ours if not only or test.split("/")[-1] in only.split()]
@@ -107,7 +108,7 @@ def run(build: Build, accel: str, results: Path, kernel_args: str = "",
         raise Failure(f"TESTS={only} names none of our tests, which are "
                       + ", ".join(test.split("/")[-1] for test in ours))
     outcome = Machine(build, accel, kernel_args).run(
-        job(tests, _TEST_TIMEOUT, _PREPARE_OURS), results, _DEADLINE, output)
+        job(tests, timeout, _PREPARE_OURS), results, deadline, output)
     ktap = "".join(text)
     (results / "selftests.ktap").write_text(ktap)
     if outcome.status and "\nnot ok " not in ktap:
@@ -120,8 +121,8 @@ def _leaves(test: Any) -> Iterator[Any]:
         yield from _leaves(sub) if sub.subtests else [sub]
 
 
-def cases(ktap: str, tree: Path) -> List[Any]:
-    """The test cases in the output of run(), by the kernel's own parser."""
+def by_program(ktap: str, tree: Path) -> Dict[str, List[Any]]:
+    """The test cases of each program in the output of run(), by the kernel's own parser."""
     sys.path.insert(0, str(tree / "tools/testing/kunit"))
     import kunit_parser  # type: ignore[import-not-found]
     import kunit_printer  # type: ignore[import-not-found]
@@ -129,7 +130,14 @@ def cases(ktap: str, tree: Path) -> List[Any]:
 
     # kselftest nests by "# ", the parser expects KTAP's indentation.
     lines = [re.sub(r"^# ", "    ", line) for line in ktap.splitlines()]
-    return list(_leaves(kunit_parser.parse_run_tests(lines, kunit_printer.null_printer)))
+    parsed = kunit_parser.parse_run_tests(lines, kunit_printer.null_printer)
+    return {program.name.split()[-1]: list(_leaves(program)) or [program]
+            for program in parsed.subtests}
+
+
+def cases(ktap: str, tree: Path) -> List[Any]:
+    """The test cases in the output of run()."""
+    return [case for program in by_program(ktap, tree).values() for case in program]
 
 
 def count(ktap: str, tree: Path, expected: Optional[List[ExpectedSkip]] = None) -> Counts:

@@ -165,7 +165,7 @@ class Tree:
             self._forget()
         keep = self._logs / "copy.exclude"
         keep.parent.mkdir(parents=True, exist_ok=True)
-        keep.write_text("".join(f"/{path}\n" for path in sorted(self._patched | self.new_files.keys())))
+        keep.write_text("".join(f"/{path}\n" for path in sorted(self.ours())))
         products = [f"--exclude={pattern}" for pattern in
                     ("/.git", "*.o", "*.ko", "*.a", "*.cmd", "/.config", "/vmlinux*",
                      "/include/config", "/include/generated", "/arch/*/include/generated")]
@@ -173,6 +173,10 @@ class Tree:
         run_logged(f"Copy {source.tree}", ["rsync", "-a", f"--exclude-from={keep}", *products,
                    f"{source.tree}/", f"{self.path}/"], self._logs / "copy.log")
         self._stamp.write_text(source.name)
+
+    def ours(self) -> Set[str]:
+        """What assemble() writes, and so brings back if it was changed."""
+        return self._patched | self.new_files.keys()
 
     def original(self, source: Source, path: str) -> Path:
         """A file as it was before any patch."""

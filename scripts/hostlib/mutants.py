@@ -1,0 +1,297 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Test the tests: break the kernel in one place at a time, and see which test notices.
+
+A mutant is a patch against the assembled tree, in patches/mutants; the README there tells
+its header.
+"""
+
+import datetime
+import email.parser
+import itertools
+import re
+import shutil
+import tempfile
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple, Union
+
+from . import objectcode, selftests
+from .build import SELFTESTS, Build
+from .machine import Complaint
+from .source import Source
+from .tree import REPO, Tree, apply_patch
+from .ui import Failure, Step, say
+
+MUTANTS = REPO / "patches" / "mutants"
+
+_HEADERS = {"Breaks", "Tests", "Config", "Kargs", "Survives"}
+
+# Where a change needs no more than a kernel to be built, and assembling undoes it.
+_KERNEL = ("arch/", "include/linux/", "kernel/", "virt/")
+
+# What can notice besides programs: each returns complaints about a built kernel.
+_CHECKS: Dict[str, Callable[[Path], List[str]]] = {"object_code": objectcode.check}
+
+# What can become of a mutant.
+NOTICED = "noticed"
+EXCUSED = "survived with a reason"
+STALE = "noticed against its reason"
+SURVIVED = "SURVIVED"
+ERROR = "ERROR"
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """A patch that breaks something.
+
+    Args:
+        name: of its file
+        breaks: what it breaks
+        tests: the programs that should notice
+        survives: why none does, if so
+        config: a fragment for the configuration of the kernel, below the repository
+        kargs: for the kernel's command line
+        patch: its file
+        touched: the files it changes, at Linux's paths
+    """
+    name: str
+    breaks: str
+    tests: Tuple[str, ...]
+    survives: str
+    config: str
+    kargs: str
+    patch: Path
+    touched: Tuple[str, ...]
+
+    @property
+    def host(self) -> Tuple[str, str]:
+        """Mutants with the same one share a build, and the run that all must pass."""
+        return self.config, self.kargs
+
+
+def parse(patch: Path) -> Mutant:
+    """Read a mutant; its header is one of a mail, its body is the diff."""
+    mail = email.parser.Parser().parsestr(patch.read_text())
+    header = {key: " ".join(value.split()) for key, value in mail.items()}
+    diff = mail.get_payload()
+    wrong = ""
+    if set(header) - _HEADERS:
+        wrong = f"its header has an unknown {', '.join(sorted(set(header) - _HEADERS))}"
+    elif not header.get("Breaks") or not header.get("Tests"):
+        wrong = "its header needs Breaks and Tests"
+    elif not diff.startswith("diff --git "):
+        wrong = 'behind its header and an empty line must come the diff, from "diff --git" on'
+    touched = tuple(re.findall(r"^\+\+\+ b/(\S+)", diff, re.MULTILINE))
+    known = {test.split("/")[-1] for test in SELFTESTS} | _CHECKS.keys()
+    tests = tuple(header.get("Tests", "").split())
+    if set(tests) - known:
+        wrong = f"it names no test of ours by {', '.join(sorted(set(tests) - known))}"
+    elif not all(path.startswith(_KERNEL) for path in touched):
+        wrong = f"it changes more than the kernel's code: {', '.join(touched)}"
+    config = header.get("Config", "")
+    if config and not (REPO / config).is_file():
+        wrong = f"its Config, {config}, is no file"
+    if wrong:
+        raise Failure(f"{patch.name} is no mutant: {wrong}")
+    return Mutant(patch.stem, header["Breaks"], tests, header.get("Survives", ""), config,
+                  header.get("Kargs", ""), patch, touched)
+
+
+def parse_all(folder: Path = MUTANTS) -> List[Mutant]:
+    return [parse(patch) for patch in sorted(folder.glob("*.patch"))]
+
+
+def choose(mutants: List[Mutant], names: str, today: str,
+           date: Optional[datetime.date] = None) -> List[Mutant]:
+    """All mutants; those with these names; or so many, others each day, and all in turn."""
+    if names and today:
+        raise Failure("MUTANTS= and TODAY= both choose mutants; use one of them")
+    if names:
+        unknown = set(names.split()) - {mutant.name for mutant in mutants}
+        if unknown:
+            raise Failure(f"There is no mutant {', '.join(sorted(unknown))}; those that there are: "
+                          + ", ".join(mutant.name for mutant in mutants))
+        return [mutant for mutant in mutants if mutant.name in names.split()]
+    if today:
+        if not today.isdecimal() or today == "0":
+            raise Failure(f"TODAY={today} is no number of mutants")
+        number = min(int(today), len(mutants))
+        first = (date or datetime.date.today()).toordinal() * number
+        return [mutants[(first + i) % len(mutants)] for i in range(number)]
+    return mutants
+
+
+@dataclass
+class Verdict:
+    """What became of a mutant, and by what."""
+    mutant: Mutant
+    state: str
+    by: str = ""
+
+    @property
+    def good(self) -> bool:
+        return self.state not in (SURVIVED, ERROR)
+
+    def __str__(self) -> str:
+        return f"{self.mutant.name}: {self.state}: {self.by}"
+
+
+def _shortened(names: Iterable[str]) -> str:
+    names = sorted(names)
+    return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
+
+
+def judge(mutant: Mutant, before: Set[str], after: Union[Set[str], Complaint]) -> Verdict:
+    """What cases passed before, and with the mutant; or what its host has met with."""
+    if isinstance(after, Complaint):
+        by = str(after).split("; see ")[0]
+    else:
+        by = _shortened(before - after)
+    if by:
+        return Verdict(mutant, STALE if mutant.survives else NOTICED, by)
+    if mutant.survives:
+        return Verdict(mutant, EXCUSED, mutant.survives)
+    return Verdict(mutant, SURVIVED, "none of " + " ".join(mutant.tests))
+
+
+def table(verdicts: List[Verdict]) -> str:
+    """All verdicts, the bad ones last, and how many there are of each kind."""
+    order = (NOTICED, EXCUSED, STALE, SURVIVED, ERROR)
+    listed = sorted(verdicts, key=lambda v: (order.index(v.state), v.mutant.name))
+    states = [verdict.state for verdict in verdicts]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in order)
+    return "\n".join([*map(str, listed), f"{len(verdicts)} mutants: {counts}"])
+
+
+@dataclass
+class Clock:
+    """How long each test takes, by the lines of KTAP that end them, as they come."""
+    last: float = field(default_factory=time.monotonic)
+    seconds: Dict[str, float] = field(default_factory=dict)
+    _line: str = ""
+
+    def feed(self, part: str, now: Optional[float] = None) -> None:
+        now = time.monotonic() if now is None else now
+        *lines, self._line = (self._line + part).split("\n")
+        for line in lines:
+            end = re.match(r"(?:not )?ok \d+ selftests: \S+ (\S+)", line)
+            if end:
+                self.seconds[end[1]] = now - self.last
+                self.last = now
+
+
+# The status of each case, as the parser of KTAP calls it, by test.
+_Statuses = Dict[str, Dict[str, str]]
+
+
+class _Host:
+    """A build of the kernel, to try mutants out on.
+
+    Raises Failure if the tests don't pass without a mutant.
+    """
+
+    def __init__(self, build: Build, accel: str, kargs: str, results: Path,
+                 tests: Iterable[str]) -> None:
+        self._build = build
+        self._accel = accel
+        self._kargs = kargs
+        self._results = results
+        build.all()
+        clock = Clock()
+        self._before = self._test("unchanged", tests, clock.feed)
+        self._seconds = clock.seconds
+        failed = [case for cases in self._before.values() for case, status in cases.items()
+                  if status not in ("SUCCESS", "SKIPPED")]
+        if failed:
+            raise Failure(f"{_shortened(failed)} failed without any mutant: there is nothing to be "
+                          f"learnt until that is mended; see {results / 'unchanged'}")
+
+    def _test(self, name: str, tests: Iterable[str], show: Callable[[str], None],
+              **limits: int) -> _Statuses:
+        statuses = {test: {test: "FAILURE" if _CHECKS[test](self._build.kernel) else "SUCCESS"}
+                    for test in tests if test in _CHECKS}
+        programs = [test for test in tests if test not in _CHECKS]
+        if not programs:
+            return statuses
+        folder = self._results / name
+        folder.mkdir(parents=True, exist_ok=True)
+        with Step(f"Test {name}") as step:
+            def feed(part: str) -> None:
+                show(part)
+                step.tick()
+
+            ktap = selftests.run(self._build, self._accel, folder, self._kargs,
+                                 " ".join(programs), show=feed, **limits)
+        for program, cases in selftests.by_program(ktap, self._build.tree.path).items():
+            statuses[program] = {case.name: case.status.name for case in cases}
+        return statuses
+
+    def try_out(self, mutant: Mutant) -> Verdict:
+        seconds = [self._seconds.get(test, 0) for test in mutant.tests]
+        # A test that hangs is to be told from a kernel that does; and this machine may be busy.
+        timeout = int(30 + 3 * max(seconds))
+        deadline = int(30 + timeout + 2 * sum(seconds))
+        before = {test: self._before[test] for test in mutant.tests}
+        try:
+            self._build.assemble()
+            apply_patch(mutant.patch, self._build.tree.path)
+            self._build.changed_kernel()
+            after = self._test(mutant.name, mutant.tests, lambda part: None,
+                               timeout=timeout, deadline=deadline)
+        except Complaint as complaint:
+            return judge(mutant, _passed(before), complaint)
+        except Failure as failure:
+            return Verdict(mutant, ERROR, str(failure))
+        return judge(mutant, _passed(before), _passed(after))
+
+
+def _passed(statuses: _Statuses) -> Set[str]:
+    return {case for cases in statuses.values() for case, status in cases.items()
+            if status == "SUCCESS"}
+
+
+def unfit(mutants: List[Mutant], tree: Tree) -> List[Verdict]:
+    """Verdicts on those that don't fit the assembled tree."""
+    verdicts = []
+    for mutant in mutants:
+        with tempfile.TemporaryDirectory() as tmp:
+            try:
+                for path in mutant.touched:
+                    if path not in tree.ours():
+                        raise Failure(f"{path} is none of our files, and none that we patch")
+                    (Path(tmp) / path).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(tree.path / path, Path(tmp) / path)
+                apply_patch(mutant.patch, Path(tmp))
+            except Failure as failure:
+                verdicts.append(Verdict(mutant, ERROR, str(failure)))
+    return verdicts
+
+
+def run(folder: Path, source: Source, accel: str, results: Path, mutants: List[Mutant],
+        chosen: List[Mutant]) -> bool:
+    """Try some of the mutants out, in a build folder, and say what became of them."""
+    def build(config: str) -> Build:
+        return Build(folder, source, REPO / config if config else None)
+
+    plain = build("")
+    plain.assemble()
+    verdicts = unfit(mutants, plain.tree)
+    unfit_ones = [verdict.mutant for verdict in verdicts]
+    # Next to each other those on one host, and of one file: less is built then.
+    todo = sorted((mutant for mutant in chosen if mutant not in unfit_ones),
+                  key=lambda mutant: (mutant.host, mutant.touched, mutant.name))
+    try:
+        for (config, kargs), group in itertools.groupby(todo, lambda mutant: mutant.host):
+            trying = list(group)
+            name = "-".join(["host", *([Path(config).stem] if config else []), *kargs.split()])
+            host = _Host(build(config), accel, kargs, results / name,
+                         sorted({test for mutant in trying for test in mutant.tests}))
+            for mutant in trying:
+                verdicts.append(host.try_out(mutant))
+                say(str(verdicts[-1]))
+    finally:
+        plain.assemble()
+        (results / "table.txt").write_text(table(verdicts) + "\n")
+        say(table(verdicts))
+    return all(verdict.good for verdict in verdicts)
