@@ -129,19 +129,62 @@ static enum guest_unwind_end guest_unwind_store(struct guest_unwind_state *state
 }
 
 /*
- * Return true if the VMM has mapped normal memory at @hva.  A memslot may as well
- * be a device's registers, where reads have side effects; GUP refuses these.
- *
- * A deferred walk brings in what was swapped out.  It never waits: FOLL_NOWAIT
- * starts the I/O and raises no userfault, FOLL_DUMP leaves holes as they are.
+ * Return true if the host's page tables map @hva to normal memory.  Special entries
+ * are those that GUP refuses: a memslot may be a device's registers, where reads have
+ * side effects.  IRQs are off to keep the tables from being freed, and each entry is
+ * read once, as in host_pfn_mapping_level().
  */
-static bool guest_unwind_is_memory(unsigned long hva)
+static bool host_maps_memory(struct mm_struct *mm, unsigned long hva)
+{
+	unsigned long flags;
+	bool normal = false;
+	pgd_t pgd;
+	p4d_t p4d;
+	pud_t pud;
+	pmd_t pmd;
+	pte_t pte;
+
+	local_irq_save(flags);
+
+	pgd = READ_ONCE(*pgd_offset(mm, hva));
+	if (!pgd_present(pgd))
+		goto out;
+
+	p4d = READ_ONCE(*p4d_offset(&pgd, hva));
+	if (!p4d_present(p4d))
+		goto out;
+
+	pud = READ_ONCE(*pud_offset(&p4d, hva));
+	if (!pud_present(pud) || pud_leaf(pud)) {
+		normal = pud_present(pud) && !pud_special(pud);
+		goto out;
+	}
+
+	pmd = READ_ONCE(*pmd_offset(&pud, hva));
+	if (!pmd_present(pmd) || pmd_leaf(pmd)) {
+		normal = pmd_present(pmd) && !pmd_special(pmd);
+		goto out;
+	}
+
+	pte = READ_ONCE(*pte_offset_kernel(&pmd, hva));
+	normal = pte_present(pte) && !pte_special(pte);
+out:
+	local_irq_restore(flags);
+	return normal;
+}
+
+/*
+ * Return true if there is normal memory at @hva.  A deferred walk brings in what was
+ * swapped out.  It never waits: FOLL_NOWAIT starts the I/O and raises no userfault,
+ * FOLL_DUMP leaves holes as they are.
+ */
+static bool guest_unwind_is_memory(struct kvm *kvm, unsigned long hva)
 {
 	struct page *page;
 	long r;
 
-	if (get_user_page_fast_only(hva, 0, &page))
-		goto put;
+	if (host_maps_memory(kvm->mm, hva))
+		return true;
 
 	if (!in_task())
 		return false;
@@ -151,7 +194,7 @@ static bool guest_unwind_is_memory(unsigned long hva)
 	pagefault_disable();
 	if (r != 1)
 		return false;
-put:
+
 	put_page(page);
 	return true;
 }
@@ -182,7 +225,7 @@ static enum guest_unwind_end guest_unwind_map(struct guest_unwind_state *state, 
 		return UNWIND_END_NO_MEMORY;
 
 	hva = gfn_to_hva_memslot_prot(slot, gpa_to_gfn(gpa), NULL);
-	if (kvm_is_error_hva(hva) || !guest_unwind_is_memory(hva))
+	if (kvm_is_error_hva(hva) || !guest_unwind_is_memory(vcpu->kvm, hva))
 		return UNWIND_END_NO_MEMORY;
 
 	state->page_gva = gva & PAGE_MASK;
@@ -389,7 +432,7 @@ static __always_inline const u64 __user *guest_frame_nospec(const void __user *p
  * user access.  The checks are those of guest_unwind_next() and of
  * guest_unwind_frame().
  */
-static enum guest_unwind_end guest_unwind_page(struct guest_unwind_state *state)
+static noinline enum guest_unwind_end guest_unwind_page(struct guest_unwind_state *state)
 {
 	u64 fp = state->fp, sp = state->sp, frames_end = guest_frames_end(fp);
 	u64 next_fp, ra, half = BIT_ULL(state->va_bits - 1);
