@@ -27,24 +27,6 @@ static bool guest_callchain_wanted(const struct perf_event *event, unsigned int 
 }
 
 /*
- * Put context markers around a guest's entries, which begin at ip[1]; behind them
- * there is room for another marker.  Returns how many words that makes.
- */
-unsigned int guest_callchain_mark(u64 *ip, unsigned int nr, unsigned int nr_kernel)
-{
-	if (!nr)
-		return 0;
-
-	ip[0] = nr_kernel ? PERF_CONTEXT_GUEST_KERNEL : PERF_CONTEXT_GUEST_USER;
-	if (!nr_kernel || nr_kernel == nr)
-		return nr + 1;
-
-	memmove(&ip[nr_kernel + 2], &ip[nr_kernel + 1], (nr - nr_kernel) * sizeof(*ip));
-	ip[nr_kernel + 1] = PERF_CONTEXT_GUEST_USER;
-	return nr + 2;
-}
-
-/*
  * A deferred record carries the whole chain; walk at once if the event wants only a
  * part of it, or if there is no room for three markers.
  */

@@ -47,19 +47,19 @@ struct perf_callchain_entry *perf_callchain_guest_request(struct perf_sample_dat
 							  struct perf_event *event)
 {
 	struct perf_guest_callchain_request *request;
-	u64 ip = perf_sample_guest_ip(data);
 
 	request = static_call(__perf_guest_callchain_request)();
 
 	/* The guest must not make perf take its address for a context marker. */
-	if (!request || ip >= PERF_CONTEXT_MAX)
+	if (!request || request->guest_ip >= PERF_CONTEXT_MAX)
 		return &__empty_callchain;
 
+	data->guest_ip = request->guest_ip;
 	request->guest_state = data->guest_state;
 	request->callchain.nr = ARRAY_SIZE(request->callchain_words);
 	request->callchain.ip[0] = data->guest_state & PERF_GUEST_USER ?
 				   PERF_CONTEXT_GUEST_USER : PERF_CONTEXT_GUEST_KERNEL;
-	request->callchain.ip[1] = ip;
+	request->callchain.ip[1] = request->guest_ip;
 	request->callchain.ip[2] = PERF_CONTEXT_USER_DEFERRED;
 	if (!request->max)
 		request->callchain.ip[3] = guest_callchain_cookie();

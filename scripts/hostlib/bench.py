@@ -188,7 +188,9 @@ def gate_plan() -> List[Run]:
     return (_latencies("counted", DEPTHS, ("callchain", "deferred"))
             + _pages("counted", (512, 4096), ("callchain",))
             + [Run("counted", "guest", "callchain", "irq", 64),
-               Run("counted", "guest", "callchain", depth=64, levels=5)])
+               Run("counted", "guest", "callchain", depth=64, levels=5),
+               Run("counted", "host", "callchain", depth=1),
+               Run("counted", "host", "callchain", depth=127)])
 
 
 _JOB = """

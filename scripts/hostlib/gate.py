@@ -84,6 +84,8 @@ def figures(results: Results) -> Dict[str, float]:
         values[f"depth {depth}"] = _median(results, depth=depth)
     for depth in (bench.DEPTHS[0], bench.DEPTHS[-1]):
         values[f"depth {depth}, deferred"] = _median(results, depth=depth, mode="deferred")
+    for depth in (bench.DEPTHS[0], bench.DEPTHS[-1]):
+        values[f"host process, depth {depth}"] = _median(results, target="host", depth=depth)
     figure = results.find(clock="counted", target="guest", mode="callchain", source="nmi",
                           depth=64, levels=4)
     assert figure

@@ -522,19 +522,24 @@ static enum guest_unwind_end guest_unwind_next(struct guest_unwind_state *state)
 static void guest_unwind_start(struct guest_unwind_state *state, struct kvm_vcpu *vcpu,
 			       u64 *ips, unsigned int max)
 {
-	u8 va_bits = vcpu_virt_addr_bits(vcpu);
 	int cpl = kvm_x86_call(get_cpl)(vcpu);
 	int cs_db, cs_l;
 
-	*state = (struct guest_unwind_state) {
-		.vcpu		= vcpu,
-		.ips		= ips,
-		.max		= max,
-		/* Rings 1 and 2 aren't the kernel, but have its rights to memory. */
-		.user		= cpl != 0,
-		.access		= cpl == 3 ? PFERR_USER_MASK : 0,
-		.va_bits	= va_bits,
-	};
+	/* One by one, for that takes fewer instructions than to clear the whole. */
+	state->vcpu = vcpu;
+	state->ips = ips;
+	state->nr = 0;
+	state->max = max;
+	state->nr_kernel = 0;
+	state->cs_base = 0;
+	state->ss_base = 0;
+	/* Rings 1 and 2 aren't the kernel, but have its rights to memory. */
+	state->user = cpl != 0;
+	state->access = cpl == 3 ? PFERR_USER_MASK : 0;
+	state->va_bits = vcpu_virt_addr_bits(vcpu);
+	state->page_hva = NULL;
+	state->nr_reads = 0;
+	state->nr_walks = 0;
 
 	kvm_x86_call(get_cs_db_l_bits)(vcpu, &cs_db, &cs_l);
 	if (is_long_mode(vcpu) && cs_l) {
@@ -652,5 +657,11 @@ unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned 
  */
 struct perf_guest_callchain_request *kvm_arch_vcpu_callchain_request(struct kvm_vcpu *vcpu)
 {
-	return vcpu->arch.guest_state_protected ? NULL : &vcpu->arch.callchain_request;
+	struct perf_guest_callchain_request *request = &vcpu->arch.callchain_request;
+
+	if (vcpu->arch.guest_state_protected)
+		return NULL;
+
+	request->guest_ip = kvm_get_linear_rip(vcpu);
+	return request;
 }
