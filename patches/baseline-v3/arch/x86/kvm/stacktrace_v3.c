@@ -6,13 +6,11 @@
  */
 #include <linux/kvm_host.h>
 #include <linux/perf_event.h>
-#include <linux/uaccess.h>
 
 #include "regs.h"
 #include "x86.h"
 
 bool __read_mostly kvm_stack_walk_v3;
-EXPORT_SYMBOL_FOR_KVM_INTERNAL(kvm_stack_walk_v3);
 
 static bool read_word(struct kvm_vcpu *vcpu, u64 gva, u64 *word, unsigned int size)
 {
@@ -39,7 +37,6 @@ unsigned int kvm_arch_vcpu_stack_walk_v3(struct kvm_vcpu *vcpu, u64 *ips, unsign
 	}
 
 	/* It did not disable page faults. */
-	pagefault_enable();
 	while (nr < max && ip < PERF_CONTEXT_MAX) {
 		ips[nr++] = ip;
 		end = &vcpu->stat.callchain_end_unmapped;
@@ -53,7 +50,6 @@ unsigned int kvm_arch_vcpu_stack_walk_v3(struct kvm_vcpu *vcpu, u64 *ips, unsign
 		ip += cs_base;
 		end = &vcpu->stat.callchain_end_depth;
 	}
-	pagefault_disable();
 
 	vcpu->stat.callchain_walks++;
 	vcpu->stat.callchain_frames += nr;
