@@ -35,6 +35,14 @@ _SPLAT = re.compile(r"Kernel panic|Oops|BUG:|WARNING:|general protection|"
 # Neither of these is about the kernel that runs: it lies on no real hardware.
 _HARMLESS = re.compile(r"TSC.*unstable|WARNING: command line too long")
 
+# The first of microvm's virtio-mmio devices; QEMU gives out the last ones first.
+UNUSED_DEVICE = 0xfeb00000
+
+_DEVICE_LOG = "virtio_mmio.log"
+
+# A read where no device of that kind has a register: a test has a stack there.
+_DEVICE_READ = re.compile(r"virtio_mmio_read offset 0x1e[0-9a-f]$", re.MULTILINE)
+
 # QEMU had to wait for a CPU just when the kernel compared its timers.  There are no
 # hrtimers then: one PMI a tick, and NMIs come while their target has a tick as well.
 _NO_HRTIMERS = "APIC timer disabled due to verification failure"
@@ -85,14 +93,16 @@ class Machine:
         kernel_args: more for the kernel's command line
         counted: emulate it with a clock that ticks once an instruction, at 1 GHz, so
             that what takes time there is counted rather than measured
+        watch_device: have the kernel fail that reads a stack from UNUSED_DEVICE
     """
 
     def __init__(self, build: Build, accel: str, kernel_args: str = "",
-                 counted: bool = False) -> None:
+                 counted: bool = False, watch_device: bool = False) -> None:
         self._build = build
         self._accel = "tcg" if counted else accel
         self._kernel_args = kernel_args
         self._counted = counted
+        self._watch_device = watch_device
 
     def _argv(self, shared: Path, serial: List[str], mode: str) -> List[str]:
         cpus, job_cpus = 2, "0-1"
@@ -128,6 +138,8 @@ class Machine:
             "-device", "virtio-9p-device,fsdev=root,mount_tag=rootfs",
             "-fsdev", f"local,id=shared,path={shared},security_model=none,multidevs=remap",
             "-device", "virtio-9p-device,fsdev=shared,mount_tag=shared",
+            *(["-trace", f"virtio_mmio_read,file={shared / _DEVICE_LOG}"]
+              if self._watch_device else []),
         ]
 
     def _tsc_khz(self) -> int:
@@ -140,7 +152,7 @@ class Machine:
         if not shutil.which("qemu-system-x86_64"):
             raise Failure("qemu-system-x86_64 is missing; install Debian's qemu-system-x86")
         shared.mkdir(parents=True, exist_ok=True)
-        for name in ("status", "output"):
+        for name in ("status", "output", _DEVICE_LOG):
             (shared / name).unlink(missing_ok=True)
         build = self._build
         (shared / "job").write_text(f". /run/shared/job_env\n{job}\n")
@@ -221,6 +233,7 @@ class Machine:
     @staticmethod
     def _judge(shared: Path, console: Path) -> Outcome:
         check_console(console, "host")
+        _check_device(shared / _DEVICE_LOG)
         status = shared / "status"
         if not status.exists():
             raise Complaint(f"The host ended before its job was done; see {console}")
@@ -230,6 +243,11 @@ class Machine:
 def _has_no_hrtimers(console: Path) -> bool:
     """Whether the host gave up, see init.sh, as its kernel found no timer but the tick's."""
     return console.exists() and _NO_HRTIMERS in console.read_text(errors="replace")
+
+
+def _check_device(log: Path) -> None:
+    if log.exists() and _DEVICE_READ.search(log.read_text(errors="replace")):
+        raise Complaint(f"The host's kernel has read a stack from a device; see {log}")
 
 
 def check_console(console: Path, who: str) -> None:

@@ -42,6 +42,17 @@ class JudgeTest(unittest.TestCase):
                 with self.assertRaisesRegex(Failure, "The host's kernel says"):
                     _judge(self.shared, self.console)
 
+    def test_read_of_the_unused_device_fails(self) -> None:
+        self.console.write_text("[    1.0] reboot: Restarting system\n")
+        (self.shared / "status").write_text("0\n")
+        log = self.shared / "virtio_mmio.log"
+        log.write_text("virtio_mmio_read virtio_mmio_read offset 0x60\n")
+        self.assertEqual(_judge(self.shared, self.console).status, 0)
+        log.write_text("virtio_mmio_read virtio_mmio_read offset 0x1e0\n"
+                       "virtio_mmio_read virtio_mmio_read offset 0x60\n")
+        with self.assertRaisesRegex(Failure, "read a stack from a device.*virtio_mmio.log"):
+            _judge(self.shared, self.console)
+
 
 class BootTest(unittest.TestCase):
     def _run(self, *consoles: str) -> int:

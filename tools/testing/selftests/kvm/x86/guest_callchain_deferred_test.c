@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
+#include <signal.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -155,6 +156,63 @@ CALLCHAIN_TEST(deferred, userfault_missing)
 	compare_frames_below(self, variant->source);
 	pfd.fd = uffd->uffd;
 	TEST_ASSERT(!poll(&pfd, 1, 0), "A walk has raised a userfault");
+	uffd_stop_demand_paging(uffd);
+}
+
+static void ignore_signal(int sig)
+{
+}
+
+struct runner {
+	struct kvm_vcpu *vcpu;
+	enum pmi_source source;
+	int err;
+};
+
+static void *run_sampled(void *arg)
+{
+	struct runner *r = arg;
+	struct callchain_event event;
+
+	callchain_event_start(&event, r->source, NULL, 0, -1);
+	r->err = __vcpu_run(r->vcpu) ? errno : 0;
+	callchain_event_close(&event);
+	return NULL;
+}
+
+/* A vCPU whose walks find a userfault that nobody resolves returns at a signal. */
+CALLCHAIN_TEST(deferred, userfault_signal)
+{
+	u64 walks = vcpu_get_stat(self->vcpu, callchain_walks) + NR_SAMPLES;
+	struct runner r = { .vcpu = self->vcpu, .source = variant->source };
+	const struct sigaction sa = { .sa_handler = ignore_signal };
+	struct pollfd pfd = { .events = POLLIN };
+	struct uffd_desc *uffd;
+	struct timespec ts;
+	pthread_t thread;
+	unsigned int i;
+
+	SKIP_UNLESS_USERFAULTS();
+	TEST_ASSERT(!sigaction(SIGUSR1, &sa, NULL), "sigaction(SIGUSR1)");
+	uffd = uffd_setup_demand_paging(UFFDIO_REGISTER_MODE_MISSING, 0, self->absent,
+					getpagesize(), 0, NULL);
+	TEST_ASSERT(!madvise(self->absent, getpagesize(), MADV_DONTNEED),
+		    "MADV_DONTNEED failed: %s", strerror(errno));
+
+	pthread_create(&thread, NULL, run_sampled, &r);
+	for (i = 0; i < MAX_TRIES && vcpu_get_stat(self->vcpu, callchain_walks) < walks; i++)
+		usleep(10000);
+	WRITE_ONCE(self->vcpu->run->immediate_exit, 1);
+	pthread_kill(thread, SIGUSR1);
+	clock_gettime(CLOCK_REALTIME, &ts);
+	ts.tv_sec++;
+	TEST_ASSERT(!pthread_timedjoin_np(thread, NULL, &ts), "KVM_RUN does not return");
+
+	TEST_ASSERT_EQ(r.err, EINTR);
+	TEST_ASSERT(vcpu_get_stat(self->vcpu, callchain_walks) >= walks, "Too few walks");
+	pfd.fd = uffd->uffd;
+	TEST_ASSERT(!poll(&pfd, 1, 0), "A walk has raised a userfault");
+	self->vcpu->run->immediate_exit = 0;
 	uffd_stop_demand_paging(uffd);
 }
 

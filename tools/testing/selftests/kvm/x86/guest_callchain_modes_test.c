@@ -4,6 +4,7 @@
  * page sizes, word sizes, segments, and nested guests.
  */
 #include "callchain_harness.h"
+#include "smm.h"
 #include "svm_util.h"
 
 #define NR_SAMPLES	20
@@ -278,26 +279,24 @@ static void write_stack(struct mode_guest *g, unsigned int off, u32 word)
  * Every other frame straddles two pages.  Return addresses are such that adding
  * the code segment's base may wrap.
  */
-static void build_stack(struct mode_guest *g, struct callchain_expectation *e)
+static void build_stack(struct mode_guest *g, struct kvm_regs *regs,
+			struct callchain_expectation *e)
 {
 	const struct mode *mode = g->mode;
 	unsigned int i, off = PAGE_SIZE - mode->word;
 	u32 ra = mode->word == 2 ? 0x4000 : 0x81234000;
-	struct kvm_regs regs;
 
-	vcpu_regs_get(g->vcpu, &regs);
-	regs.rax = g->cr3;
-	regs.rip = g->code - mode->cs_base;
+	regs->rax = g->cr3;
+	regs->rip = g->code - mode->cs_base;
 	/* Privileged, and in vain without page tables. */
 	if (mode->user || mode->paging == PAGING_OFF)
-		regs.rip += LOOP_OFF;
-	regs.rsp = g->stack - mode->ss_base;
+		regs->rip += LOOP_OFF;
+	regs->rsp = g->stack - mode->ss_base;
 	/* What is above a word of this mode is not part of the pointer. */
-	regs.rbp = ((g->stack + off - mode->ss_base) & GENMASK(mode->word * 8 - 1, 0)) |
-		   0xdeadbeef00000000ULL;
+	regs->rbp = ((g->stack + off - mode->ss_base) & GENMASK(mode->word * 8 - 1, 0)) |
+		    0xdeadbeef00000000ULL;
 	if (mode->word == 2)
-		regs.rbp |= 0xbad0000;
-	vcpu_regs_set(g->vcpu, &regs);
+		regs->rbp |= 0xbad0000;
 
 	e->name = mode->name;
 	e->cpumode = mode->user ? PERF_RECORD_MISC_GUEST_USER : PERF_RECORD_MISC_GUEST_KERNEL;
@@ -339,6 +338,7 @@ static void run_to_loop(struct kvm_vcpu *vcpu, enum pmi_source source, u64 loop)
 CALLCHAIN_TEST(modes, all)
 {
 	struct callchain_expectation e;
+	struct kvm_regs regs;
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_SIZE(modes); i++) {
@@ -354,7 +354,9 @@ CALLCHAIN_TEST(modes, all)
 
 		build_tables(&g);
 		enter_mode(&g);
-		build_stack(&g, &e);
+		vcpu_regs_get(g.vcpu, &regs);
+		build_stack(&g, &regs, &e);
+		vcpu_regs_set(g.vcpu, &regs);
 
 		run_to_loop(g.vcpu, variant->source, e.ip);
 		vcpu_run_and_compare(g.vcpu, variant->source, NULL, NR_SAMPLES, &e);
@@ -399,8 +401,50 @@ CALLCHAIN_TEST(modes, cr3)
 	kvm_vm_free(vm);
 }
 
+#define SMRAM_GPA	0x1000000
+#define SMM_STACK_GPA	0x4000
+#define SMM_STACK_SLOT	0x10002	/* in address space 1, that of SMM */
+
+/* The code of SMM is in real mode, its stack where the guest has other memory. */
+CALLCHAIN_TEST(modes, smm)
+{
+	static u16 smm_stack[PAGE_SIZE / sizeof(u16)] __aligned(PAGE_SIZE);
+	const u16 frames[] = { SMM_STACK_GPA + 4, 0x1234, SMM_STACK_GPA + 8, 0x5678, 0, 0 };
+	const u64 handler = SMRAM_GPA + 0x8000;
+	struct callchain_expectation e = {
+		.name = "SMM",
+		.cpumode = PERF_RECORD_MISC_GUEST_KERNEL,
+		.ip = handler,
+		.nr = 4,
+		.ips = { PERF_CONTEXT_GUEST_KERNEL, handler, SMRAM_GPA + 0x1234,
+			 SMRAM_GPA + 0x5678 },
+	};
+	struct kvm_vcpu *vcpu;
+	struct kvm_regs regs;
+	struct kvm_vm *vm;
+
+	if (!kvm_has_cap(KVM_CAP_X86_SMM))
+		SKIP(return, "The host has no SMM for guests");
+
+	vm = vm_create_with_one_vcpu(&vcpu, guest_loop);
+	setup_smram(vm, vcpu, SMRAM_GPA, "\xeb\xfe", 2);	/* 1: jmp 1b */
+	vm_set_user_memory_region(vm, SMM_STACK_SLOT, 0, SMM_STACK_GPA, PAGE_SIZE, smm_stack);
+	/* Two frames, and one without return address. */
+	memcpy(smm_stack, frames, sizeof(frames));
+
+	vcpu_regs_get(vcpu, &regs);
+	regs.rsp = SMM_STACK_GPA;
+	regs.rbp = SMM_STACK_GPA;
+	vcpu_regs_set(vcpu, &regs);
+	inject_smi(vcpu);
+
+	run_to_loop(vcpu, variant->source, e.ip);
+	vcpu_run_and_compare(vcpu, variant->source, NULL, NR_SAMPLES, &e);
+	kvm_vm_free(vm);
+}
+
 /* What belongs into the registers of L2, once it runs. */
-static u64 l2_rsp, l2_rbp;
+static u64 l2_rip, l2_rsp, l2_rbp, l2_cr3;
 
 static void l2_code(void)
 {
@@ -416,9 +460,9 @@ static void l1_code(struct svm_test_data *svm)
 	GUEST_FAIL("L2 exited to L1 with 0x%lx", (u64)svm->vmcb->control.exit_code);
 }
 
-static struct kvm_vm *create_nested_guest(struct kvm_vcpu **vcpu, bool npt)
+static struct kvm_vm *create_nested_guest(struct kvm_vcpu **vcpu, void *l1, bool npt)
 {
-	struct kvm_vm *vm = vm_create_with_one_vcpu(vcpu, l1_code);
+	struct kvm_vm *vm = vm_create_with_one_vcpu(vcpu, l1);
 	gva_t svm_gva;
 
 	if (npt)
@@ -446,7 +490,7 @@ static void test_nested(enum pmi_source source, bool npt)
 	u64 accessed;
 	gva_t gva;
 
-	vm = create_nested_guest(&vcpu, npt);
+	vm = create_nested_guest(&vcpu, l1_code, npt);
 	accessed = npt ? PTE_ACCESSED_MASK(&vm->stage2_mmu) : 0;
 	guest_stack_build(vm, &stack, &layout);
 
@@ -492,8 +536,6 @@ static void test_nested(enum pmi_source source, bool npt)
 
 /* L2 does nothing but exit to L1, which lets it try again, and has no such stack. */
 void l2_exit(void);
-
-static u64 l2_cr3;
 
 static void l2_exits(void)
 {
@@ -581,6 +623,122 @@ CALLCHAIN_TEST(modes, nested_npt)
 	if (!kvm_cpu_has(X86_FEATURE_SVM) || !kvm_cpu_has_npt())
 		SKIP(return, "The host can't nest SVM with NPT");
 	test_nested(variant->source, true);
+}
+
+static void sync_l2_registers(struct kvm_vm *vm)
+{
+	sync_global_to_guest(vm, l2_rip);
+	sync_global_to_guest(vm, l2_rsp);
+	sync_global_to_guest(vm, l2_rbp);
+	sync_global_to_guest(vm, l2_cr3);
+}
+
+static void l1_enters_l2(struct svm_test_data *svm)
+{
+	svm->vmcb->save.rip = l2_rip;
+	svm->vmcb->save.rsp = l2_rsp;
+	guest_regs.rbp = l2_rbp;
+	run_guest(svm->vmcb, svm->vmcb_gpa);
+	GUEST_FAIL("L2 exited to L1 with 0x%lx", (u64)svm->vmcb->control.exit_code);
+}
+
+static void l1_of_user_mode(struct svm_test_data *svm)
+{
+	struct vmcb_save_area *save = &svm->vmcb->save;
+
+	generic_svm_setup(svm, NULL);
+	save->cpl = 3;
+	save->cs.attrib |= SVM_SELECTOR_DPL_MASK;
+	save->ss.attrib |= SVM_SELECTOR_DPL_MASK;
+	l1_enters_l2(svm);
+}
+
+static void test_nested_user(enum pmi_source source, bool npt)
+{
+	const struct guest_stack_layout layout = { NR_FRAMES, PAGE_SIZE, 0x7f0, .far = true };
+	struct callchain_expectation e;
+	struct guest_stack stack;
+	struct kvm_vcpu *vcpu;
+	struct kvm_vm *vm;
+
+	vm = create_nested_guest(&vcpu, l1_of_user_mode, npt);
+	guest_stack_build(vm, &stack, &layout);
+	vm_set_user_accessible(vm, (gva_t)guest_loop & PAGE_MASK, 1);
+	vm_set_user_accessible(vm, stack.gva, stack.nr_pages);
+	if (npt)
+		tdp_identity_map_default_memslots(vm);
+
+	l2_rip = (u64)guest_loop;
+	l2_rsp = stack.sp;
+	l2_rbp = stack.fp;
+	sync_l2_registers(vm);
+
+	expect_guest_stack(&e, npt ? "user mode of L2 with NPT" : "user mode of L2", true,
+			   &stack, DEFAULT_MAX_STACK);
+	run_to_loop(vcpu, source, e.ip);
+	vcpu_run_and_compare(vcpu, source, NULL, NR_SAMPLES, &e);
+	kvm_vm_free(vm);
+}
+
+CALLCHAIN_TEST(modes, nested_user)
+{
+	if (!kvm_cpu_has(X86_FEATURE_SVM))
+		SKIP(return, "The host can't nest SVM");
+	test_nested_user(variant->source, false);
+	if (kvm_cpu_has_npt())
+		test_nested_user(variant->source, true);
+}
+
+static void l1_of_pae_mode(struct svm_test_data *svm)
+{
+	struct vmcb_save_area *save = &svm->vmcb->save;
+
+	generic_svm_setup(svm, NULL);
+	save->cs.attrib &= ~SVM_SELECTOR_L_MASK;
+	save->cs.attrib |= SVM_SELECTOR_DB_MASK;
+	save->efer = EFER_SVME;
+	save->cr4 = X86_CR4_PAE;
+	save->cr3 = l2_cr3;
+	l1_enters_l2(svm);
+}
+
+/* L2's PDPT is where L1's NPT leads to, elsewhere than its CR3 says. */
+CALLCHAIN_TEST(modes, nested_npt_pae)
+{
+	const struct mode mode = { "PAE mode of L2", PAGING_PAE, 4 };
+	const gpa_t pdpt = MEM_GPA + TABLES_OFF, moved = HIGH_MEM_GPA;
+	struct mode_guest g = { .mode = &mode };
+	struct callchain_expectation e;
+	struct kvm_regs regs;
+	u64 *pte;
+
+	if (!kvm_cpu_has(X86_FEATURE_SVM) || !kvm_cpu_has_npt())
+		SKIP(return, "The host can't nest SVM with NPT");
+
+	g.vm = create_nested_guest(&g.vcpu, l1_of_pae_mode, true);
+	vm_userspace_mem_region_add(g.vm, VM_MEM_SRC_ANONYMOUS, MEM_GPA, MEM_SLOT, MEM_PAGES, 0);
+	vm_userspace_mem_region_add(g.vm, VM_MEM_SRC_ANONYMOUS, HIGH_MEM_GPA, HIGH_MEM_SLOT,
+				    MEM_PAGES, 0);
+	memcpy(addr_gpa2hva(g.vm, MEM_GPA + CODE_OFF), code, sizeof(code));
+	build_tables(&g);
+	build_stack(&g, &regs, &e);
+
+	tdp_identity_map_default_memslots(g.vm);
+	tdp_map(g.vm, MEM_GPA, MEM_GPA, MEM_PAGES * PAGE_SIZE);
+	memcpy(addr_gpa2hva(g.vm, moved), addr_gpa2hva(g.vm, pdpt), PAGE_SIZE);
+	memset(addr_gpa2hva(g.vm, pdpt), 0, PAGE_SIZE);
+	pte = tdp_get_pte(g.vm, pdpt);
+	*pte = (*pte & ~PHYSICAL_PAGE_MASK) | moved;
+
+	l2_rip = e.ip;
+	l2_rsp = regs.rsp;
+	l2_rbp = (u32)regs.rbp;
+	l2_cr3 = g.cr3;
+	sync_l2_registers(g.vm);
+
+	run_to_loop(g.vcpu, variant->source, e.ip);
+	vcpu_run_and_compare(g.vcpu, variant->source, NULL, NR_SAMPLES, &e);
+	kvm_vm_free(g.vm);
 }
 
 TEST_HARNESS_MAIN
