@@ -24,6 +24,7 @@
 #define MAX_SAMPLES	4096
 
 #define MAX_CONTEXTS_SYSCTL	"/proc/sys/kernel/perf_event_max_contexts_per_stack"
+#define MAX_STACK_SYSCTL	"/proc/sys/kernel/perf_event_max_stack"
 
 /* The stack is in a slot of its own, one frame a page. */
 #define STACK_SLOT	10
@@ -214,6 +215,74 @@ CALLCHAIN_TEST(deferred, userfault_signal)
 	TEST_ASSERT(!poll(&pfd, 1, 0), "A walk has raised a userfault");
 	self->vcpu->run->immediate_exit = 0;
 	uffd_stop_demand_paging(uffd);
+}
+
+#define FAILSLAB	"/sys/kernel/debug/failslab/ignore-gfp-wait"
+
+/* More than PERF_MAX_STACK_DEPTH, in memory that slabs have. */
+#define LONG_STACK	500
+
+/* How many walks were whole, and how many found nothing. */
+struct long_walks {
+	const struct callchain_expectation *e;
+	unsigned int nr_whole;
+	unsigned int nr_empty;
+};
+
+static void count_long_walk(const struct callchain_sample *s, void *arg)
+{
+	struct long_walks *walks = arg;
+
+	if (callchain_sample_is_guest(s) && s->nr == 2)
+		walks->nr_empty += !s->shares_walk;
+	else
+		walks->nr_whole += callchain_sample_compare(s, walks->e);
+}
+
+/* Have the next allocation of this thread fail; returns a file to ask whether one did. */
+static int fail_next_allocation(void)
+{
+	int fd = open("/proc/thread-self/fail-nth", O_RDWR);
+
+	TEST_ASSERT(fd >= 0 && write(fd, "1", 1) == 1, "fail-nth: %s", strerror(errno));
+	return fd;
+}
+
+/* Without memory for a walk, its record comes, and is empty. */
+CALLCHAIN_TEST(deferred, no_memory_for_record)
+{
+	const struct perf_event_attr attr = { .wakeup_events = NR_SAMPLES };
+	const struct f_owner_ex owner = { .type = F_OWNER_TID, .pid = syscall(SYS_gettid) };
+	const struct sigaction sa = { .sa_handler = ignore_signal };
+	struct long_walks walks = { .e = &self->e };
+	struct callchain_event event;
+	char left = '?';
+	unsigned int i;
+	int fd;
+
+	if (!write_number(FAILSLAB, 0))
+		SKIP(return, "The kernel can't fail allocations, CONFIG_FAILSLAB");
+	SKIP_UNLESS_OVERRIDDEN(MAX_STACK_SYSCTL, LONG_STACK);
+
+	/* Now the vCPU has what it needs to run. */
+	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &self->e);
+
+	callchain_event_start(&event, variant->source, &attr, 0, -1);
+	TEST_ASSERT(!sigaction(SIGUSR1, &sa, NULL) && !fcntl(event.fd, F_SETSIG, SIGUSR1) &&
+		    !fcntl(event.fd, F_SETOWN_EX, &owner) && !fcntl(event.fd, F_SETFL, O_ASYNC),
+		    "Perf's file can't signal: %s", strerror(errno));
+	fd = fail_next_allocation();
+	for (i = 0; i < MAX_TRIES && !walks.nr_whole; i++) {
+		TEST_ASSERT(__vcpu_run(self->vcpu) && errno == EINTR, "KVM_RUN does not return");
+		callchain_event_read(&event, count_long_walk, &walks);
+	}
+	TEST_ASSERT(pread(fd, &left, 1, 0) == 1 && left == '0', "No allocation failed");
+	close(fd);
+	callchain_event_close(&event);
+	write_number(FAILSLAB, 1);
+
+	TEST_ASSERT(walks.nr_empty == 1 && walks.nr_whole, "%u walks were empty, %u whole",
+		    walks.nr_empty, walks.nr_whole);
 }
 
 /* Who wants a part of the chain only is not served by a record that has all of it. */
