@@ -43,7 +43,7 @@ _PREPARE_OURS = """
 insmod guest_callchain/test_pmi.ko &&
 	export KVM_SELFTEST_NMI_PMU=test_pmi
 # Nobody else uses KVM here.
-export KVM_SELFTEST_RELOAD=1
+export KVM_SELFTEST_RELOAD=1 KVM_SELFTEST_HOTPLUG=1
 """
 
 
