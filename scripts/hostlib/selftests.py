@@ -54,7 +54,7 @@ insmod guest_callchain/test_pmi.ko &&
 export KVM_SELFTEST_VIRTIO_MMIO={device:#x}
 mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
 # Nobody else uses KVM here.
-export KVM_SELFTEST_RELOAD=1
+export KVM_SELFTEST_RELOAD=1 KVM_SELFTEST_HOTPLUG=1
 """
 
 

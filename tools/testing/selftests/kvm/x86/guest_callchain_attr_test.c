@@ -1,0 +1,417 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What an event's attributes ask for is what it gets of a guest's callchain, no less
+ * and no more, whatever other events of the same vCPU have asked for.
+ */
+#include <linux/bpf.h>
+#include <pthread.h>
+#include <sched.h>
+#include <sys/mount.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "callchain_harness.h"
+
+#define NR_SAMPLES	25
+#define MAX_ROUNDS	50
+#define NR_FRAMES	4
+
+#define MAX_CONTEXTS_SYSCTL	"/proc/sys/kernel/perf_event_max_contexts_per_stack"
+#define TRACEFS			"/sys/kernel/tracing"
+
+/* Where user mode made a system call of a Linux kernel, and what that saved of it. */
+#define USER_IP		0x401000ULL
+#define KERNEL_IP	0xffffffff81001000ULL
+#define LINUX_USER_CS	0x33
+#define LINUX_REGS_RIP	16
+#define LINUX_REGS_CS	17
+#define LINUX_REGS_FLAGS 18
+
+/* The guest's kernel is entered by user mode: a chain has a part of each. */
+FIXTURE(attr)
+{
+	struct kvm_vcpu *vcpu;
+	struct kvm_vm *vm;
+	struct callchain_expectation e;
+	unsigned int nr_kernel;		/* entries of e, marker included */
+};
+
+FIXTURE_VARIANT(attr)
+{
+	enum pmi_source source;
+};
+
+PMI_VARIANTS(attr,);
+
+FIXTURE_SETUP(attr)
+{
+	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100 };
+	struct guest_stack stack;
+	u64 *entry;
+
+	SKIP_UNLESS_PMI(variant->source);
+	self->vm = vm_create_with_one_vcpu(&self->vcpu, guest_loop);
+	guest_stack_build_and_use(self->vcpu, &stack, &layout, false);
+	expect_guest_stack(&self->e, "attr", false, &stack, DEFAULT_MAX_STACK);
+
+	/* The outermost frame has a return address, and registers above. */
+	entry = addr_gva2hva(self->vm, stack.frames[NR_FRAMES] + 8);
+	*entry++ = KERNEL_IP;
+	entry[LINUX_REGS_RIP] = USER_IP;
+	entry[LINUX_REGS_CS] = LINUX_USER_CS;
+	entry[LINUX_REGS_FLAGS] = X86_EFLAGS_IF | X86_EFLAGS_FIXED;
+
+	self->e.ips[self->e.nr++] = KERNEL_IP;
+	self->nr_kernel = self->e.nr;
+	self->e.ips[self->e.nr++] = PERF_CONTEXT_GUEST_USER;
+	self->e.ips[self->e.nr++] = USER_IP;
+}
+
+FIXTURE_TEARDOWN(attr)
+{
+	host_restore();
+	kvm_vm_free(self->vm);
+}
+
+CALLCHAIN_TEST(attr, combinations)
+{
+	unsigned int bits;
+	int fd;
+
+	for (bits = 0; bits < 4; bits++) {
+		struct perf_event_attr attr = {
+			.type = PERF_TYPE_SOFTWARE,
+			.size = sizeof(attr),
+			.config = PERF_COUNT_SW_CPU_CLOCK,
+			.sample_type = PERF_SAMPLE_CALLCHAIN,
+			.disabled = 1,
+			.guest_callchain = bits & 1,
+			.defer_guest_callchain = bits >> 1,
+		};
+
+		fd = perf_event_open(&attr, 0, -1);
+		if (bits == 2)
+			TEST_ASSERT(fd < 0 && errno == EINVAL,
+				    "defer_guest_callchain alone: %d, %s", fd, strerror(errno));
+		else
+			TEST_ASSERT(fd >= 0, "perf_event_open() failed with bits %u: %s", bits,
+				    strerror(errno));
+		close(fd);
+	}
+}
+
+struct neighbour {
+	unsigned int nr_guest;
+	unsigned int nr_records;
+};
+
+static void is_stock(const struct callchain_sample *s, void *arg)
+{
+	struct neighbour *n = arg;
+
+	if (!callchain_sample_is_guest(s))
+		return;
+
+	TEST_ASSERT(s->nr == 2 && s->ips[0] == (u64)PERF_CONTEXT_KERNEL &&
+		    s->ips[1] == (u64)PERF_CONTEXT_USER && s->ip == (u64)guest_loop,
+		    "A stock sample has %lu entries, the first 0x%lx, IP 0x%lx", s->nr,
+		    s->nr ? s->ips[0] : 0, s->ip);
+	n->nr_guest++;
+}
+
+static void count_record(const struct callchain_sample *s, void *arg)
+{
+	struct neighbour *n = arg;
+
+	n->nr_records++;
+}
+
+/* An event that doesn't ask gets what it always got, beside one that does. */
+CALLCHAIN_TEST(attr, stock_neighbour)
+{
+	const struct perf_event_attr stock_attr = { .defer_output = 1, .sample_period = 300000 };
+	const struct perf_event_attr attr = { .wakeup_events = NR_SAMPLES };
+	struct callchain_comparison c = { .expected = &self->e };
+	struct callchain_event event, stock;
+	struct neighbour n = {};
+	unsigned int i;
+
+	/* An IRQ in each case: the test PMU takes one event a CPU. */
+	callchain_event_start(&stock, PMI_IRQ | PMI_STOCK, &stock_attr, 0, -1);
+	stock.deferred_fn = count_record;
+	callchain_event_start(&event, variant->source, &attr, 0, -1);
+	for (i = 0; i < MAX_ROUNDS && (c.nr_guest < NR_SAMPLES || n.nr_guest < NR_SAMPLES); i++) {
+		vcpu_run_until_sampled(self->vcpu, &event, 0);
+		callchain_event_read(&event, callchain_compare, &c);
+		callchain_event_read(&stock, is_stock, &n);
+	}
+	callchain_event_close(&event);
+	callchain_event_close(&stock);
+	TEST_ASSERT(c.nr_guest >= NR_SAMPLES && n.nr_guest >= NR_SAMPLES,
+		    "Only %u and %u samples are the guest's", c.nr_guest, n.nr_guest);
+	TEST_ASSERT(!n.nr_records, "A stock event got %u deferred chains", n.nr_records);
+}
+
+static const struct receiver_case {
+	const char *name;
+	struct perf_event_attr attr;
+	enum pmi_source stock;
+	bool no_record, no_kernel, no_user;
+} receiver_cases[] = {
+	{ "plain", {} },
+	{ "no guest_callchain", {}, .stock = PMI_STOCK, .no_record = true },
+	{ "exclude_guest", { .exclude_guest = 1 }, .no_record = true },
+	{ "exclude_kernel", { .exclude_kernel = 1 }, .no_kernel = true },
+	{ "exclude_callchain_kernel", { .exclude_callchain_kernel = 1 }, .no_kernel = true },
+	{ "exclude_user", { .exclude_user = 1 }, .no_user = true },
+	{ "exclude_callchain_user", { .exclude_callchain_user = 1 }, .no_user = true },
+	{ "exclude_kernel, exclude_user", { .exclude_kernel = 1, .exclude_user = 1 },
+	  .no_kernel = true, .no_user = true },
+};
+
+struct receiver {
+	const struct receiver_case *c;
+	struct callchain_event event;
+	unsigned int nr_records;
+	unsigned int nr;
+	u64 ips[NR_FRAMES + 8];
+};
+
+static void check_record(const struct callchain_sample *s, void *arg)
+{
+	struct receiver *r = arg;
+
+	if (!callchain_sample_is_guest(s))
+		return;
+
+	TEST_ASSERT(!r->c->no_record, "%s: a record of %lu entries", r->c->name, s->nr);
+	TEST_ASSERT(s->nr == r->nr && !memcmp(s->ips, r->ips, r->nr * sizeof(u64)),
+		    "%s: a record of %lu entries, not %u, from 0x%lx", r->c->name, s->nr, r->nr,
+		    s->nr ? s->ips[0] : 0);
+	r->nr_records++;
+}
+
+static void no_samples(const struct callchain_sample *s, void *arg)
+{
+	TEST_FAIL("A dummy has a sample");
+}
+
+/* What each is to get: all but the IP, which the sample has, in its two parts. */
+static void open_receiver(struct receiver *r, const struct callchain_expectation *e,
+			  unsigned int nr_kernel)
+{
+	struct perf_event_attr attr = r->c->attr;
+
+	if (!r->c->no_kernel) {
+		r->ips[r->nr++] = e->ips[0];
+		memcpy(&r->ips[r->nr], &e->ips[2], (nr_kernel - 2) * sizeof(u64));
+		r->nr += nr_kernel - 2;
+	}
+	if (!r->c->no_user) {
+		memcpy(&r->ips[r->nr], &e->ips[nr_kernel], (e->nr - nr_kernel) * sizeof(u64));
+		r->nr += e->nr - nr_kernel;
+	}
+
+	attr.type = PERF_TYPE_SOFTWARE;
+	attr.config = PERF_COUNT_SW_DUMMY;
+	attr.defer_output = 1;
+	TEST_ASSERT(!callchain_event_open_ring(&r->event, PMI_ATTR | r->c->stock, &attr, 0, -1, 64),
+		    "perf_event_open() failed: %s", strerror(errno));
+	callchain_event_enable(&r->event);
+	r->event.deferred_fn = check_record;
+}
+
+/* Events that take deferred chains each get the part that they may see. */
+CALLCHAIN_TEST(attr, receivers)
+{
+	const struct perf_event_attr attr = { .wakeup_events = NR_SAMPLES };
+	struct receiver receivers[ARRAY_SIZE(receiver_cases)] = {}, *r;
+	struct callchain_comparison c = { .expected = &self->e };
+	struct callchain_event event;
+	unsigned int i, round;
+
+	for (i = 0; i < ARRAY_SIZE(receivers); i++) {
+		receivers[i].c = &receiver_cases[i];
+		open_receiver(&receivers[i], &self->e, self->nr_kernel);
+	}
+	callchain_event_start(&event, variant->source | PMI_DEFERRED, &attr, 0, -1);
+	for (round = 0; round < MAX_ROUNDS && c.nr_guest < NR_SAMPLES; round++) {
+		vcpu_run_until_sampled(self->vcpu, &event, 0);
+		callchain_event_read(&event, callchain_compare, &c);
+	}
+	callchain_event_close(&event);
+	TEST_ASSERT(c.nr_guest >= NR_SAMPLES, "Only %u walks", c.nr_guest);
+
+	for (r = receivers; r < receivers + ARRAY_SIZE(receivers); r++) {
+		callchain_event_read(&r->event, no_samples, r);
+		callchain_event_close(&r->event);
+		TEST_ASSERT(r->c->no_record || r->nr_records >= c.nr_guest,
+			    "%s: %u records of %u walks", r->c->name, r->nr_records, c.nr_guest);
+	}
+}
+
+/* An event that is none of the kernel's sees none of the guest's kernel. */
+CALLCHAIN_TEST(attr, exclude_kernel)
+{
+	const struct perf_event_attr attr = { .exclude_kernel = 1 };
+	enum pmi_source source = PMI_NMI | (variant->source & PMI_DEFERRED);
+
+	/* The test PMU takes no notice of exclude_kernel, others don't count then. */
+	SKIP_UNLESS_PMI(source);
+	if (has_hardware_cycles())
+		SKIP(return, "The host's PMU doesn't count while the guest's kernel runs");
+
+	self->e.ip = 0;
+	self->e.nr = 0;
+	vcpu_run_and_compare(self->vcpu, source, &attr, NR_SAMPLES, &self->e);
+}
+
+struct vcpu_thread {
+	struct kvm_vcpu *vcpu;
+	struct callchain_event *event;
+};
+
+static void *run_vcpu(void *arg)
+{
+	struct vcpu_thread *t = arg;
+
+	vcpu_run_until_sampled(t->vcpu, t->event, 0);
+	return NULL;
+}
+
+/* The vCPU's thread comes after the event, and inherits it. */
+CALLCHAIN_TEST(attr, inherited)
+{
+	const struct perf_event_attr attr = { .wakeup_events = NR_SAMPLES, .inherit = 1 };
+	struct callchain_comparison c = { .expected = &self->e };
+	struct callchain_event event;
+	struct vcpu_thread t = { self->vcpu, &event };
+	pthread_t thread;
+	unsigned int i;
+
+	/* An event that is inherited has a ring on one CPU only. */
+	callchain_event_start(&event, variant->source, &attr, 0, pin_self_to_any_cpu());
+	for (i = 0; i < MAX_ROUNDS && c.nr_guest < NR_SAMPLES; i++) {
+		pthread_create(&thread, NULL, run_vcpu, &t);
+		pthread_join(thread, NULL);
+		callchain_event_read(&event, callchain_compare, &c);
+	}
+	callchain_event_close(&event);
+	TEST_ASSERT(c.nr_guest >= NR_SAMPLES, "Only %u walks", c.nr_guest);
+}
+
+/*
+ * There is room for one marker: it is the kernel's.  For lack of room for a cookie, nothing
+ * is deferred.  Sample KVM_RUN only: with this limit, perf never comes to an end with frames
+ * of the host's user mode that lead to themselves, and pthread_create() has one.
+ */
+CALLCHAIN_TEST(attr, one_context)
+{
+	SKIP_UNLESS_OVERRIDDEN(MAX_CONTEXTS_SYSCTL, 1);
+	self->e.nr = self->nr_kernel;
+	vcpu_run_and_compare(self->vcpu, variant->source & ~PMI_DEFERRED, NULL, NR_SAMPLES,
+			     &self->e);
+}
+
+/* A BPF program that asks for no stack changes none. */
+CALLCHAIN_TEST(attr, bpf_without_stack)
+{
+	const struct bpf_insn insns[] = {
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, .imm = 1 },
+		{ BPF_JMP | BPF_EXIT },
+	};
+	union bpf_attr bpf = {
+		.prog_type = BPF_PROG_TYPE_PERF_EVENT,
+		.insns = (u64)insns,
+		.insn_cnt = ARRAY_SIZE(insns),
+		.license = (u64)"GPL",
+	};
+	struct callchain_comparison c = { .expected = &self->e };
+	struct perf_event_attr attr = { .sample_period = 200000 };
+	int prog_fd = syscall(SYS_bpf, BPF_PROG_LOAD, &bpf, sizeof(bpf));
+
+	if (prog_fd < 0)
+		SKIP(return, "BPF_PROG_LOAD failed: %s", strerror(errno));
+
+	for (; c.nr_guest < NR_SAMPLES && attr.sample_period < 200000000; attr.sample_period *= 2)
+		vcpu_run_sampled_bpf(self->vcpu, variant->source, &attr, prog_fd, NR_SAMPLES,
+				     callchain_compare, &c);
+	TEST_ASSERT(c.nr_guest >= NR_SAMPLES, "Only %u walks", c.nr_guest);
+	close(prog_fd);
+}
+
+FIXTURE(tracepoint)
+{
+	struct kvm_vcpu *vcpu;
+	struct kvm_vm *vm;
+};
+
+FIXTURE_VARIANT(tracepoint)
+{
+	enum pmi_source source;
+};
+
+FIXTURE_VARIANT_ADD(tracepoint, immediate)
+{
+	.source = PMI_ATTR,
+};
+
+FIXTURE_VARIANT_ADD(tracepoint, deferred)
+{
+	.source = PMI_ATTR | PMI_DEFERRED,
+};
+
+FIXTURE_SETUP(tracepoint)
+{
+	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100 };
+	struct guest_stack stack;
+
+	SKIP_UNLESS_PMI(PMI_IRQ);
+	/* Others need not see it mounted. */
+	if (access(TRACEFS "/events", F_OK) &&
+	    (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	     mount("tracefs", TRACEFS, "tracefs", 0, NULL)))
+		SKIP(return, "Can't mount %s: %s", TRACEFS, strerror(errno));
+
+	self->vm = vm_create_with_one_vcpu(&self->vcpu, guest_loop);
+	guest_stack_build_and_use(self->vcpu, &stack, &layout, false);
+}
+
+FIXTURE_TEARDOWN(tracepoint)
+{
+	kvm_vm_free(self->vm);
+}
+
+static void is_of_the_host(const struct callchain_sample *s, void *arg)
+{
+	unsigned int *nr = arg;
+
+	TEST_ASSERT(s->cpumode == PERF_RECORD_MISC_KERNEL && s->ip != (u64)guest_loop &&
+		    s->nr && s->ips[0] == (u64)PERF_CONTEXT_KERNEL,
+		    "A softirq's sample has cpumode %u, IP 0x%lx, %lu entries, from 0x%lx",
+		    s->cpumode, s->ip, s->nr, s->nr ? s->ips[0] : 0);
+	++*nr;
+}
+
+/* Softirqs that follow an IRQ which has ended guest mode are the host's. */
+CALLCHAIN_TEST(tracepoint, softirq)
+{
+	const struct perf_event_attr attr = {
+		.type = PERF_TYPE_TRACEPOINT,
+		.config = read_number(TRACEFS "/events/irq/softirq_entry/id"),
+		.sample_period = 1,
+		.wakeup_events = NR_SAMPLES,
+	};
+	struct callchain_event event;
+	unsigned int nr = 0;
+
+	TEST_ASSERT((int)attr.config >= 0, "There is no irq:softirq_entry");
+	callchain_event_start(&event, variant->source, &attr, 0, -1);
+	while (nr < NR_SAMPLES) {
+		vcpu_run_until_sampled(self->vcpu, &event, 0);
+		callchain_event_read(&event, is_of_the_host, &nr);
+	}
+	callchain_event_close(&event);
+}
+
+TEST_HARNESS_MAIN

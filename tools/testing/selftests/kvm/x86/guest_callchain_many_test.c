@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Callchains of vCPUs that run side by side, some of the same VM: each vCPU has a stack
+ * that no other has, and all that is found of it must be its own.  CPUs are taken offline
+ * under them only if KVM_SELFTEST_HOTPLUG is set.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "callchain_harness.h"
+
+#define NR_VMS		2
+#define NR_VCPUS	2	/* of each VM */
+#define NR_THREADS	(NR_VMS * NR_VCPUS)
+#define NR_SAMPLES	20
+#define NR_GUEST	100	/* samples to be compared, of each vCPU */
+#define NR_ROUNDS	6	/* of what disturbs the vCPUs */
+
+/* Further than a stack's return addresses are from each other. */
+#define TEXT_STRIDE	BIT_ULL(20)
+
+struct vcpu_thread {
+	pthread_t thread;
+	pid_t tid;
+	enum pmi_source source;
+	struct kvm_vcpu *vcpu;
+	struct callchain_expectation e;
+	unsigned int nr_guest;
+};
+
+FIXTURE(many)
+{
+	struct kvm_vm *vms[NR_VMS];
+	struct vcpu_thread threads[NR_THREADS];
+};
+
+FIXTURE_VARIANT(many)
+{
+	enum pmi_source source;
+};
+
+PMI_VARIANTS(many,);
+
+static void build_stack(struct vcpu_thread *t, unsigned int nr)
+{
+	const struct guest_stack_layout layout = { 5 + 3 * nr, 64, 0x100 };
+	struct guest_stack stack;
+	unsigned int i;
+
+	guest_stack_build_and_use(t->vcpu, &stack, &layout, false);
+	for (i = 0; i < stack.nr_frames; i++) {
+		stack.ras[i] += nr * TEXT_STRIDE;
+		*(u64 *)addr_gva2hva(t->vcpu->vm, stack.frames[i] + 8) = stack.ras[i];
+	}
+	expect_guest_stack(&t->e, "one of many", false, &stack, DEFAULT_MAX_STACK);
+}
+
+FIXTURE_SETUP(many)
+{
+	struct kvm_vcpu *vcpus[NR_VCPUS];
+	unsigned int i;
+
+	SKIP_UNLESS_PMI(variant->source);
+	for (i = 0; i < NR_THREADS; i++) {
+		struct vcpu_thread *t = &self->threads[i];
+
+		if (!(i % NR_VCPUS))
+			self->vms[i / NR_VCPUS] = vm_create_with_vcpus(NR_VCPUS, guest_loop, vcpus);
+		t->vcpu = vcpus[i % NR_VCPUS];
+		t->source = variant->source;
+		build_stack(t, i);
+	}
+}
+
+FIXTURE_TEARDOWN(many)
+{
+	unsigned int i;
+
+	host_restore();
+	for (i = 0; i < NR_VMS; i++)
+		kvm_vm_free(self->vms[i]);
+}
+
+static bool all_compared(FIXTURE_DATA(many) * self)
+{
+	unsigned int i;
+
+	for (i = 0; i < NR_THREADS; i++) {
+		if (READ_ONCE(self->threads[i].nr_guest) < NR_GUEST)
+			return false;
+	}
+	return true;
+}
+
+static bool stop;
+
+/* Each one goes on until all are done: none shall have the host for itself. */
+static void *run_vcpu(void *arg)
+{
+	const struct perf_event_attr attr = { .wakeup_events = NR_SAMPLES };
+	struct vcpu_thread *t = arg;
+	struct callchain_comparison c = { .expected = &t->e };
+	struct callchain_event event;
+
+	WRITE_ONCE(t->tid, syscall(SYS_gettid));
+	callchain_event_start(&event, t->source, &attr, 0, -1);
+	while (!READ_ONCE(stop)) {
+		vcpu_run_until_sampled(t->vcpu, &event, 0);
+		callchain_event_read(&event, callchain_compare, &c);
+		WRITE_ONCE(t->nr_guest, c.nr_guest);
+	}
+	callchain_event_close(&event);
+	return NULL;
+}
+
+static void run_disturbed(FIXTURE_DATA(many) * self,
+			  void (*disturb)(FIXTURE_DATA(many) * self, unsigned int round))
+{
+	unsigned int i, round;
+
+	for (i = 0; i < NR_THREADS; i++)
+		pthread_create(&self->threads[i].thread, NULL, run_vcpu, &self->threads[i]);
+	for (i = 0; i < NR_THREADS; i++) {
+		while (!READ_ONCE(self->threads[i].tid))
+			usleep(1000);
+	}
+	for (round = 0; round < NR_ROUNDS || !all_compared(self); round++)
+		disturb(self, round);
+	WRITE_ONCE(stop, true);
+	for (i = 0; i < NR_THREADS; i++)
+		pthread_join(self->threads[i].thread, NULL);
+	ksft_print_msg("%u rounds, %u samples of the first vCPU, %u of the last one\n", round,
+		       self->threads[0].nr_guest, self->threads[NR_THREADS - 1].nr_guest);
+}
+
+static int nth_allowed_cpu(unsigned int n)
+{
+	cpu_set_t cpus;
+	int cpu;
+
+	TEST_ASSERT(!sched_getaffinity(getpid(), sizeof(cpus), &cpus), "sched_getaffinity()");
+	n %= CPU_COUNT(&cpus);
+	for (cpu = 0; !CPU_ISSET(cpu, &cpus) || n--; cpu++)
+		;
+	return cpu;
+}
+
+/* Each thread elsewhere, to where another one was. */
+static void move_threads(FIXTURE_DATA(many) * self, unsigned int round)
+{
+	cpu_set_t cpus;
+	unsigned int i;
+
+	for (i = 0; i < NR_THREADS; i++) {
+		CPU_ZERO(&cpus);
+		CPU_SET(nth_allowed_cpu(round + i), &cpus);
+		TEST_ASSERT(!sched_setaffinity(self->threads[i].tid, sizeof(cpus), &cpus),
+			    "sched_setaffinity() failed: %s", strerror(errno));
+	}
+	usleep(20000);
+}
+
+CALLCHAIN_TEST(many, migrated)
+{
+	run_disturbed(self, move_threads);
+}
+
+static char online_path[64];
+
+static void toggle_cpu(FIXTURE_DATA(many) * self, unsigned int round)
+{
+	TEST_ASSERT(host_override(online_path, round & 1), "Can't write %u to %s: %s", round & 1,
+		    online_path, strerror(errno));
+	usleep(100000);
+}
+
+/* The last CPU of those that this process may use, unless it is the only one. */
+CALLCHAIN_TEST(many, hotplugged)
+{
+	cpu_set_t cpus;
+	int cpu;
+
+	TEST_ASSERT(!sched_getaffinity(0, sizeof(cpus), &cpus), "sched_getaffinity()");
+	cpu = nth_allowed_cpu(CPU_COUNT(&cpus) - 1);
+	snprintf(online_path, sizeof(online_path), "/sys/devices/system/cpu/cpu%d/online", cpu);
+	if (!getenv("KVM_SELFTEST_HOTPLUG"))
+		SKIP(return, "A CPU goes offline only if KVM_SELFTEST_HOTPLUG is set");
+	if (CPU_COUNT(&cpus) < 2 || read_number(online_path) != 1)
+		SKIP(return, "There is no CPU that can go offline");
+	SKIP_UNLESS_OVERRIDDEN(online_path, 1);
+	run_disturbed(self, toggle_cpu);
+}
+
+TEST_HARNESS_MAIN
