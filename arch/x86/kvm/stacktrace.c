@@ -474,7 +474,9 @@ static noinline enum guest_unwind_end guest_unwind_page(struct guest_unwind_stat
 		*ip++ = ra;
 		sp = fp + 2 * sizeof(u64);
 		fp = next_fp;
-	} while (ip < ip_end && fp >= sp && fp < frames_end && IS_ALIGNED(fp, 8));
+		/* likely() keeps gcc from computing the conditions before it joins them. */
+	} while (likely(ip < ip_end) && likely(fp >= sp) && likely(fp < frames_end) &&
+		 IS_ALIGNED(fp, 8));
 
 	state->nr_reads += !!end * 2;
 	goto out;
