@@ -51,7 +51,7 @@ perf data convert $symbols --to-json $out/perf.json -i perf.data.guest --force \
 echo "Sampled with $event."
 
 # Two stacks that are known, by the vCPU's thread and by PMIs: these must agree.
-bench=$BUILD_SELFTESTS/x86/guest_callchain_bench
+bench=$BUILD_SELFTESTS/guest_callchain/guest_callchain_bench
 for way in defer nodefer; do
 	perf kvm --guest record -e $event -F 999 --call-graph fp,$way -o perf.data.$way -- \
 		sh -c "$bench -m off -d 5 -t 1000; $bench -m off -d 16 -t 2000" \
