@@ -13,6 +13,8 @@
 
 #define __user
 #define __uninitialized
+#define noinline		__attribute__((__noinline__))
+#define likely(x)		(x)
 #define OPTIMIZER_HIDE_VAR(var)	asm volatile("" : "+r" (var))
 #define __aligned(x)		__attribute__((__aligned__(x)))
 #define ARRAY_SIZE(x)		(sizeof(x) / sizeof((x)[0]))
@@ -57,7 +59,10 @@ struct pt_regs {
 	unsigned long ax, cx, dx, si, di, orig_ax, ip, cs, flags, sp, ss;
 };
 
+struct mm_struct;
+
 struct kvm {
+	struct mm_struct *mm;
 	int srcu;
 };
 
@@ -65,6 +70,7 @@ struct kvm_memory_slot;
 
 struct perf_guest_callchain_request {
 	unsigned int max;
+	u64 guest_ip;
 };
 
 struct kvm_vcpu_stat {
@@ -207,6 +213,12 @@ static inline u64 kvm_get_segment_base(struct kvm_vcpu *vcpu, int seg)
 static inline u64 kvm_rip_read(struct kvm_vcpu *vcpu)
 {
 	return vcpu->state.rip & kvm_reg_mode_mask(vcpu);
+}
+
+/* Nothing here asks for deferred walks. */
+static inline u64 kvm_get_linear_rip(struct kvm_vcpu *vcpu)
+{
+	return kvm_rip_read(vcpu);
 }
 
 #endif /* GUEST_CALLCHAIN_KVM_HOST_H */

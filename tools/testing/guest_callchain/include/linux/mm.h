@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Which pages of the VMM's are memory, and the context that asks; see fuzz_stack_walk.c. */
+/* Where the VMM has mapped memory, and the context that asks; see fuzz_stack_walk.c. */
 #ifndef GUEST_CALLCHAIN_MM_H
 #define GUEST_CALLCHAIN_MM_H
 
@@ -12,10 +12,35 @@ struct page;
 
 bool in_nmi(void);
 bool in_task(void);
-bool get_user_page_fast_only(unsigned long addr, unsigned int flags, struct page **page);
 long get_user_pages_unlocked(unsigned long start, unsigned long nr_pages, struct page **pages,
 			     unsigned int flags);
 void put_page(struct page *page);
+
+/* The host's page tables: present down to the last level, which the fuzzer has. */
+typedef unsigned long pgd_t, p4d_t, pud_t, pmd_t, pte_t;
+
+extern const unsigned long fuzz_host_table;
+const pte_t *fuzz_host_pte(unsigned long addr);
+
+#define READ_ONCE(x)			(x)
+#define pgd_offset(mm, addr)		((void)(mm), &fuzz_host_table)
+#define p4d_offset(pgd, addr)		((void)(pgd), &fuzz_host_table)
+#define pud_offset(p4d, addr)		((void)(p4d), &fuzz_host_table)
+#define pmd_offset(pud, addr)		((void)(pud), &fuzz_host_table)
+#define pte_offset_kernel(pmd, addr)	((void)(pmd), fuzz_host_pte(addr))
+#define pgd_present(pgd)		(pgd)
+#define p4d_present(p4d)		(p4d)
+#define pud_present(pud)		(pud)
+#define pmd_present(pmd)		(pmd)
+#define pte_present(pte)		(pte)
+#define pud_leaf(pud)			((void)(pud), false)
+#define pmd_leaf(pmd)			((void)(pmd), false)
+#define pud_special(pud)		((void)(pud), false)
+#define pmd_special(pmd)		((void)(pmd), false)
+#define pte_special(pte)		((void)(pte), false)
+
+#define local_irq_save(flags)		((flags) = 0)
+#define local_irq_restore(flags)	((void)(flags))
 
 static inline void pagefault_disable(void)
 {
