@@ -286,8 +286,8 @@ static bool guest_unwind_is_entry(const struct guest_unwind_state *state, gva_t 
 }
 
 /* Return UNWIND_CONTINUE if @word can be what was saved when something was interrupted. */
-static enum guest_unwind_end guest_unwind_check_saved_reg(const struct guest_unwind_state *state,
-						unsigned int which, u64 word)
+static enum guest_unwind_end
+guest_unwind_check_saved_reg(const struct guest_unwind_state *state, unsigned int which, u64 word)
 {
 	switch (which) {
 	case SAVED_IP:
