@@ -619,6 +619,8 @@ static void sample_cr3(struct hostile_guest *guest, u64 cr3)
 	ends = vcpu_get_callchain_end_stat(guest->vcpu, "unmapped");
 
 	callchain_event_start(&event, PMI_IRQ, &attr, 0, -1);
+	/* A slow host is hit all the time, while KVM tries: its samples may fill the ring. */
+	event.may_lose = true;
 	signal_samples(event.fd);
 	for (try = 0; try < MAX_CR3_TRIES && c.nr_guest < 3; try++) {
 		struct kvm_sregs broken = sregs;
@@ -636,7 +638,8 @@ static void sample_cr3(struct hostile_guest *guest, u64 cr3)
 	walks = vcpu_get_stat(guest->vcpu, callchain_walks) - walks;
 	ends = vcpu_get_callchain_end_stat(guest->vcpu, "unmapped") - ends;
 	TEST_ASSERT(c.nr_guest, "CR3 0x%lx: no sample hit the guest in %u tries", cr3, try);
-	TEST_ASSERT(ends == walks && walks == c.nr_guest,
+	TEST_ASSERT(ends == walks && (walks == c.nr_guest ||
+				      (event.nr_lost && walks > c.nr_guest)),
 		    "CR3 0x%lx: %lu of %lu walks ended by \"unmapped\", of %u samples", cr3,
 		    ends, walks, c.nr_guest);
 
