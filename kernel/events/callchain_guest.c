@@ -37,8 +37,9 @@ static bool guest_callchain_deferred(const struct perf_event_attr *attr)
 	       sysctl_perf_event_max_contexts_per_stack >= 3;
 }
 
-static struct perf_callchain_entry *guest_callchain_walk(struct perf_sample_data *data,
-							 const struct perf_event_attr *attr)
+/* Out of line: a deferred chain does not need its stack frame. */
+static noinline struct perf_callchain_entry *
+guest_callchain_walk(struct perf_sample_data *data, const struct perf_event_attr *attr)
 {
 	unsigned int max_contexts = READ_ONCE(sysctl_perf_event_max_contexts_per_stack);
 	unsigned int nr, nr_kernel = 0;

@@ -224,8 +224,8 @@ static enum guest_unwind_end guest_unwind_map(struct guest_unwind_state *state, 
 	if (!kvm_is_visible_memslot(slot))
 		return UNWIND_END_NO_MEMORY;
 
-	hva = gfn_to_hva_memslot_prot(slot, gpa_to_gfn(gpa), NULL);
-	if (kvm_is_error_hva(hva) || !guest_unwind_is_memory(vcpu->kvm, hva))
+	hva = __gfn_to_hva_memslot(slot, gpa_to_gfn(gpa));
+	if (!guest_unwind_is_memory(vcpu->kvm, hva))
 		return UNWIND_END_NO_MEMORY;
 
 	state->page_gva = gva & PAGE_MASK;
@@ -664,6 +664,8 @@ struct perf_guest_callchain_request *kvm_arch_vcpu_callchain_request(struct kvm_
 	if (vcpu->arch.guest_state_protected)
 		return NULL;
 
-	request->guest_ip = kvm_get_linear_rip(vcpu);
+	/* Inline for 64-bit code, this is on the PMI's path. */
+	request->guest_ip = is_64_bit_mode(vcpu) ? kvm_rip_read(vcpu) :
+						   kvm_get_linear_rip(vcpu);
 	return request;
 }
