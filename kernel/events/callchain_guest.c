@@ -15,9 +15,6 @@ static bool guest_callchain_wanted(const struct perf_event *event, unsigned int 
 {
 	const struct perf_event_attr *attr = &event->attr;
 
-	if (attr->exclude_callchain_kernel && attr->exclude_callchain_user)
-		return false;
-
 	/* Skid must not show the kernel to a user-only event, nor vice versa. */
 	if (guest_state & PERF_GUEST_USER ? attr->exclude_user : attr->exclude_kernel)
 		return false;
@@ -52,6 +49,9 @@ guest_callchain_walk(struct perf_sample_data *data, const struct perf_event_attr
 	 * gone, or not be the ones that are loaded.
 	 */
 	if (!max_contexts || !nmi_uaccess_okay())
+		return &__empty_callchain;
+
+	if (attr->exclude_callchain_kernel && attr->exclude_callchain_user)
 		return &__empty_callchain;
 
 	entry = get_callchain_entry(&rctx);

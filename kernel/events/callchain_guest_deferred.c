@@ -46,6 +46,7 @@ static u64 guest_callchain_cookie(void)
 struct perf_callchain_entry *perf_callchain_guest_request(struct perf_sample_data *data,
 							  struct perf_event *event)
 {
+	const unsigned int guest_state = data->guest_state;
 	struct perf_guest_callchain_request *request;
 
 	request = static_call(__perf_guest_callchain_request)();
@@ -55,9 +56,9 @@ struct perf_callchain_entry *perf_callchain_guest_request(struct perf_sample_dat
 		return &__empty_callchain;
 
 	data->guest_ip = request->guest_ip;
-	request->guest_state = data->guest_state;
+	request->guest_state = guest_state;
 	request->callchain.nr = ARRAY_SIZE(request->callchain_words);
-	request->callchain.ip[0] = data->guest_state & PERF_GUEST_USER ?
+	request->callchain.ip[0] = guest_state & PERF_GUEST_USER ?
 				   PERF_CONTEXT_GUEST_USER : PERF_CONTEXT_GUEST_KERNEL;
 	request->callchain.ip[1] = request->guest_ip;
 	request->callchain.ip[2] = PERF_CONTEXT_USER_DEFERRED;
