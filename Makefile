@@ -6,7 +6,7 @@ PYTHON := /usr/bin/python3
 
 export BUILD KERNEL_SRC KCONFIG ACCEL KARGS TESTS ALL BASELINE QUICK FUZZ_SECONDS FUZZ_CASES SEED MUTANTS TODAY
 
-.PHONY: help demo test test-debug test-baseline mutants selftests fuzz bench gate build shell series clean packages
+.PHONY: help demo test test-debug test-baseline mutants records selftests fuzz bench gate build shell series clean packages
 .DEFAULT_GOAL := help
 
 help: ## print this help
@@ -38,14 +38,19 @@ test: packages ## run all tests; ends with "N passed, N failed, N skipped"
 
 # no5lvl: Linux 7.3 forgets the CPU's features for a moment while it boots; KASAN
 # takes addresses of 5-level paging for wild ones in an IRQ that comes just then.
-test-debug: packages ## run the KVM selftests on a host with lockdep and KASAN
+test-debug: packages ## run the KVM selftests on a host with lockdep and KASAN, twice
 	@KCONFIG=scripts/configs/debug.config KARGS="no5lvl $(KARGS)" $(PYTHON) scripts/host.py selftests
+	@KCONFIG=scripts/configs/debug.config KARGS="no5lvl kvm_amd.npt=0 $(KARGS)" \
+		$(PYTHON) scripts/host.py selftests
 
 test-baseline: packages ## test the tests: the walk of 2023 must fail some
 	@$(PYTHON) scripts/host.py test-baseline
 
 mutants: packages ## test the tests: break the kernel here and there, each must be noticed
 	@$(PYTHON) scripts/host.py mutants
+
+records: packages ## compare what perf records with our patches and without
+	@$(PYTHON) scripts/host.py records
 
 selftests: packages ## run the KVM selftests on the patched host, print KTAP
 	@$(PYTHON) scripts/host.py selftests

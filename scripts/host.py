@@ -13,10 +13,11 @@ import signal
 import sys
 import unittest
 from pathlib import Path
+from typing import Tuple
 
 sys.dont_write_bytecode = True
 from hostlib import allselftests, baseline, bench, benchreport, demo, fuzz, gate  # noqa: E402
-from hostlib import mutants, objectcode, selftests, series, source  # noqa: E402
+from hostlib import mutants, objectcode, records, selftests, series, source  # noqa: E402
 from hostlib.build import CONFIGS, Build  # noqa: E402
 from hostlib.machine import Machine, choose_accel  # noqa: E402
 from hostlib.tree import BASELINE_V3, REPO  # noqa: E402
@@ -85,14 +86,26 @@ def cmd_selftests() -> int:
 
 def compare_all_selftests(using: str) -> int:
     """Linux's own KVM selftests, with our patches and without."""
+    same = allselftests.compare(*with_and_without(), using, results_dir("all-selftests"),
+                                kernel_args(), os.environ.get("TESTS") or "")
+    return 0 if same else 1
+
+
+def with_and_without() -> Tuple[Build, Build]:
+    """A host with our patches and one without, neither built yet."""
     folder = build_dir()
     claim(folder)
     linux = source.find(os.environ.get("KERNEL_SRC"))
-    same = allselftests.compare(
-        Build(folder, linux, None),
-        Build(folder / "unpatched", linux, CONFIGS / "no-callchain.config", patched=False),
-        using, results_dir("all-selftests"), kernel_args(), os.environ.get("TESTS") or "")
-    return 0 if same else 1
+    return (Build(folder, linux, None),
+            Build(folder / "unpatched", linux, CONFIGS / "no-callchain.config", patched=False))
+
+
+def cmd_records() -> int:
+    using = accel()
+    patched, unpatched = with_and_without()
+    patched.all()
+    unpatched.host_and_perf()
+    return 0 if records.compare(patched, unpatched, using, results_dir("records")) else 1
 
 
 def cmd_test_baseline() -> int:
@@ -196,8 +209,8 @@ def cmd_clean() -> int:
 
 
 COMMANDS = {"build": cmd_build, "selftests": cmd_selftests, "test": cmd_test,
-            "test-baseline": cmd_test_baseline, "mutants": cmd_mutants, "fuzz": cmd_fuzz,
-            "bench": cmd_bench, "gate": cmd_gate, "demo": cmd_demo, "shell": cmd_shell,
+            "test-baseline": cmd_test_baseline, "mutants": cmd_mutants, "records": cmd_records,
+            "fuzz": cmd_fuzz, "bench": cmd_bench, "gate": cmd_gate, "demo": cmd_demo, "shell": cmd_shell,
             "series": cmd_series, "clean": cmd_clean}
 
 

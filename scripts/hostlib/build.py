@@ -91,6 +91,11 @@ class Build:
         self._build_perf()
         self._build_selftests(kernel_inputs)
 
+    def host_and_perf(self) -> None:
+        """Build no selftests, which a tree without our patches hasn't got."""
+        self._build_host()
+        self._build_perf()
+
     def _build_host(self) -> str:
         """Build what boots, and return what it depends on."""
         self.path.mkdir(parents=True, exist_ok=True)

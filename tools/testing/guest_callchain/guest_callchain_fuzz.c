@@ -141,7 +141,10 @@ static void create_guest(void)
 	fuzz.c.vcpu.amd = host_cpu_is_amd_compatible;
 	fuzz.c.vcpu.gbpages = kvm_cpu_has(X86_FEATURE_GBPAGES);
 	fuzz.c.vcpu.maxphyaddr = kvm_cpu_property(X86_PROPERTY_MAX_PHY_ADDR);
-	/* KVM's walker knows only the 4 bits that were first; the manuals have 8. */
+	/*
+	 * KVM is expected to fail here: by SDM vol. 3, 4.3, PDEs of 4 MiB pages have
+	 * up to 40 bits of address (PSE-36), its walker knows the first 36.
+	 */
 	fuzz.c.vcpu.pse36_bits = 36;
 
 	if (fuzz.c.has_pke) {

@@ -34,14 +34,19 @@ static unsigned int cur;
 static bool begun;
 static u32 elements;
 
-/*
- * Page faults of a guest walk its page tables as well if KVM shadows them, but don't
- * do so in a PMI.
- */
 static bool in_armed_walk(void)
 {
 	return READ_ONCE(armed) == current && cur < nr_changes &&
 	       in_task() == !!changes[cur].deferred;
+}
+
+/*
+ * If KVM shadows the guest's page tables, the guest's page faults walk these as well,
+ * but with the host's page faults enabled.
+ */
+static bool in_armed_table_walk(void)
+{
+	return in_armed_walk() && pagefault_disabled();
 }
 
 static bool write_entry(u64 value)
@@ -66,7 +71,7 @@ static void take_step(u32 step)
 
 static void probe_pagetable_walk(void *data, u64 addr, u32 pferr)
 {
-	if (!in_armed_walk() || begun)
+	if (!in_armed_table_walk() || begun)
 		return;
 
 	begun = true;
@@ -75,7 +80,7 @@ static void probe_pagetable_walk(void *data, u64 addr, u32 pferr)
 
 static void probe_paging_element(void *data, u64 pte, int level)
 {
-	if (in_armed_walk())
+	if (in_armed_table_walk())
 		take_step(++elements);
 }
 

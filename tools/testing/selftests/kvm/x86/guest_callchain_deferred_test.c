@@ -679,6 +679,37 @@ CALLCHAIN_TEST(deferred, migrated)
 	run_disturbed(self, variant->source, migrate, &d);
 }
 
+/* As long as the vCPU's thread stays on its CPU, that CPU's ring has both halves. */
+CALLCHAIN_TEST(deferred, cpu_event_of_pinned_vcpu)
+{
+	const struct perf_event_attr attr = { .wakeup_events = NR_SAMPLES };
+	struct samples samples = { .e = &self->e };
+	struct callchain_event event;
+	unsigned int i;
+	cpu_set_t all;
+	int cpu;
+
+	TEST_ASSERT(!sched_getaffinity(0, sizeof(all), &all), "sched_getaffinity()");
+	cpu = sched_getcpu();
+	pin_self_to_cpu(cpu);
+	if (callchain_event_open(&event, variant->source, &attr, -1, cpu)) {
+		if (errno == EACCES || errno == EPERM)
+			SKIP(return, "This user may not sample CPUs");
+		TEST_FAIL("perf_event_open() failed: %s", strerror(errno));
+	}
+	callchain_event_enable(&event);
+	for (i = 0; i < MAX_TRIES && samples.nr_joined < NR_SAMPLES; i++) {
+		vcpu_run_until_sampled(self->vcpu, &event, 0);
+		callchain_event_read(&event, check_sample, &samples);
+	}
+	callchain_event_close(&event);
+	TEST_ASSERT(samples.nr_joined >= NR_SAMPLES, "Only %u samples were joined",
+		    samples.nr_joined);
+	TEST_ASSERT(!samples.nr_alone, "%u samples of %u lack their other half", samples.nr_alone,
+		    samples.nr_alone + samples.nr_joined);
+	TEST_ASSERT(!sched_setaffinity(0, sizeof(all), &all), "sched_setaffinity()");
+}
+
 /* Events of CPUs have rings of CPUs: the other half may be in the ring of another. */
 CALLCHAIN_TEST(deferred, cpu_events)
 {

@@ -1,0 +1,29 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# A job for a host with our patches or without: record in several ways, with $PERF, while
+# a guest of $GUEST's runs and while none does.  Leaves /run/shared/NAME.data.
+set -u
+
+fail()
+{
+	echo "$*"
+	exit 1
+}
+
+# In each way: the host's work alone, then a guest's.
+record()
+{
+	name=$1
+	shift
+	"$PERF" record -q -e cpu-clock -F 999 -o "/run/$name-host.data" "$@" -- \
+		sh -c 'n=0; while [ $n -lt 20000 ]; do n=$((n + 1)); done' || fail "$name failed"
+	"$PERF" record -q -e cpu-clock -F 999 -o "/run/$name-guest.data" "$@" -- \
+		"$GUEST" -m off -d 5 -t 1500 > /dev/null || fail "$name failed with a guest"
+	# perf writes from its ring buffer, which an uncached share can't take; so copy.
+	cp "/run/$name-host.data" "/run/$name-guest.data" /run/shared/
+}
+
+record g -g
+record a-g -a -g
+record defer --call-graph fp,defer
+record dwarf --call-graph dwarf,1024
