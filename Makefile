@@ -4,9 +4,12 @@
 # Debian's Python, which the python3-* packages belong to.
 PYTHON := /usr/bin/python3
 
-export BUILD KERNEL_SRC KCONFIG ACCEL KARGS TESTS ALL BASELINE QUICK FUZZ_SECONDS FUZZ_CASES SEED MUTANTS TODAY
+# What an emulated Intel host takes, beyond what bootstrap.sh installs anyway.
+BOCHS := bochs bochs-term bochsbios isolinux syslinux-common xorriso
 
-.PHONY: help demo test test-debug test-baseline mutants records selftests fuzz bench gate build shell series clean packages
+export BUILD KERNEL_SRC KCONFIG ACCEL VENDOR KARGS TESTS ALL BASELINE QUICK FUZZ_SECONDS FUZZ_CASES SEED MUTANTS TODAY
+
+.PHONY: help demo test test-debug test-intel test-baseline mutants records selftests fuzz bench gate build shell series clean packages
 .DEFAULT_GOAL := help
 
 help: ## print this help
@@ -18,6 +21,7 @@ help: ## print this help
 	@echo "  ACCEL=auto|tcg|kvm  how QEMU runs the host; auto takes KVM if it can nest"
 	@echo "  KERNEL_SRC=DIR      use this Linux source, and leave it as it is"
 	@echo "  KCONFIG=FILE        merge a fragment into the kernel's configuration"
+	@echo "  VENDOR=amd|intel    whose CPU the host of \"make selftests\" has; Bochs emulates Intel's"
 	@echo "  KARGS=ARGS          boot the host with them, e.g. kvm_amd.npt=0"
 	@echo "  TESTS=NAMES         run just these selftests, e.g. guest_callchain_test"
 	@echo "  ALL=1               compare all of Linux's KVM selftests with an unpatched kernel"
@@ -42,6 +46,10 @@ test-debug: packages ## run the KVM selftests on a host with lockdep and KASAN, 
 	@KCONFIG=scripts/configs/debug.config KARGS="no5lvl $(KARGS)" $(PYTHON) scripts/host.py selftests
 	@KCONFIG=scripts/configs/debug.config KARGS="no5lvl kvm_amd.npt=0 $(KARGS)" \
 		$(PYTHON) scripts/host.py selftests
+
+test-intel: ## run the KVM selftests on an emulated Intel host, on VMX and EPT
+	@sh scripts/bootstrap.sh $(BOCHS)
+	@VENDOR=intel $(PYTHON) scripts/host.py selftests
 
 test-baseline: packages ## test the tests: the walk of 2023 must fail some
 	@$(PYTHON) scripts/host.py test-baseline
@@ -77,7 +85,7 @@ series: packages ## write the patches for a kernel's mailing list, for git am
 	@$(PYTHON) scripts/host.py series
 
 clean: ## remove what was built and measured; downloads are kept
-	@rm -rf "$(or $(BUILD),build)" results/latest
+	@$(PYTHON) scripts/host.py clean
 
 packages:
-	@sh scripts/bootstrap.sh
+	@sh scripts/bootstrap.sh $(if $(filter intel,$(VENDOR)),$(BOCHS))

@@ -17,7 +17,7 @@ from typing import Tuple
 
 sys.dont_write_bytecode = True
 from hostlib import allselftests, baseline, bench, benchreport, demo, fuzz, gate  # noqa: E402
-from hostlib import mutants, objectcode, records, selftests, series, source  # noqa: E402
+from hostlib import intel, mutants, objectcode, records, selftests, series, source  # noqa: E402
 from hostlib.build import CONFIGS, Build  # noqa: E402
 from hostlib.machine import Machine, choose_accel  # noqa: E402
 from hostlib.tree import BASELINE_V3, REPO  # noqa: E402
@@ -25,7 +25,12 @@ from hostlib.ui import Failure, claim, end_as_interrupted, say  # noqa: E402
 
 
 def build_dir() -> Path:
-    return Path(os.environ.get("BUILD") or REPO / "build").resolve()
+    folder = Path(os.environ.get("BUILD") or REPO / "build").resolve()
+    # Neither the kernel's build system nor QEMU's options can quote them.
+    if any(character in f"{folder}{REPO}" for character in " ,:\t\n"):
+        raise Failure(f"No name on the way to {folder} or {REPO} may have a space, comma or "
+                      "colon; use other folders")
+    return folder
 
 
 def results_dir(name: str) -> Path:
@@ -38,6 +43,14 @@ def results_dir(name: str) -> Path:
 
 def accel() -> str:
     return choose_accel(os.environ.get("ACCEL") or "auto")
+
+
+def vendor() -> str:
+    """Whose CPU the host has: QEMU emulates AMD's, Bochs Intel's."""
+    name = os.environ.get("VENDOR") or "amd"
+    if name not in ("amd", "intel"):
+        raise Failure(f"VENDOR={name} is not known; use amd or intel")
+    return name
 
 
 def kernel_args() -> str:
@@ -74,10 +87,14 @@ def cmd_selftests() -> int:
     if os.environ.get("ALL"):
         return compare_all_selftests(using)
     build = built()
-    ktap = selftests.run(build, using, results_dir("selftests"), kernel_args(),
-                         os.environ.get("TESTS") or "")
-    counts = selftests.count(ktap, build.tree.path,
-                             selftests.expected_skips(using, kernel_args()))
+    only = os.environ.get("TESTS") or ""
+    if vendor() == "intel":
+        ktap = intel.run(build, results_dir("selftests-intel"), kernel_args(), only)
+        expected = selftests.expected_skips("bochs", f"intel {kernel_args()}")
+    else:
+        ktap = selftests.run(build, using, results_dir("selftests"), kernel_args(), only)
+        expected = selftests.expected_skips(using, kernel_args())
+    counts = selftests.count(ktap, build.tree.path, expected)
     for remark in counts.remarks:
         say(remark)
     say(str(counts))
@@ -122,8 +139,10 @@ def cmd_mutants() -> int:
     chosen = mutants.choose(every, os.environ.get("MUTANTS") or "", os.environ.get("TODAY") or "")
     using = accel()
     claim(build_dir())
+    # A few don't wipe out the table of all.
+    results = results_dir("mutants" if len(chosen) == len(every) else "some-mutants")
     return 0 if mutants.run(build_dir(), source.find(os.environ.get("KERNEL_SRC")), using,
-                            results_dir("mutants"), every, chosen) else 1
+                            results, every, chosen) else 1
 
 
 def cmd_test() -> int:
@@ -203,7 +222,12 @@ def cmd_series() -> int:
 
 
 def cmd_clean() -> int:
-    for folder in (build_dir(), REPO / "results" / "latest"):
+    folder = build_dir()
+    if folder.exists():
+        if not (folder / "pristine").exists() and any(folder.iterdir()):
+            raise Failure(f"{folder} holds no build of ours; remove it by hand if you mean it")
+        claim(folder)
+    for folder in (folder, REPO / "results" / "latest"):
         shutil.rmtree(folder, ignore_errors=True)
     return 0
 

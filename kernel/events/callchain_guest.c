@@ -69,7 +69,8 @@ guest_callchain_walk(struct perf_sample_data *data, const struct perf_event_attr
 		nr -= nr_kernel;
 		memmove(ips, &ips[nr_kernel], nr * sizeof(*ips));
 		nr_kernel = 0;
-	} else if (attr->exclude_callchain_user || (nr_kernel && max_contexts == 1)) {
+	} else if (attr->exclude_callchain_user || attr->exclude_user ||
+		   (nr_kernel && max_contexts == 1)) {
 		nr = nr_kernel;
 	}
 
@@ -95,7 +96,8 @@ guest_callchain_walk(struct perf_sample_data *data, const struct perf_event_attr
  * Return: the chain, in a per-CPU buffer that is good until the next sample in
  * the same context; empty if @event may not see it or the guest shows none.  NULL
  * if the sample is one of the host, or is to be taken for one: BPF stack helpers
- * read the very chain that is recorded, and know host stacks only.
+ * read the very chain that is recorded, and know host stacks only.  Programs that
+ * @event's program tail-calls are not known here, and may read the guest's chain.
  */
 struct perf_callchain_entry *perf_callchain_guest(struct perf_sample_data *data,
 						  struct perf_event *event)

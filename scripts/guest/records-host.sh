@@ -18,7 +18,7 @@ record()
 	"$PERF" record -q -e cpu-clock -F 999 -o "/run/$name-host.data" "$@" -- \
 		sh -c 'n=0; while [ $n -lt 20000 ]; do n=$((n + 1)); done' || fail "$name failed"
 	"$PERF" record -q -e cpu-clock -F 999 -o "/run/$name-guest.data" "$@" -- \
-		"$GUEST" -m off -d 5 -t 1500 > /dev/null || fail "$name failed with a guest"
+		"$GUEST" -m off -i cpu-clock -d 5 -t 1500 > /dev/null || fail "$name failed with a guest"
 	# perf writes from its ring buffer, which an uncached share can't take; so copy.
 	cp "/run/$name-host.data" "/run/$name-guest.data" /run/shared/
 }

@@ -23,6 +23,10 @@ _DEADLINE = 600
 # How often both kernels record until each shape of one was seen on the other.
 _TRIES = 4
 
+# Of the host's samples, so many of a shape may be on one kernel only: some are rare, e.g.
+# those of a process that ends.
+_RARE = 3
+
 # include/uapi/linux/perf_event.h
 _RECORD_SAMPLE = 9
 _RECORD_CALLCHAIN_DEFERRED = 22
@@ -108,6 +112,11 @@ def shapes(path: Path) -> Tuple[bytes, "Counter[Shape]"]:
     return attr, found
 
 
+def _is_rare(shape: Shape, number: int) -> bool:
+    return (number <= _RARE and shape[0] == "sample"
+            and int(str(shape[1])) & _MISC_CPUMODE not in _GUEST_MODES)
+
+
 def _record(build: Build, perf: Path, guest: Path, accel: str, folder: Path) -> None:
     if folder.exists():
         shutil.rmtree(folder)
@@ -139,7 +148,8 @@ def compare(patched: Build, unpatched: Build, accel: str, results: Path) -> bool
         differing = [f"{way}: {shape}: {seen[0][way][shape]} with our patches, "
                      f"{seen[1][way][shape]} without"
                      for way in sorted(attrs)
-                     for shape in sorted(seen[0][way].keys() ^ seen[1][way].keys(), key=str)]
+                     for shape in sorted(seen[0][way].keys() ^ seen[1][way].keys(), key=str)
+                     if not _is_rare(shape, seen[0][way][shape] + seen[1][way][shape])]
         if not differing:
             break
     differing += [f"{way}: attributes" for way, found in attrs.items() if len(found) > 1]

@@ -143,7 +143,8 @@ def by_program(ktap: str, tree: Path) -> Dict[str, List[Any]]:
     # kselftest nests by "# ", the parser expects KTAP's indentation.
     lines = [re.sub(r"^# ", "    ", line) for line in ktap.splitlines()]
     parsed = kunit_parser.parse_run_tests(lines, kunit_printer.null_printer)
-    return {program.name.split()[-1]: list(_leaves(program)) or [program]
+    # A host that dies in the midst of a line leaves a test without a name.
+    return {(program.name.split() or ["?"])[-1]: list(_leaves(program)) or [program]
             for program in parsed.subtests}
 
 

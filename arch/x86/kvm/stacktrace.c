@@ -174,23 +174,25 @@ out:
 }
 
 /*
- * Return true if there is normal memory at @hva.  A deferred walk brings in what was
- * swapped out.  It never waits: FOLL_NOWAIT starts the I/O and raises no userfault,
- * FOLL_DUMP leaves holes as they are.
+ * Return true if there is normal memory at @hva.  A deferred walk brings in anonymous
+ * memory that was swapped out.  FOLL_NOWAIT starts the I/O, but waits neither for it
+ * nor for userfaults; FOLL_DUMP keeps GUP from filling holes, FOLL_ANON from filling
+ * those of files, which FOLL_DUMP does not cover.
  */
-static bool guest_unwind_is_memory(struct kvm *kvm, unsigned long hva)
+static bool guest_unwind_is_memory(struct kvm_vcpu *vcpu, unsigned long hva)
 {
 	struct page *page;
 	long r;
 
-	if (host_maps_memory(kvm->mm, hva))
+	if (host_maps_memory(vcpu->kvm->mm, hva))
 		return true;
 
-	if (!in_task())
+	/* Not in_task(): a tracepoint in task context may hit while IRQs are off. */
+	if (vcpu->arch.handling_intr_from_guest)
 		return false;
 
 	pagefault_enable();
-	r = get_user_pages_unlocked(hva, 1, &page, FOLL_NOWAIT | FOLL_DUMP);
+	r = get_user_pages_unlocked(hva, 1, &page, FOLL_NOWAIT | FOLL_DUMP | FOLL_ANON);
 	pagefault_disable();
 	if (r != 1)
 		return false;
@@ -225,7 +227,7 @@ static enum guest_unwind_end guest_unwind_map(struct guest_unwind_state *state, 
 		return UNWIND_END_NO_MEMORY;
 
 	hva = __gfn_to_hva_memslot(slot, gpa_to_gfn(gpa));
-	if (!guest_unwind_is_memory(vcpu->kvm, hva))
+	if (!guest_unwind_is_memory(vcpu, hva))
 		return UNWIND_END_NO_MEMORY;
 
 	state->page_gva = gva & PAGE_MASK;
@@ -296,11 +298,11 @@ guest_unwind_check_saved_reg(const struct guest_unwind_state *state, unsigned in
 			return UNWIND_END_LAST;
 		return guest_canonical(state, word) ? UNWIND_CONTINUE : UNWIND_END_NONCANONICAL;
 	case SAVED_CS:
-		/* SDM vol. 3, 3.4.2: index 0 is no segment, whatever the privilege level. */
+		/* Index 0 is no segment, whatever the privilege level. */
 		return (word & U16_MAX) > SEGMENT_RPL_MASK ? UNWIND_CONTINUE :
 							     UNWIND_END_UNALIGNED;
 	case SAVED_FLAGS:
-		/* Intel SDM vol. 1, 3.4.3: bit 1 is always set; 3, 5, 15, and 22 up never. */
+		/* RFLAGS: bit 1 is always set; 3, 5, 15, and 22 up never. */
 		return (word & (GENMASK_ULL(63, 22) | X86_EFLAGS_VM | BIT(15) | BIT(5) | BIT(3) |
 				X86_EFLAGS_FIXED)) == X86_EFLAGS_FIXED ? UNWIND_CONTINUE :
 									 UNWIND_END_UNALIGNED;
@@ -353,7 +355,7 @@ static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state
 		return UNWIND_END_UNALIGNED;
 	}
 
-	/* SDM vol. 1, 3.4.1.1: 32-bit code leaves upper halves undefined. */
+	/* 32-bit code leaves upper halves undefined. */
 	state->fp = saved[SAVED_BP] & guest_max_addr(state);
 	state->sp = sp & guest_max_addr(state);
 	return guest_unwind_store(state, saved[SAVED_IP] & guest_max_addr(state));
@@ -368,7 +370,7 @@ static enum guest_unwind_end guest_unwind_outermost(struct guest_unwind_state *s
 	unsigned int nr = state->nr;
 	enum guest_unwind_end end;
 
-	/* x86-64 psABI, 3.4.1: a frame pointer of zero marks the outermost frame. */
+	/* By the ABI, a frame pointer of zero marks the outermost frame. */
 	if (state->user || state->word < 8 || !IS_ALIGNED(state->sp, 8))
 		return UNWIND_END_LAST;
 
@@ -643,6 +645,7 @@ unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned 
 		state.end = UNWIND_END_DEPTH;
 
 	/* Not atomic: only this thread's PMIs count, and they don't nest. */
+	static_assert(ARRAY_SIZE(vcpu->stat.callchain_ends) == UNWIND_END_NO_MEMORY);
 	vcpu->stat.callchain_walks++;
 	vcpu->stat.callchain_frames += state.nr;
 	vcpu->stat.callchain_ends[state.end - 1]++;
@@ -660,6 +663,8 @@ unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned 
 struct perf_guest_callchain_request *kvm_arch_vcpu_callchain_request(struct kvm_vcpu *vcpu)
 {
 	struct perf_guest_callchain_request *request = &vcpu->arch.callchain_request;
+
+	lockdep_assert_once(kvm_arch_pmi_in_guest(vcpu));
 
 	if (vcpu->arch.guest_state_protected)
 		return NULL;

@@ -6,6 +6,7 @@
 #include <linux/bpf.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/mman.h>
 #include <sys/mount.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -17,7 +18,11 @@
 #define NR_FRAMES	4
 
 #define MAX_CONTEXTS_SYSCTL	"/proc/sys/kernel/perf_event_max_contexts_per_stack"
+#define MAX_STACK_SYSCTL	"/proc/sys/kernel/perf_event_max_stack"
 #define TRACEFS			"/sys/kernel/tracing"
+
+/* The longest chain that a deferred walk has room for without an allocation. */
+#define FULL_DEPTH		127
 
 /* Where user mode made a system call of a Linux kernel, and what that saved of it. */
 #define USER_IP		0x401000ULL
@@ -43,19 +48,18 @@ FIXTURE_VARIANT(attr)
 
 PMI_VARIANTS(attr,);
 
-FIXTURE_SETUP(attr)
+static void create_entered_guest(FIXTURE_DATA(attr) * self, unsigned int nr_frames)
 {
-	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100 };
+	const struct guest_stack_layout layout = { nr_frames, 64, 0x100 };
 	struct guest_stack stack;
 	u64 *entry;
 
-	SKIP_UNLESS_PMI(variant->source);
 	self->vm = vm_create_with_one_vcpu(&self->vcpu, guest_loop);
 	guest_stack_build_and_use(self->vcpu, &stack, &layout, false);
-	expect_guest_stack(&self->e, "attr", false, &stack, DEFAULT_MAX_STACK);
+	expect_guest_stack(&self->e, "attr", false, &stack, nr_frames + 1);
 
 	/* The outermost frame has a return address, and registers above. */
-	entry = addr_gva2hva(self->vm, stack.frames[NR_FRAMES] + 8);
+	entry = addr_gva2hva(self->vm, stack.frames[nr_frames] + 8);
 	*entry++ = KERNEL_IP;
 	entry[LINUX_REGS_RIP] = USER_IP;
 	entry[LINUX_REGS_CS] = LINUX_USER_CS;
@@ -65,6 +69,12 @@ FIXTURE_SETUP(attr)
 	self->nr_kernel = self->e.nr;
 	self->e.ips[self->e.nr++] = PERF_CONTEXT_GUEST_USER;
 	self->e.ips[self->e.nr++] = USER_IP;
+}
+
+FIXTURE_SETUP(attr)
+{
+	SKIP_UNLESS_PMI(variant->source);
+	create_entered_guest(self, NR_FRAMES);
 }
 
 FIXTURE_TEARDOWN(attr)
@@ -202,7 +212,7 @@ static void open_receiver(struct receiver *r, const struct callchain_expectation
 {
 	struct perf_event_attr attr = r->c->attr;
 
-	if (!r->c->no_kernel) {
+	if (!r->c->no_kernel && nr_kernel > 2) {
 		r->ips[r->nr++] = e->ips[0];
 		memcpy(&r->ips[r->nr], &e->ips[2], (nr_kernel - 2) * sizeof(u64));
 		r->nr += nr_kernel - 2;
@@ -221,8 +231,7 @@ static void open_receiver(struct receiver *r, const struct callchain_expectation
 	r->event.deferred_fn = check_record;
 }
 
-/* Events that take deferred chains each get the part that they may see. */
-CALLCHAIN_TEST(attr, receivers)
+static void run_receivers(FIXTURE_DATA(attr) * self, enum pmi_source source)
 {
 	const struct perf_event_attr attr = { .wakeup_events = NR_SAMPLES };
 	struct receiver receivers[ARRAY_SIZE(receiver_cases)] = {}, *r;
@@ -234,7 +243,7 @@ CALLCHAIN_TEST(attr, receivers)
 		receivers[i].c = &receiver_cases[i];
 		open_receiver(&receivers[i], &self->e, self->nr_kernel);
 	}
-	callchain_event_start(&event, variant->source | PMI_DEFERRED, &attr, 0, -1);
+	callchain_event_start(&event, source | PMI_DEFERRED, &attr, 0, -1);
 	for (round = 0; round < MAX_ROUNDS && c.nr_guest < NR_SAMPLES; round++) {
 		vcpu_run_until_sampled(self->vcpu, &event, 0);
 		callchain_event_read(&event, callchain_compare, &c);
@@ -247,6 +256,49 @@ CALLCHAIN_TEST(attr, receivers)
 		callchain_event_close(&r->event);
 		TEST_ASSERT(r->c->no_record || r->nr_records >= c.nr_guest,
 			    "%s: %u records of %u walks", r->c->name, r->nr_records, c.nr_guest);
+	}
+}
+
+/* Events that take deferred chains each get the part that they may see. */
+CALLCHAIN_TEST(attr, receivers)
+{
+	run_receivers(self, variant->source);
+}
+
+/* The sample has the IP, and there is no more: records are empty. */
+CALLCHAIN_TEST(attr, receivers_of_nothing)
+{
+	struct kvm_regs regs;
+
+	vcpu_regs_get(self->vcpu, &regs);
+	regs.rbp = 8;
+	vcpu_regs_set(self->vcpu, &regs);
+	self->e.nr = self->nr_kernel = 2;
+	run_receivers(self, variant->source);
+}
+
+/* Neither a sample nor a record shows user mode to an event that excludes it. */
+CALLCHAIN_TEST(attr, exclude_user)
+{
+	const struct perf_event_attr attr = { .exclude_user = 1 };
+
+	self->e.nr = self->nr_kernel;
+	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &self->e);
+}
+
+/* As long as perf takes them, in buffers of each kind, with a marker for each part. */
+CALLCHAIN_TEST(attr, full_depth)
+{
+	struct perf_event_attr attr = {};
+
+	SKIP_UNLESS_OVERRIDDEN(MAX_STACK_SYSCTL, FULL_DEPTH + 2);
+	for (attr.sample_max_stack = FULL_DEPTH; attr.sample_max_stack <= FULL_DEPTH + 2;
+	     attr.sample_max_stack++) {
+		kvm_vm_free(self->vm);
+		create_entered_guest(self, attr.sample_max_stack - 3);
+		TEST_ASSERT(self->e.nr == attr.sample_max_stack + 2u, "The chain has %u entries",
+			    self->e.nr);
+		vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &self->e);
 	}
 }
 
@@ -343,6 +395,7 @@ CALLCHAIN_TEST(attr, bpf_without_stack)
 FIXTURE(tracepoint)
 {
 	struct kvm_vcpu *vcpu;
+	struct guest_stack stack;
 	struct kvm_vm *vm;
 };
 
@@ -364,7 +417,6 @@ FIXTURE_VARIANT_ADD(tracepoint, deferred)
 FIXTURE_SETUP(tracepoint)
 {
 	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100 };
-	struct guest_stack stack;
 
 	SKIP_UNLESS_PMI(PMI_IRQ);
 	/* Others need not see it mounted. */
@@ -374,12 +426,53 @@ FIXTURE_SETUP(tracepoint)
 		SKIP(return, "Can't mount %s: %s", TRACEFS, strerror(errno));
 
 	self->vm = vm_create_with_one_vcpu(&self->vcpu, guest_loop);
-	guest_stack_build_and_use(self->vcpu, &stack, &layout, false);
+	guest_stack_build_and_use(self->vcpu, &self->stack, &layout, false);
 }
 
 FIXTURE_TEARDOWN(tracepoint)
 {
 	kvm_vm_free(self->vm);
+}
+
+static void count_guest_ip(const struct callchain_sample *s, void *arg)
+{
+	unsigned int *nr = arg;
+
+	if (!callchain_sample_is_guest(s))
+		return;
+
+	TEST_ASSERT(s->nr == 2 && s->ips[0] == (u64)PERF_CONTEXT_GUEST_KERNEL &&
+		    s->ips[1] == (u64)guest_loop,
+		    "A sample has %lu entries, not a marker and the guest's IP", s->nr);
+	++*nr;
+}
+
+/*
+ * Where KVM lets the IRQ in that has ended guest mode, an event in task context is the
+ * guest's, but must not sleep.  Have it look for a stack that is not in memory.
+ */
+CALLCHAIN_TEST(tracepoint, irq_enable)
+{
+	const struct perf_event_attr attr = {
+		.type = PERF_TYPE_TRACEPOINT,
+		.config = read_number(TRACEFS "/events/preemptirq/irq_enable/id"),
+		.sample_period = 20,
+		.wakeup_events = NR_SAMPLES,
+	};
+	struct callchain_event event;
+	unsigned int nr = 0;
+
+	if ((int)attr.config < 0)
+		SKIP(return, "There is no preemptirq:irq_enable, CONFIG_PREEMPTIRQ_TRACEPOINTS");
+
+	TEST_ASSERT(!madvise(addr_gva2hva(self->vm, self->stack.gva),
+			     self->stack.nr_pages * PAGE_SIZE, MADV_DONTNEED), "MADV_DONTNEED");
+	callchain_event_start(&event, variant->source, &attr, 0, -1);
+	while (nr < NR_SAMPLES) {
+		vcpu_run_until_sampled(self->vcpu, &event, 0);
+		callchain_event_read(&event, count_guest_ip, &nr);
+	}
+	callchain_event_close(&event);
 }
 
 static void is_of_the_host(const struct callchain_sample *s, void *arg)

@@ -67,4 +67,32 @@ CALLCHAIN_TEST(depth, raised)
 	is_refused(variant->source, 65535);
 }
 
+static void is_without_chain(const struct callchain_sample *s, void *arg)
+{
+	unsigned int *nr_guest = arg;
+
+	if (!callchain_sample_is_guest(s))
+		return;
+
+	TEST_ASSERT(!s->nr && s->ip == (u64)guest_loop, "A sample has %lu entries, IP 0x%lx",
+		    s->nr, s->ip);
+	++*nr_guest;
+}
+
+/* Then there is no chain, not even of the IP alone, and nothing to be deferred. */
+CALLCHAIN_TEST(depth, zero)
+{
+	const struct perf_event_attr attr = {};
+	unsigned int round, nr_guest = 0;
+	struct kvm_vcpu *vcpu;
+
+	SKIP_UNLESS_OVERRIDDEN(MAX_STACK_SYSCTL, 0);
+	vm_create_with_one_vcpu(&vcpu, guest_loop);
+	for (round = 0; round < 10 && nr_guest < NR_SAMPLES; round++)
+		vcpu_run_sampled(vcpu, variant->source, &attr, NR_SAMPLES, is_without_chain,
+				 &nr_guest);
+	TEST_ASSERT(nr_guest >= NR_SAMPLES, "Only %u samples hit the guest", nr_guest);
+	kvm_vm_free(vcpu->vm);
+}
+
 TEST_HARNESS_MAIN

@@ -48,7 +48,6 @@ struct hostile_case {
 	bool user;
 	int levels;		/* run with so many levels only; zero for any */
 	unsigned long vm_type;
-	const char *end_deferred;	/* where that faults in pages of zeroes */
 };
 
 static void set_word(struct hostile_guest *guest, gva_t gva, u64 word)
@@ -143,6 +142,15 @@ static void first_is_low(struct hostile_guest *guest, u64 fp)
 	vcpu_regs_get(guest->vcpu, &regs);
 	regs.rsp = 0;
 	regs.rbp = fp;
+	vcpu_regs_set(guest->vcpu, &regs);
+}
+
+static void first_is_below_rsp(struct hostile_guest *guest, u64 bytes)
+{
+	struct kvm_regs regs;
+
+	vcpu_regs_get(guest->vcpu, &regs);
+	regs.rsp = regs.rbp + bytes;
 	vcpu_regs_set(guest->vcpu, &regs);
 }
 
@@ -374,6 +382,7 @@ static const struct hostile_case stack_cases[] = {
 	{ "last word of memory, mapped", next_is_mapped, -8ULL, BAD + 1, "backwards" },
 	{ "first at address 0",	first_is_low, 0, 0, "last" },
 	{ "first at address 8",	first_is_low, 8, NR_FRAMES, "last" },
+	{ "first below RSP",	first_is_below_rsp, 8, 0, "backwards" },
 	{ "ends at the hole",	next_is_below_hole, 16, BAD + 2, "backwards" },
 	{ "reaches into the hole", next_is_below_hole, 8, BAD + 1, "noncanonical" },
 	{ "last word of the hole", next_is_in_hole, 8, BAD + 1, "noncanonical" },
@@ -383,6 +392,8 @@ static const struct hostile_case stack_cases[] = {
 	{ "return to a context marker", return_address_is, PERF_CONTEXT_KERNEL, BAD, "depth" },
 	{ "return to the lowest marker", return_address_is, PERF_CONTEXT_MAX, BAD, "depth" },
 	{ "return to nowhere",	return_address_is, 1ULL << 62, BAD, "noncanonical" },
+	{ "return to the hole",	return_address_is, 1ULL << 47, BAD, "noncanonical", .levels = 4 },
+	{ "return to the hole",	return_address_is, 1ULL << 56, BAD, "noncanonical", .levels = 5 },
 	{ "in a level 1 table",	next_is_page_table, 1, BAD + 1, "last" },
 	{ "in a level 2 table",	next_is_page_table, 2, BAD + 1, "last" },
 	{ "in a level 3 table",	next_is_page_table, 3, BAD + 1, "last" },
@@ -476,8 +487,7 @@ static const struct hostile_case vmm_cases[] = {
 	{ "page in a slot that was deleted", delete_slot, 1, BAD, "no_memory" },
 	{ "page in a slot that has moved", move_slot, 1, BAD, "no_memory" },
 	{ "page in a memfd",		back_by, VM_MEM_SRC_SHMEM, NR_FRAMES, "last" },
-	{ "hole in a memfd",		punch_hole, VM_MEM_SRC_SHMEM, BAD, "no_memory",
-		.end_deferred = "last" },
+	{ "hole in a memfd",		punch_hole, VM_MEM_SRC_SHMEM, BAD, "no_memory" },
 };
 
 static const struct hostile_case huge_page_cases[] = {
@@ -519,7 +529,6 @@ static void create_guest(struct hostile_guest *guest, int levels, unsigned long 
 
 static void run_case(const struct hostile_case *c, enum pmi_source source, int levels)
 {
-	const char *end = source & PMI_DEFERRED && c->end_deferred ? c->end_deferred : c->end;
 	struct callchain_expectation e;
 	struct hostile_guest guest;
 	unsigned int nr_guest;
@@ -532,16 +541,16 @@ static void run_case(const struct hostile_case *c, enum pmi_source source, int l
 
 	walks = vcpu_get_stat(guest.vcpu, callchain_walks);
 	frames = vcpu_get_stat(guest.vcpu, callchain_frames);
-	ends = vcpu_get_callchain_end_stat(guest.vcpu, end);
+	ends = vcpu_get_callchain_end_stat(guest.vcpu, c->end);
 	nr_guest = vcpu_run_and_compare(guest.vcpu, source, NULL, NR_SAMPLES, &e);
 	walks = vcpu_get_stat(guest.vcpu, callchain_walks) - walks;
 	frames = vcpu_get_stat(guest.vcpu, callchain_frames) - frames;
-	ends = vcpu_get_callchain_end_stat(guest.vcpu, end) - ends;
+	ends = vcpu_get_callchain_end_stat(guest.vcpu, c->end) - ends;
 
 	TEST_ASSERT(walks == nr_guest, "%s: KVM counted %lu walks, perf %u guest samples",
 		    c->name, walks, nr_guest);
 	TEST_ASSERT(ends == walks, "%s: only %lu of %lu walks ended by \"%s\"", c->name,
-		    ends, walks, end);
+		    ends, walks, c->end);
 	TEST_ASSERT(frames == walks * (1 + c->nr_frames), "%s: KVM counted %lu frames in %lu walks",
 		    c->name, frames, walks);
 

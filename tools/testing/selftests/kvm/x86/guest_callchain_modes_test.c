@@ -335,33 +335,59 @@ static void run_to_loop(struct kvm_vcpu *vcpu, enum pmi_source source, u64 loop)
 	TEST_ASSERT(ip == loop, "The guest stands at 0x%lx, not at 0x%lx", ip, loop);
 }
 
+static void create_in_mode(struct mode_guest *g, struct callchain_expectation *e,
+			   enum pmi_source source)
+{
+	struct kvm_regs regs;
+
+	g->vm = vm_create_with_one_vcpu(&g->vcpu, guest_loop);
+	vm_userspace_mem_region_add(g->vm, VM_MEM_SRC_ANONYMOUS, MEM_GPA, MEM_SLOT,
+				    MEM_PAGES, 0);
+	vm_userspace_mem_region_add(g->vm, VM_MEM_SRC_ANONYMOUS, HIGH_MEM_GPA,
+				    HIGH_MEM_SLOT, MEM_PAGES, 0);
+	memcpy(addr_gpa2hva(g->vm, MEM_GPA + CODE_OFF), code, sizeof(code));
+
+	build_tables(g);
+	enter_mode(g);
+	vcpu_regs_get(g->vcpu, &regs);
+	regs.rflags |= X86_EFLAGS_IF;
+	build_stack(g, &regs, e);
+	vcpu_regs_set(g->vcpu, &regs);
+
+	run_to_loop(g->vcpu, source, e->ip);
+}
+
 CALLCHAIN_TEST(modes, all)
 {
 	struct callchain_expectation e;
-	struct kvm_regs regs;
 	unsigned int i;
 
 	for (i = 0; i < ARRAY_SIZE(modes); i++) {
 		struct mode_guest g = { .mode = &modes[i] };
 
 		TH_LOG("%s", modes[i].name);
-		g.vm = vm_create_with_one_vcpu(&g.vcpu, guest_loop);
-		vm_userspace_mem_region_add(g.vm, VM_MEM_SRC_ANONYMOUS, MEM_GPA, MEM_SLOT,
-					    MEM_PAGES, 0);
-		vm_userspace_mem_region_add(g.vm, VM_MEM_SRC_ANONYMOUS, HIGH_MEM_GPA,
-					    HIGH_MEM_SLOT, MEM_PAGES, 0);
-		memcpy(addr_gpa2hva(g.vm, MEM_GPA + CODE_OFF), code, sizeof(code));
-
-		build_tables(&g);
-		enter_mode(&g);
-		vcpu_regs_get(g.vcpu, &regs);
-		build_stack(&g, &regs, &e);
-		vcpu_regs_set(g.vcpu, &regs);
-
-		run_to_loop(g.vcpu, variant->source, e.ip);
+		create_in_mode(&g, &e, variant->source);
 		vcpu_run_and_compare(g.vcpu, variant->source, NULL, NR_SAMPLES, &e);
 		kvm_vm_free(g.vm);
 	}
+}
+
+/* Where hardware reads PDPTEs at each walk, with NPT, so does the host. */
+CALLCHAIN_TEST(modes, reserved_pdpte)
+{
+	const struct mode mode = { "PDPTE with a reserved bit", PAGING_PAE, 4 };
+	const bool read_from_memory = host_cpu_is_amd_compatible && kvm_is_tdp_enabled();
+	struct mode_guest g = { .mode = &mode };
+	struct callchain_expectation e;
+	u64 *pdpt;
+
+	create_in_mode(&g, &e, variant->source);
+	pdpt = addr_gpa2hva(g.vm, g.cr3);
+	pdpt[STACK_GVA >> 30] |= BIT_ULL(1);
+	if (read_from_memory)
+		e.nr = 2;
+	vcpu_run_and_compare(g.vcpu, variant->source, NULL, NR_SAMPLES, &e);
+	kvm_vm_free(g.vm);
 }
 
 static void switch_cr3_and_loop(void)

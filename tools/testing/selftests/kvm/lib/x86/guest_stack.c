@@ -100,6 +100,8 @@ void guest_stack_use(struct kvm_vcpu *vcpu, const struct guest_stack *stack, gva
 	regs.rip = rip;
 	regs.rsp = stack->sp;
 	regs.rbp = stack->fp;
+	/* Bochs' CPUs leave a guest for an interrupt only if the guest has IF set. */
+	regs.rflags |= X86_EFLAGS_IF;
 	vcpu_regs_set(vcpu, &regs);
 }
 

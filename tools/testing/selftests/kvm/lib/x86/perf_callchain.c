@@ -358,6 +358,7 @@ static void open_deferred(struct callchain_event *event,
 		.defer_output = 1,
 		.guest_callchain = 1,
 		.inherit = sampled->inherit,
+		.exclude_user = sampled->exclude_user,
 	};
 
 	event->deferred_fd = perf_event_open(&attr, pid, cpu);
