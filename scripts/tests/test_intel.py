@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Tests of the Intel host: what its job says, and how its end is noticed."""
+
+import subprocess
+import tempfile
+import unittest
+from pathlib import Path
+
+from hostlib import bochs, intel, selftests
+from hostlib.tree import REPO
+
+
+class Job(unittest.TestCase):
+    def test_says_how_programs_ended(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            folder = Path(tmp)
+            for name, code in (("good", 0), ("bad", 1), ("lacking", 4)):
+                program = folder / "x86" / name
+                program.parent.mkdir(exist_ok=True)
+                program.write_text(f"#!/bin/sh\necho said by {name}\nexit {code}\n")
+                program.chmod(0o755)
+            script = intel.job(["x86/good", "x86/bad", "x86/lacking"], 10)
+            done = subprocess.run(
+                ["sh", "-c", "insmod() { :; }\n" + script.replace("/tmp/status", f"{tmp}/status")],
+                env={"BUILD_SELFTESTS": tmp, "PATH": "/usr/bin:/bin"},
+                stdout=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertEqual([line for line in done.stdout.splitlines() if "selftests" in line
+                          and not line.startswith("#")],
+                         ["ok 1 selftests: kvm: good",
+                          "not ok 2 selftests: kvm: bad # exit=1",
+                          "ok 3 selftests: kvm: lacking # SKIP"])
+        self.assertIn("# said by good", done.stdout)
+
+    def test_skips_expected_of_it_alone(self) -> None:
+        listed = selftests.expected_skips("bochs", "intel", REPO / "scripts/expected-skips.txt")
+        assert listed is not None
+        self.assertFalse([e for e in listed if "npt" in e.reason.lower()
+                          and e.pattern.startswith("hostile")])
+
+
+class End(unittest.TestCase):
+    def test_libraries(self) -> None:
+        found = {path.name for path in bochs._libraries(Path("/usr/bin/env"))}
+        self.assertIn("libc.so.6", found)
+        self.assertTrue(any(name.startswith("ld-linux") for name in found))
+
+    def test_last_line(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            console = Path(tmp) / "console"
+            console.write_text("first\r\nlast words\r\n\r\n")
+            self.assertEqual(bochs._last_line(console), "last words")
+            console.write_text("")
+            self.assertEqual(bochs._last_line(console), "nothing")
+
+
+if __name__ == "__main__":
+    unittest.main()
