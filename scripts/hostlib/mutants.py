@@ -181,6 +181,24 @@ class Clock:
                 self.last = now
 
 
+class Noticed(Exception):
+    """A case has failed that passed without the mutant: no need to go on."""
+
+
+@dataclass
+class FirstFailure:
+    """Raise Noticed at the first of these cases that fails, as lines of KTAP come."""
+    passed: Set[str]
+    _line: str = ""
+
+    def feed(self, part: str) -> None:
+        *lines, self._line = (self._line + part).split("\n")
+        for line in lines:
+            failed = re.match(r"# not ok \d+ (\S+)$", line)
+            if failed and failed[1] in self.passed:
+                raise Noticed(failed[1])
+
+
 # The status of each case, as the parser of KTAP calls it, by test.
 _Statuses = Dict[str, Dict[str, str]]
 
@@ -237,8 +255,10 @@ class _Host:
             self._build.assemble()
             apply_patch(mutant.patch, self._build.tree.path)
             self._build.changed_kernel()
-            after = self._test(mutant.name, mutant.tests, lambda part: None,
+            after = self._test(mutant.name, mutant.tests, FirstFailure(_passed(before)).feed,
                                timeout=timeout, deadline=deadline)
+        except Noticed as noticed:
+            return Verdict(mutant, STALE if mutant.survives else NOTICED, str(noticed))
         except Complaint as complaint:
             return judge(mutant, _passed(before), complaint)
         except Failure as failure:

@@ -165,5 +165,15 @@ class UnfitTest(unittest.TestCase):
             self.assertEqual((tree.path / "kernel/ours.c").read_text(), "old\n")
 
 
+
+class FirstFailure(unittest.TestCase):
+    def test_ends_a_run(self) -> None:
+        watch = mutants.FirstFailure({"walk.irq.stack"})
+        watch.feed("# not ok 1 walk.irq.other\n# ok 2 walk.irq.st")
+        watch.feed("ack\n# # not ok 3 walk.irq.stack\n# not ok 4 walk")
+        with self.assertRaisesRegex(mutants.Noticed, "walk.irq.stack"):
+            watch.feed(".irq.stack\n")
+
+
 if __name__ == "__main__":
     unittest.main()

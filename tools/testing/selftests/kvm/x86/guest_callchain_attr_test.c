@@ -14,7 +14,7 @@
 #include "callchain_harness.h"
 
 #define NR_SAMPLES	25
-#define MAX_ROUNDS	50
+#define MAX_ROUNDS	500
 #define NR_FRAMES	4
 
 #define MAX_CONTEXTS_SYSCTL	"/proc/sys/kernel/perf_event_max_contexts_per_stack"
