@@ -83,16 +83,23 @@ class ExpectedSkip:
     reason: str
 
 
-def expected_skips(accel: str, kernel_args: str,
+def expected_skips(accel: str, host: str,
                    path: Path = EXPECTED_SKIPS) -> Optional[List[ExpectedSkip]]:
-    """What an emulated host may skip; none if it has the CPU of the machine around it."""
+    """What an emulated host may skip; none if it has the CPU of the machine around it.
+
+    Args:
+        accel: what emulates it
+        host: what sets it apart: its kernel's arguments, "debug" or "intel"
+        path: the list
+    """
     if accel == "kvm":
         return None
     expected = []
     for line in path.read_text().splitlines():
         if line.strip() and not line.startswith("#"):
             where, pattern, reason = line.split(None, 2)
-            if where == "any" or where in kernel_args.split():
+            if (where[1:] not in host.split() if where.startswith("!") else
+                    where in host.split()):
                 expected.append(ExpectedSkip(pattern, reason))
     return expected
 

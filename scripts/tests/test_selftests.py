@@ -12,7 +12,7 @@ from hostlib import selftests
 from hostlib.selftests import ExpectedSkip, expected_skips
 
 _LIST = """# where, which, why
-any	modes.*.smm	there is no SMM
+!debug	modes.*.smm	there is no SMM
 no5lvl	*_5_level.*	no 5-level paging
 """
 
@@ -53,6 +53,7 @@ class ExpectedSkipsTest(unittest.TestCase):
                          [ExpectedSkip("modes.*.smm", "there is no SMM")])
         patterns = [e.pattern for e in expected_skips("tcg", "no5lvl quiet", self.path) or []]
         self.assertEqual(patterns, ["modes.*.smm", "*_5_level.*"])
+        self.assertEqual(expected_skips("tcg", "quiet debug", self.path), [])
 
     def test_cpu_of_the_machine_may_lack_anything(self) -> None:
         self.assertIsNone(expected_skips("kvm", "", self.path))

@@ -469,6 +469,9 @@ static const struct hostile_case page_table_cases[] = {
 static const struct hostile_case privilege_cases[] = {
 	{ "user mode reads a user stack", NULL, 0, NR_FRAMES, "last", true },
 	{ "user mode can't read a kernel page", make_kernel_only, 0, BAD, "unmapped", true },
+};
+
+static const struct hostile_case smap_cases[] = {
 	{ "SMAP",			user_page_under_smap, 0, BAD, "unmapped" },
 	{ "SMAP with AC",		user_page_under_smap, X86_EFLAGS_AC, NR_FRAMES, "last" },
 };
@@ -582,6 +585,13 @@ CALLCHAIN_TEST(hostile, page_tables)
 CALLCHAIN_TEST(hostile, privileges)
 {
 	RUN_CASES(privilege_cases);
+}
+
+CALLCHAIN_TEST(hostile, smap)
+{
+	if (!kvm_cpu_has(X86_FEATURE_SMAP))
+		SKIP(return, "The host has no SMAP for guests");
+	RUN_CASES(smap_cases);
 }
 
 CALLCHAIN_TEST(hostile, vmm)
