@@ -23,15 +23,22 @@ static bool guest_callchain_wanted(const struct perf_event *event, unsigned int 
 	return !event->ctx->task || event->ctx->task == current;
 }
 
-/*
- * A deferred record carries the whole chain; walk at once if the event wants only a
- * part of it, or if there is no room for three markers.
+/**
+ * perf_callchain_guest_init - settle whether an event's chains can be deferred
+ * @event: a new event that has callchain buffers, so that sysctls don't change
+ *
+ * A deferred record carries the whole chain: walk at once if @event wants only a part
+ * of it, or if there is no room for three markers.
+ *
+ * Context: task, before @event is installed.
  */
-static bool guest_callchain_deferred(const struct perf_event_attr *attr)
+void perf_callchain_guest_init(struct perf_event *event)
 {
-	return attr->defer_guest_callchain && attr->sample_max_stack &&
-	       !attr->exclude_callchain_kernel && !attr->exclude_callchain_user &&
-	       sysctl_perf_event_max_contexts_per_stack >= 3;
+	struct perf_event_attr *attr = &event->attr;
+
+	if (!attr->sample_max_stack || attr->exclude_callchain_kernel ||
+	    attr->exclude_callchain_user || sysctl_perf_event_max_contexts_per_stack < 3)
+		attr->defer_guest_callchain = 0;
 }
 
 /* Out of line: a deferred chain does not need its stack frame. */
@@ -111,7 +118,7 @@ struct perf_callchain_entry *perf_callchain_guest(struct perf_sample_data *data,
 	if (!guest_callchain_wanted(event, guest_state))
 		return &__empty_callchain;
 
-	if (guest_callchain_deferred(&event->attr))
+	if (event->attr.defer_guest_callchain)
 		return perf_callchain_guest_request(data, event);
 
 	return guest_callchain_walk(data, &event->attr);

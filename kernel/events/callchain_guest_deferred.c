@@ -46,8 +46,8 @@ static u64 guest_callchain_cookie(void)
 struct perf_callchain_entry *perf_callchain_guest_request(struct perf_sample_data *data,
 							  struct perf_event *event)
 {
-	const unsigned int guest_state = data->guest_state;
 	struct perf_guest_callchain_request *request;
+	unsigned int guest_state;
 
 	request = static_call(__perf_guest_callchain_request)();
 
@@ -56,6 +56,7 @@ struct perf_callchain_entry *perf_callchain_guest_request(struct perf_sample_dat
 		return &__empty_callchain;
 
 	data->guest_ip = request->guest_ip;
+	guest_state = data->guest_state;
 	request->guest_state = guest_state;
 	request->callchain.nr = ARRAY_SIZE(request->callchain_words);
 	request->callchain.ip[0] = guest_state & PERF_GUEST_USER ?

@@ -625,6 +625,7 @@ static void run_case(const struct churn_case *way, enum pmi_source source)
 	c.vm = vm_create_with_vcpus(ARRAY_SIZE(vcpus), guest_changer, vcpus);
 	c.vcpu = vcpus[0];
 	c.changer = vcpus[1];
+	vcpu_set_if(c.changer);
 	build(&c);
 
 	nr_guest_writes = 0;

@@ -160,6 +160,37 @@ CALLCHAIN_TEST(deferred, userfault_missing)
 	uffd_stop_demand_paging(uffd);
 }
 
+/* So is a table of the guest's that leads to the stack, and to nothing else. */
+CALLCHAIN_TEST(deferred, userfault_missing_table)
+{
+	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100, .far = true };
+	struct pollfd pfd = { .events = POLLIN };
+	struct callchain_expectation e;
+	struct guest_stack stack;
+	struct uffd_desc *uffd;
+	struct kvm_vcpu *vcpu;
+	struct kvm_vm *vm;
+	void *table;
+
+	SKIP_UNLESS_USERFAULTS();
+	vm = vm_create_with_one_vcpu(&vcpu, guest_loop);
+	guest_stack_build_and_use(vcpu, &stack, &layout, false);
+	expect_guest_stack(&e, "table missing", false, &stack, 1);
+	table = (void *)((unsigned long)vm_get_pte_level(vm, stack.gva, PG_LEVEL_4K) &
+			 PAGE_MASK);
+	uffd = uffd_setup_demand_paging(UFFDIO_REGISTER_MODE_MISSING, 0, table, getpagesize(),
+					0, NULL);
+	TEST_ASSERT(!madvise(table, getpagesize(), MADV_DONTNEED), "MADV_DONTNEED failed: %s",
+		    strerror(errno));
+
+	vcpu_run_and_compare(vcpu, variant->source & ~PMI_DEFERRED, NULL, NR_SAMPLES, &e);
+	vcpu_run_and_compare(vcpu, variant->source, NULL, NR_SAMPLES, &e);
+	pfd.fd = uffd->uffd;
+	TEST_ASSERT(!poll(&pfd, 1, 0), "A walk has raised a userfault");
+	uffd_stop_demand_paging(uffd);
+	kvm_vm_free(vm);
+}
+
 static void ignore_signal(int sig)
 {
 }

@@ -88,6 +88,7 @@ CALLCHAIN_TEST(depth, zero)
 
 	SKIP_UNLESS_OVERRIDDEN(MAX_STACK_SYSCTL, 0);
 	vm_create_with_one_vcpu(&vcpu, guest_loop);
+	vcpu_set_if(vcpu);
 	for (round = 0; round < 10 && nr_guest < NR_SAMPLES; round++)
 		vcpu_run_sampled(vcpu, variant->source, &attr, NR_SAMPLES, is_without_chain,
 				 &nr_guest);

@@ -87,6 +87,11 @@ static void next_is_off_by(struct hostile_guest *guest, u64 bytes)
 	next_is(guest, guest->stack.frames[BAD + 1] + bytes);
 }
 
+static void next_is_near(struct hostile_guest *guest, u64 bytes)
+{
+	next_is(guest, bad_frame(guest) + bytes);
+}
+
 /* Map the page of a frame which, if it were complete, would lead back to the first. */
 static void next_is_mapped(struct hostile_guest *guest, u64 fp)
 {
@@ -370,6 +375,7 @@ static const struct hostile_case stack_cases[] = {
 	{ "skips frames",	next_is_frame, NR_FRAMES, BAD + 1, "last" },
 	{ "misaligned by 2",	next_is_off_by, 2, BAD + 1, "unaligned" },
 	{ "misaligned by 4",	next_is_off_by, 4, BAD + 1, "unaligned" },
+	{ "misaligned on its page", next_is_near, 0x44, BAD + 1, "unaligned" },
 	{ "overlaps a frame",	next_is_off_by, -(u64)PAGE_SIZE + 8, BAD + 1, "backwards" },
 	{ "zero",		next_is, 0, BAD + 1, "last" },
 	{ "first page",		next_is, 8, BAD + 1, "backwards" },

@@ -104,6 +104,7 @@ static void test_device(enum pmi_source source, void *device, bool paging)
 	TEST_ASSERT_KVM_EXIT_REASON(vcpu, KVM_EXIT_IO);
 	vcpu_regs_get(vcpu, &regs);
 	TEST_ASSERT_EQ(regs.rax, DEVICE_MAGIC);
+	vcpu_set_if(vcpu);
 
 	compare_with_end(vcpu, source, &e, "no_memory");
 	kvm_vm_free(vm);

@@ -350,9 +350,9 @@ static void create_in_mode(struct mode_guest *g, struct callchain_expectation *e
 	build_tables(g);
 	enter_mode(g);
 	vcpu_regs_get(g->vcpu, &regs);
-	regs.rflags |= X86_EFLAGS_IF;
 	build_stack(g, &regs, e);
 	vcpu_regs_set(g->vcpu, &regs);
+	vcpu_set_if(g->vcpu);
 
 	run_to_loop(g->vcpu, source, e->ip);
 }
@@ -451,6 +451,9 @@ CALLCHAIN_TEST(modes, smm)
 
 	if (!kvm_has_cap(KVM_CAP_X86_SMM))
 		SKIP(return, "The host has no SMM for guests");
+	/* An SMI clears RFLAGS.IF, see vcpu_set_if(). */
+	if (getenv("KVM_SELFTEST_NEEDS_IF"))
+		SKIP(return, "The host needs RFLAGS.IF set in guests");
 
 	vm = vm_create_with_one_vcpu(&vcpu, guest_loop);
 	setup_smram(vm, vcpu, SMRAM_GPA, "\xeb\xfe", 2);	/* 1: jmp 1b */

@@ -58,6 +58,7 @@ void guest_stack_build_and_use(struct kvm_vcpu *vcpu, struct guest_stack *stack,
 			       const struct guest_stack_layout *layout, bool user);
 void expect_guest_stack(struct callchain_expectation *e, const char *name, bool user,
 			const struct guest_stack *stack, unsigned int max_stack);
+void vcpu_set_if(struct kvm_vcpu *vcpu);
 void guest_stack_use(struct kvm_vcpu *vcpu, const struct guest_stack *stack, gva_t rip);
 
 u64 *vm_get_pte_level(struct kvm_vm *vm, gva_t gva, int level);

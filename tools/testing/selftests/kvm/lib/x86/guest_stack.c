@@ -87,6 +87,22 @@ void guest_stack_build(struct kvm_vm *vm, struct guest_stack *stack,
 }
 
 /**
+ * vcpu_set_if - set RFLAGS.IF
+ * @vcpu:	the vCPU
+ *
+ * Nothing interrupts these guests.  But Bochs' CPUs leave a guest for an interrupt of
+ * the host's only if the guest has IF set.
+ */
+void vcpu_set_if(struct kvm_vcpu *vcpu)
+{
+	struct kvm_regs regs;
+
+	vcpu_regs_get(vcpu, &regs);
+	regs.rflags |= X86_EFLAGS_IF;
+	vcpu_regs_set(vcpu, &regs);
+}
+
+/**
  * guest_stack_use - let a vCPU stand in a function on that stack
  * @vcpu:	the vCPU
  * @stack:	the stack
@@ -100,9 +116,8 @@ void guest_stack_use(struct kvm_vcpu *vcpu, const struct guest_stack *stack, gva
 	regs.rip = rip;
 	regs.rsp = stack->sp;
 	regs.rbp = stack->fp;
-	/* Bochs' CPUs leave a guest for an interrupt only if the guest has IF set. */
-	regs.rflags |= X86_EFLAGS_IF;
 	vcpu_regs_set(vcpu, &regs);
+	vcpu_set_if(vcpu);
 }
 
 /**
