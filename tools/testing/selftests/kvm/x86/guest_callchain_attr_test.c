@@ -289,6 +289,18 @@ CALLCHAIN_TEST(attr, exclude_user)
 	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &self->e);
 }
 
+/* An event that wants no part of a chain gets none. */
+CALLCHAIN_TEST(attr, exclude_callchain)
+{
+	const struct perf_event_attr attr = {
+		.exclude_callchain_kernel = 1,
+		.exclude_callchain_user = 1,
+	};
+
+	self->e.nr = 0;
+	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &self->e);
+}
+
 /* As long as perf takes them, in buffers of each kind, with a marker for each part. */
 CALLCHAIN_TEST(attr, full_depth)
 {
