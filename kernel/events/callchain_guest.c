@@ -115,7 +115,7 @@ struct perf_callchain_entry *perf_callchain_guest(struct perf_sample_data *data,
 	if (!guest_state || (prog && prog->call_get_stack))
 		return NULL;
 
-	if (!guest_callchain_wanted(event, guest_state))
+	if (unlikely(!guest_callchain_wanted(event, guest_state)))
 		return &__empty_callchain;
 
 	if (event->attr.defer_guest_callchain)

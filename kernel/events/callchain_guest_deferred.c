@@ -52,7 +52,7 @@ struct perf_callchain_entry *perf_callchain_guest_request(struct perf_sample_dat
 	request = static_call(__perf_guest_callchain_request)();
 
 	/* The guest must not make perf take its address for a context marker. */
-	if (!request || request->guest_ip >= PERF_CONTEXT_MAX)
+	if (unlikely(!request || request->guest_ip >= PERF_CONTEXT_MAX))
 		return &__empty_callchain;
 
 	data->guest_ip = request->guest_ip;
