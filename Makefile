@@ -31,7 +31,7 @@ help: ## print this help
 	@echo "  FUZZ_CASES=N        sample N guests instead, and fuzz user space 50 N times"
 	@echo "  SEED=N              fuzz other cases than those of seed 1"
 	@echo "  MUTANTS=NAMES       try just these, as their files in patches/mutants are called"
-	@echo "  TODAY=N             try N mutants, on each day others"
+	@echo "  TODAY=N             try N mutants, on each day others; one of test-debug's two passes"
 	@echo "  BUILD=DIR           build there, not in ./build"
 
 demo: packages ## profile a Linux guest from its host, and draw its flame graph
@@ -40,12 +40,8 @@ demo: packages ## profile a Linux guest from its host, and draw its flame graph
 test: packages ## run all tests; ends with "N passed, N failed, N skipped"
 	@$(PYTHON) scripts/host.py test
 
-# no5lvl: Linux 7.3 forgets the CPU's features for a moment while it boots; KASAN
-# takes addresses of 5-level paging for wild ones in an IRQ that comes just then.
 test-debug: packages ## run the KVM selftests on a host with lockdep and KASAN, twice
-	@KCONFIG=scripts/configs/debug.config KARGS="no5lvl $(KARGS)" $(PYTHON) scripts/host.py selftests
-	@KCONFIG=scripts/configs/debug.config KARGS="no5lvl kvm_amd.npt=0 $(KARGS)" \
-		$(PYTHON) scripts/host.py selftests
+	@$(PYTHON) scripts/host.py test-debug
 
 test-intel: ## run the KVM selftests on an emulated Intel host, on VMX and EPT
 	@sh scripts/bootstrap.sh $(BOCHS)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import List, Mapping, Optional, Sequence, TextIO
+from typing import Dict, List, Mapping, Optional, Sequence, TextIO
 
 # How often a step that goes on for long says so, in seconds.
 _REMIND_TTY = 1
@@ -25,11 +25,13 @@ def say(text: str) -> None:
 
 
 # Open as long as this process runs, and with them their locks.
-_claims: List[TextIO] = []
+_claims: Dict[Path, TextIO] = {}
 
 
 def claim(folder: Path) -> None:
     """Have a folder for this process alone, until it ends."""
+    if folder in _claims:
+        return
     folder.parent.mkdir(parents=True, exist_ok=True)
     lock = folder.with_name(f".{folder.name}.lock").open("w")
     try:
@@ -37,7 +39,7 @@ def claim(folder: Path) -> None:
     except BlockingIOError:
         lock.close()
         raise Failure(f"Another run uses {folder}; wait for its end, or use another clone") from None
-    _claims.append(lock)
+    _claims[folder] = lock
 
 
 def end_as_interrupted(signum: int, frame: object) -> None:
