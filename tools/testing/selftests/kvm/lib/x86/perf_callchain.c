@@ -575,7 +575,10 @@ void vcpu_run_sampled_to_exit(struct kvm_vcpu *vcpu, enum pmi_source source,
 {
 	struct callchain_event event;
 
-	callchain_event_start(&event, source, attr, 0, -1);
+	/* Nobody reads meanwhile, and a slow host takes long. */
+	TEST_ASSERT(!callchain_event_open_ring(&event, source, attr, 0, -1, 8 * RING_PAGES),
+		    "perf_event_open() failed: %s", strerror(errno));
+	callchain_event_enable(&event);
 	vcpu_run(vcpu);
 	callchain_event_disable(&event);
 
