@@ -134,7 +134,7 @@ struct kvm_memory_slot *kvm_vcpu_gfn_to_memslot(struct kvm_vcpu *vcpu, gfn_t gfn
 	return NULL;
 }
 
-unsigned long gfn_to_hva_memslot_prot(struct kvm_memory_slot *slot, gfn_t gfn, bool *writable)
+unsigned long __gfn_to_hva_memslot(const struct kvm_memory_slot *slot, gfn_t gfn)
 {
 	u32 off;
 
@@ -145,12 +145,6 @@ unsigned long gfn_to_hva_memslot_prot(struct kvm_memory_slot *slot, gfn_t gfn, b
 bool in_nmi(void)
 {
 	return walk.nmi;
-}
-
-/* Immediate walks only: there is no thread that could bring in a page. */
-bool in_task(void)
-{
-	return false;
 }
 
 const unsigned long fuzz_host_table = 1;
@@ -283,7 +277,8 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		.has_pke = true,
 	};
 	struct kvm kvm = {};
-	struct kvm_vcpu vcpu = { .kvm = &kvm };
+	/* Immediate walks only: there is no thread that could bring in a page. */
+	struct kvm_vcpu vcpu = { .kvm = &kvm, .arch.handling_intr_from_guest = 1 };
 	static u64 ips[ARRAY_SIZE(walk.chain.entries) + 1];
 	unsigned int nr, nr_kernel, i;
 

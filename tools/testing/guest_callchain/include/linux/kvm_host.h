@@ -85,12 +85,15 @@ struct kvm_vcpu {
 	struct kvm_vcpu_stat stat;
 	struct {
 		bool guest_state_protected;
+		u8 handling_intr_from_guest;
 		struct perf_guest_callchain_request callchain_request;
 	} arch;
 	struct oracle_vcpu state;
 };
 
 #define PERF_CONTEXT_MAX	(-4095ULL)
+
+#define static_assert(expr)	_Static_assert(expr, #expr)
 
 unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned int max,
 				      unsigned int *nr_kernel);
@@ -99,7 +102,7 @@ struct perf_guest_callchain_request *kvm_arch_vcpu_callchain_request(struct kvm_
 /* What the guest's memory is, and how it is counted, see fuzz_stack_walk.c. */
 gpa_t kvm_mmu_gva_to_gpa_peek(struct kvm_vcpu *vcpu, gva_t gva, u64 access);
 struct kvm_memory_slot *kvm_vcpu_gfn_to_memslot(struct kvm_vcpu *vcpu, gfn_t gfn);
-unsigned long gfn_to_hva_memslot_prot(struct kvm_memory_slot *slot, gfn_t gfn, bool *writable);
+unsigned long __gfn_to_hva_memslot(const struct kvm_memory_slot *slot, gfn_t gfn);
 bool kvm_handling_nmi_from_guest(struct kvm_vcpu *vcpu);
 void kvm_load_host_pkru(struct kvm_vcpu *vcpu);
 void kvm_load_guest_pkru(struct kvm_vcpu *vcpu);
@@ -127,11 +130,6 @@ do {									\
 static inline gfn_t gpa_to_gfn(gpa_t gpa)
 {
 	return gpa >> PAGE_SHIFT;
-}
-
-static inline bool kvm_is_error_hva(unsigned long hva)
-{
-	return !hva;
 }
 
 static inline bool kvm_arch_has_private_mem(struct kvm *kvm)
@@ -216,6 +214,11 @@ static inline u64 kvm_rip_read(struct kvm_vcpu *vcpu)
 }
 
 /* Nothing here asks for deferred walks. */
+/* Of the request for a deferred walk only, which is not fuzzed. */
+#define lockdep_assert_once(cond)	((void)(cond))
+#define kvm_arch_pmi_in_guest(vcpu)	(vcpu)
+#define is_64_bit_mode(vcpu)		((void)(vcpu), true)
+
 static inline u64 kvm_get_linear_rip(struct kvm_vcpu *vcpu)
 {
 	return kvm_rip_read(vcpu);

@@ -9,9 +9,9 @@ struct page;
 
 #define FOLL_NOWAIT	1
 #define FOLL_DUMP	2
+#define FOLL_ANON	4
 
 bool in_nmi(void);
-bool in_task(void);
 long get_user_pages_unlocked(unsigned long start, unsigned long nr_pages, struct page **pages,
 			     unsigned int flags);
 void put_page(struct page *page);
