@@ -4,8 +4,9 @@
 from pathlib import Path
 from typing import Callable, List
 
+from . import selftests
 from .bochs import BochsMachine
-from .build import INSTRUMENT_TESTS, SELFTESTS, Build
+from .build import Build
 from .machine import pass_on
 from .ui import Failure
 
@@ -55,11 +56,7 @@ def run(build: Build, results: Path, kernel_args: str = "", only: str = "",
         text.append(part)
         show(part)
 
-    ours = [*SELFTESTS, *INSTRUMENT_TESTS]
-    tests = [test for test in ours if not only or test.split("/")[-1] in only.split()]
-    if not tests:
-        raise Failure(f"TESTS={only} names none of our tests, which are "
-                      + ", ".join(test.split("/")[-1] for test in ours))
+    tests = selftests.choose(only)
     outcome = BochsMachine(build, kernel_args).run(
         job(tests, _TEST_TIMEOUT), [*tests, *_MODULES], results, _DEADLINE, output)
     ktap = "".join(text)

@@ -110,6 +110,16 @@ def job(tests: List[str], timeout: int, prepare: str = "") -> str:
                        prepare=prepare)
 
 
+def choose(only: str) -> List[str]:
+    """All our test programs, or those that TESTS= names."""
+    ours = [*SELFTESTS, *INSTRUMENT_TESTS]
+    tests = [test for test in ours if not only or test.split("/")[-1] in only.split()]
+    if not tests:
+        raise Failure(f"TESTS={only} names none of our tests, which are "
+                      + ", ".join(test.split("/")[-1] for test in ours))
+    return tests
+
+
 def run(build: Build, accel: str, results: Path, kernel_args: str = "",
         only: str = "", timeout: int = _TEST_TIMEOUT, deadline: int = _DEADLINE,
         show: Callable[[str], None] = pass_on) -> str:
@@ -120,11 +130,7 @@ def run(build: Build, accel: str, results: Path, kernel_args: str = "",
         text.append(part)
         show(part)
 
-    ours = [*SELFTESTS, *INSTRUMENT_TESTS]
-    tests = [test for test in ours if not only or test.split("/")[-1] in only.split()]
-    if not tests:
-        raise Failure(f"TESTS={only} names none of our tests, which are "
-                      + ", ".join(test.split("/")[-1] for test in ours))
+    tests = choose(only)
     outcome = Machine(build, accel, kernel_args, watch_device=True).run(
         job(tests, timeout, _PREPARE_OURS.format(device=UNUSED_DEVICE)), results, deadline,
         output)

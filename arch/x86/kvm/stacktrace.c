@@ -187,7 +187,7 @@ static bool guest_unwind_is_memory(struct kvm_vcpu *vcpu, unsigned long hva)
 	if (host_maps_memory(vcpu->kvm->mm, hva))
 		return true;
 
-	/* Not in_task(): a tracepoint in task context may hit while IRQs are off. */
+	/* PMIs can't sleep, nor can tracepoints in task context while KVM lets the IRQ in. */
 	if (vcpu->arch.handling_intr_from_guest)
 		return false;
 
