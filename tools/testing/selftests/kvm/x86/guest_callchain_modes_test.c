@@ -6,6 +6,7 @@
 #include "callchain_harness.h"
 #include "smm.h"
 #include "svm_util.h"
+#include "vmx.h"
 
 #define NR_SAMPLES	20
 #define NR_FRAMES	8
@@ -436,13 +437,13 @@ CALLCHAIN_TEST(modes, smm)
 {
 	static u16 smm_stack[PAGE_SIZE / sizeof(u16)] __aligned(PAGE_SIZE);
 	const u16 frames[] = { SMM_STACK_GPA + 4, 0x1234, SMM_STACK_GPA + 8, 0x5678, 0, 0 };
-	const u64 handler = SMRAM_GPA + 0x8000;
+	const u64 loop = SMRAM_GPA + 0x8000 + 1;
 	struct callchain_expectation e = {
 		.name = "SMM",
 		.cpumode = PERF_RECORD_MISC_GUEST_KERNEL,
-		.ip = handler,
+		.ip = loop,
 		.nr = 4,
-		.ips = { PERF_CONTEXT_GUEST_KERNEL, handler, SMRAM_GPA + 0x1234,
+		.ips = { PERF_CONTEXT_GUEST_KERNEL, loop, SMRAM_GPA + 0x1234,
 			 SMRAM_GPA + 0x5678 },
 	};
 	struct kvm_vcpu *vcpu;
@@ -451,12 +452,10 @@ CALLCHAIN_TEST(modes, smm)
 
 	if (!kvm_has_cap(KVM_CAP_X86_SMM))
 		SKIP(return, "The host has no SMM for guests");
-	/* An SMI clears RFLAGS.IF, see vcpu_set_if(). */
-	if (getenv("KVM_SELFTEST_NEEDS_IF"))
-		SKIP(return, "The host needs RFLAGS.IF set in guests");
 
 	vm = vm_create_with_one_vcpu(&vcpu, guest_loop);
-	setup_smram(vm, vcpu, SMRAM_GPA, "\xeb\xfe", 2);	/* 1: jmp 1b */
+	/* sti; 1: jmp 1b.  An SMI clears RFLAGS.IF, see vcpu_set_if(). */
+	setup_smram(vm, vcpu, SMRAM_GPA, "\xfb\xeb\xfe", 3);
 	vm_set_user_memory_region(vm, SMM_STACK_SLOT, 0, SMM_STACK_GPA, PAGE_SIZE, smm_stack);
 	/* Two frames, and one without return address. */
 	memcpy(smm_stack, frames, sizeof(frames));
@@ -472,40 +471,141 @@ CALLCHAIN_TEST(modes, smm)
 	kvm_vm_free(vm);
 }
 
-/* What belongs into the registers of L2, once it runs. */
-static u64 l2_rip, l2_rsp, l2_rbp, l2_cr3;
+/* How L2 begins, or, after an exit, goes on. */
+static struct l2 {
+	u64 rip;
+	u64 rsp;
+	u64 rbp;
+	u64 cr3;
+	u64 pdptes[4];	/* VMX takes them from L1, with EPT */
+	bool user;
+	bool pae;
+} l2;
 
-static void l2_code(void)
+/*
+ * L2 spins for a while, so that an NMI can hit it, and exits to L1, which has it do so
+ * again.
+ */
+void l2_vmcall(void);
+void l2_vmmcall(void);
+asm(".pushsection .text\n"
+    "l2_vmcall: mov $500, %ecx; loop .; vmcall; ud2\n"
+    "l2_vmmcall: mov $500, %ecx; loop .; vmmcall; ud2\n"
+    ".popsection");
+
+#define L2_CODE_SIZE	12
+
+#define AR_BYTES_DPL_3	(3 << 5)
+#define AR_BYTES_L	BIT(13)
+#define AR_BYTES_DB	BIT(14)
+
+static void l1_vmx_code(struct vmx_pages *vmx)
 {
-	GUEST_SYNC(2);
-	asm volatile("mov %0, %%rsp; mov %1, %%rbp; jmp guest_loop"
-		     : : "r"(l2_rsp), "r"(l2_rbp));
+	unsigned int i;
+
+	GUEST_ASSERT(prepare_for_vmx_operation(vmx));
+	GUEST_ASSERT(load_vmcs(vmx));
+	prepare_vmcs(vmx, (void *)l2.rip);
+	vmwrite(GUEST_RSP, l2.rsp);
+	vmwrite(GUEST_CR3, l2.cr3);
+	/* See vcpu_set_if(). */
+	vmwrite(GUEST_RFLAGS, X86_EFLAGS_FIXED | X86_EFLAGS_IF);
+	if (l2.user) {
+		vmwrite(GUEST_CS_SELECTOR, vmreadz(GUEST_CS_SELECTOR) | 3);
+		vmwrite(GUEST_CS_AR_BYTES, vmreadz(GUEST_CS_AR_BYTES) | AR_BYTES_DPL_3);
+		vmwrite(GUEST_SS_SELECTOR, vmreadz(GUEST_SS_SELECTOR) | 3);
+		vmwrite(GUEST_SS_AR_BYTES, vmreadz(GUEST_SS_AR_BYTES) | AR_BYTES_DPL_3);
+	}
+	if (l2.pae) {
+		vmwrite(VM_ENTRY_CONTROLS, vmreadz(VM_ENTRY_CONTROLS) & ~VM_ENTRY_IA32E_MODE);
+		vmwrite(GUEST_CS_AR_BYTES,
+			(vmreadz(GUEST_CS_AR_BYTES) & ~AR_BYTES_L) | AR_BYTES_DB);
+		for (i = 0; i < ARRAY_SIZE(l2.pdptes); i++)
+			vmwrite(GUEST_PDPTR0 + 2 * i, l2.pdptes[i]);
+	}
+
+	guest_regs.rbp = l2.rbp;
+	GUEST_ASSERT(!vmlaunch());
+	while (vmreadz(VM_EXIT_REASON) == EXIT_REASON_VMCALL) {
+		vmwrite(GUEST_RIP, l2.rip);
+		GUEST_ASSERT(!vmresume());
+	}
+	GUEST_FAIL("L2 exited to L1 with 0x%lx", vmreadz(VM_EXIT_REASON));
 }
 
-static void l1_code(struct svm_test_data *svm)
+static void l1_svm_code(struct svm_test_data *svm)
 {
-	generic_svm_setup(svm, l2_code);
-	run_guest(svm->vmcb, svm->vmcb_gpa);
+	struct vmcb_save_area *save = &svm->vmcb->save;
+
+	generic_svm_setup(svm, NULL);
+	save->rsp = l2.rsp;
+	save->cr3 = l2.cr3;
+	if (l2.user) {
+		save->cpl = 3;
+		save->cs.attrib |= SVM_SELECTOR_DPL_MASK;
+		save->ss.attrib |= SVM_SELECTOR_DPL_MASK;
+	}
+	if (l2.pae) {
+		save->cs.attrib &= ~SVM_SELECTOR_L_MASK;
+		save->cs.attrib |= SVM_SELECTOR_DB_MASK;
+		save->efer = EFER_SVME;
+		save->cr4 = X86_CR4_PAE;
+	}
+
+	guest_regs.rbp = l2.rbp;
+	do {
+		save->rip = l2.rip;
+		run_guest(svm->vmcb, svm->vmcb_gpa);
+	} while (svm->vmcb->control.exit_code == SVM_EXIT_VMMCALL);
 	GUEST_FAIL("L2 exited to L1 with 0x%lx", (u64)svm->vmcb->control.exit_code);
 }
 
-static struct kvm_vm *create_nested_guest(struct kvm_vcpu **vcpu, void *l1, bool npt)
+static void l1_code(void *nested)
 {
-	struct kvm_vm *vm = vm_create_with_one_vcpu(vcpu, l1);
-	gva_t svm_gva;
+	if (this_cpu_has(X86_FEATURE_VMX))
+		l1_vmx_code(nested);
+	else
+		l1_svm_code(nested);
+}
 
-	if (npt)
+#define SKIP_UNLESS_NESTED(_tdp)						\
+do {										\
+	if (!kvm_cpu_has(X86_FEATURE_SVM) && !kvm_cpu_has(X86_FEATURE_VMX))	\
+		SKIP(return, "The host can't nest guests");			\
+	if ((_tdp) && !kvm_cpu_has_tdp())					\
+		SKIP(return, "The host can't give guests NPT or EPT");		\
+} while (0)
+
+static struct kvm_vm *create_nested_guest(struct kvm_vcpu **vcpu, bool tdp)
+{
+	struct kvm_vm *vm = vm_create_with_one_vcpu(vcpu, l1_code);
+	gva_t nested_gva;
+
+	if (tdp)
 		vm_enable_tdp(vm);
-	vcpu_alloc_svm(vm, &svm_gva);
-	vcpu_args_set(*vcpu, 1, svm_gva);
+	if (kvm_cpu_has(X86_FEATURE_VMX))
+		vcpu_alloc_vmx(vm, &nested_gva);
+	else
+		vcpu_alloc_svm(vm, &nested_gva);
+	vcpu_args_set(*vcpu, 1, nested_gva);
+	vcpu_set_if(*vcpu);
+	l2 = (struct l2){ .rip = (u64)guest_loop, .cr3 = vm->mmu.pgd };
 	return vm;
 }
 
+static void build_l2_stack(struct kvm_vm *vm, struct guest_stack *stack,
+			   const struct guest_stack_layout *layout)
+{
+	guest_stack_build(vm, stack, layout);
+	l2.rsp = stack->sp;
+	l2.rbp = stack->fp;
+}
+
 /*
- * L2's stack is where both levels of translation lead to: with NPT, L1 maps a
+ * L2's stack is where both levels of translation lead to: with NPT or EPT, L1 maps a
  * page of it elsewhere, to other return addresses.
  */
-static void test_nested(enum pmi_source source, bool npt)
+static void test_nested(enum pmi_source source, bool tdp)
 {
 	const struct guest_stack_layout layout = { NR_FRAMES, PAGE_SIZE, 0x7f0, .far = true };
 	const unsigned int moved = 3;
@@ -514,16 +614,16 @@ static void test_nested(enum pmi_source source, bool npt)
 	struct kvm_vcpu *vcpu;
 	u64 *tdp_ptes[2];
 	struct kvm_vm *vm;
-	struct ucall uc;
 	unsigned int i;
 	u64 accessed;
 	gva_t gva;
 
-	vm = create_nested_guest(&vcpu, l1_code, npt);
-	accessed = npt ? PTE_ACCESSED_MASK(&vm->stage2_mmu) : 0;
-	guest_stack_build(vm, &stack, &layout);
+	vm = create_nested_guest(&vcpu, tdp);
+	accessed = tdp ? PTE_ACCESSED_MASK(&vm->stage2_mmu) : 0;
+	build_l2_stack(vm, &stack, &layout);
+	sync_global_to_guest(vm, l2);
 
-	if (npt) {
+	if (tdp) {
 		gpa_t gpa = addr_gva2gpa(vm, stack.frames[moved] & PAGE_MASK);
 		gva_t other = vm_alloc_page(vm);
 
@@ -543,82 +643,72 @@ static void test_nested(enum pmi_source source, bool npt)
 			*tdp_ptes[i] &= ~accessed;
 	}
 
-	l2_rsp = stack.sp;
-	l2_rbp = stack.fp;
-	sync_global_to_guest(vm, l2_rsp);
-	sync_global_to_guest(vm, l2_rbp);
-
-	vcpu_run(vcpu);
-	TEST_ASSERT(get_ucall(vcpu, &uc) == UCALL_SYNC && uc.args[1] == 2,
-		    "L2 does not run: %s", (char *)uc.buffer);
-
-	expect_guest_stack(&e, npt ? "L2 with NPT" : "L2 with shadow paging", false,
+	expect_guest_stack(&e, tdp ? "L2 with NPT or EPT" : "L2 with shadow paging", false,
 			   &stack, DEFAULT_MAX_STACK);
 	run_to_loop(vcpu, source, e.ip);
 	vcpu_run_and_compare(vcpu, source, NULL, NR_SAMPLES, &e);
-	for (i = 0; npt && i < ARRAY_SIZE(tdp_ptes); i++)
+	for (i = 0; tdp && i < ARRAY_SIZE(tdp_ptes); i++)
 		TEST_ASSERT(!(*tdp_ptes[i] & accessed),
-			    "Sampling set the Accessed bit of an entry in L1's NPT: 0x%lx",
+			    "Sampling set the Accessed bit of an entry in L1's NPT or EPT: 0x%lx",
 			    *tdp_ptes[i]);
 	kvm_vm_free(vm);
 }
 
-/* L2 does nothing but exit to L1, which lets it try again, and has no such stack. */
-void l2_exit(void);
-
-static void l2_exits(void)
+CALLCHAIN_TEST(modes, nested)
 {
-	asm volatile("mov %0, %%rsp; mov %1, %%rbp\n"
-		     "l2_exit: vmmcall\n"
-		     "jmp l2_exit" : : "r"(l2_rsp), "r"(l2_rbp));
+	SKIP_UNLESS_NESTED(false);
+	test_nested(variant->source, false);
 }
 
-static void l1_reenters(struct svm_test_data *svm)
+CALLCHAIN_TEST(modes, nested_tdp)
 {
-	generic_svm_setup(svm, l2_exits);
-	svm->vmcb->save.cr3 = l2_cr3;
-	for (;;)
-		run_guest(svm->vmcb, svm->vmcb_gpa);
+	SKIP_UNLESS_NESTED(true);
+	test_nested(variant->source, true);
 }
 
+struct l2_comparison {
+	struct callchain_comparison c;
+	struct callchain_expectation e;
+};
+
+/* L1 is sampled as well. */
 static void compare_l2_sample(const struct callchain_sample *s, void *arg)
 {
-	if (!callchain_sample_is_guest(s) || s->ip == (u64)l2_exit)
-		callchain_compare(s, arg);
+	struct l2_comparison *l2c = arg;
+
+	if (callchain_sample_is_guest(s)) {
+		if (s->ip - l2.rip >= L2_CODE_SIZE)
+			return;
+		l2c->e.ip = s->ip;
+		l2c->e.ips[1] = s->ip;
+	}
+	callchain_compare(s, &l2c->c);
 }
 
 /*
  * A PMI that comes as L2 exits hits L2, and has L2's stack, although the vCPU's
- * thread is about to switch to L1.
+ * thread is about to switch to L1, which has no such stack.
  */
 CALLCHAIN_TEST(modes, nested_exits)
 {
 	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100, .far = true };
-	struct callchain_comparison c = {};
-	struct callchain_expectation e;
+	struct l2_comparison l2c = { .c = { .expected = &l2c.e } };
 	struct guest_stack stack;
 	struct kvm_vcpu *vcpu;
 	struct kvm_sregs sregs;
 	unsigned int round;
 	struct kvm_vm *vm;
-	gva_t svm_gva;
 	u64 *root;
 
-	if (!kvm_cpu_has(X86_FEATURE_SVM))
-		SKIP(return, "The host can't nest SVM");
+	SKIP_UNLESS_NESTED(false);
 
-	vm = vm_create_with_one_vcpu(&vcpu, l1_reenters);
+	vm = create_nested_guest(&vcpu, false);
 	if (vm->mmu.pgtable_levels == 5)
 		vcpu_use_4_level_paging(vcpu);
-	vcpu_alloc_svm(vm, &svm_gva);
-	vcpu_args_set(vcpu, 1, svm_gva);
-	guest_stack_build(vm, &stack, &layout);
-	l2_rsp = stack.sp;
-	l2_rbp = stack.fp;
-	sync_global_to_guest(vm, l2_rsp);
-	sync_global_to_guest(vm, l2_rbp);
-	l2_cr3 = vm->mmu.pgd;
-	sync_global_to_guest(vm, l2_cr3);
+	build_l2_stack(vm, &stack, &layout);
+	l2.cr3 = vm->mmu.pgd;
+	l2.rip = kvm_cpu_has(X86_FEATURE_VMX) ? (u64)l2_vmcall : (u64)l2_vmmcall;
+	sync_global_to_guest(vm, l2);
 
 	/* L1 gets all but the stack. */
 	vcpu_sregs_get(vcpu, &sregs);
@@ -628,61 +718,16 @@ CALLCHAIN_TEST(modes, nested_exits)
 	root[(stack.gva >> 39) & 511] = 0;
 	vcpu_sregs_set(vcpu, &sregs);
 
-	expect_guest_stack(&e, "L2 that exits", false, &stack, DEFAULT_MAX_STACK);
-	e.ip = (u64)l2_exit;
-	e.ips[1] = e.ip;
-	c.expected = &e;
-	for (round = 0; round < MAX_ROUNDS && c.nr_guest < NR_SAMPLES; round++)
+	expect_guest_stack(&l2c.e, "L2 that exits", false, &stack, DEFAULT_MAX_STACK);
+	for (round = 0; round < MAX_ROUNDS && l2c.c.nr_guest < NR_SAMPLES; round++)
 		vcpu_run_sampled(vcpu, variant->source, NULL, 4 * NR_SAMPLES,
-				 compare_l2_sample, &c);
-	TEST_ASSERT(c.nr_guest >= NR_SAMPLES, "Only %u samples of %u hit L2",
-		    c.nr_guest, round * 4 * NR_SAMPLES);
+				 compare_l2_sample, &l2c);
+	TEST_ASSERT(l2c.c.nr_guest >= NR_SAMPLES, "Only %u samples of %u hit L2",
+		    l2c.c.nr_guest, round * 4 * NR_SAMPLES);
 	kvm_vm_free(vm);
 }
 
-CALLCHAIN_TEST(modes, nested)
-{
-	if (!kvm_cpu_has(X86_FEATURE_SVM))
-		SKIP(return, "The host can't nest SVM");
-	test_nested(variant->source, false);
-}
-
-CALLCHAIN_TEST(modes, nested_npt)
-{
-	if (!kvm_cpu_has(X86_FEATURE_SVM) || !kvm_cpu_has_npt())
-		SKIP(return, "The host can't nest SVM with NPT");
-	test_nested(variant->source, true);
-}
-
-static void sync_l2_registers(struct kvm_vm *vm)
-{
-	sync_global_to_guest(vm, l2_rip);
-	sync_global_to_guest(vm, l2_rsp);
-	sync_global_to_guest(vm, l2_rbp);
-	sync_global_to_guest(vm, l2_cr3);
-}
-
-static void l1_enters_l2(struct svm_test_data *svm)
-{
-	svm->vmcb->save.rip = l2_rip;
-	svm->vmcb->save.rsp = l2_rsp;
-	guest_regs.rbp = l2_rbp;
-	run_guest(svm->vmcb, svm->vmcb_gpa);
-	GUEST_FAIL("L2 exited to L1 with 0x%lx", (u64)svm->vmcb->control.exit_code);
-}
-
-static void l1_of_user_mode(struct svm_test_data *svm)
-{
-	struct vmcb_save_area *save = &svm->vmcb->save;
-
-	generic_svm_setup(svm, NULL);
-	save->cpl = 3;
-	save->cs.attrib |= SVM_SELECTOR_DPL_MASK;
-	save->ss.attrib |= SVM_SELECTOR_DPL_MASK;
-	l1_enters_l2(svm);
-}
-
-static void test_nested_user(enum pmi_source source, bool npt)
+static void test_nested_user(enum pmi_source source, bool tdp)
 {
 	const struct guest_stack_layout layout = { NR_FRAMES, PAGE_SIZE, 0x7f0, .far = true };
 	struct callchain_expectation e;
@@ -690,19 +735,16 @@ static void test_nested_user(enum pmi_source source, bool npt)
 	struct kvm_vcpu *vcpu;
 	struct kvm_vm *vm;
 
-	vm = create_nested_guest(&vcpu, l1_of_user_mode, npt);
-	guest_stack_build(vm, &stack, &layout);
+	vm = create_nested_guest(&vcpu, tdp);
+	build_l2_stack(vm, &stack, &layout);
 	vm_set_user_accessible(vm, (gva_t)guest_loop & PAGE_MASK, 1);
 	vm_set_user_accessible(vm, stack.gva, stack.nr_pages);
-	if (npt)
+	if (tdp)
 		tdp_identity_map_default_memslots(vm);
+	l2.user = true;
+	sync_global_to_guest(vm, l2);
 
-	l2_rip = (u64)guest_loop;
-	l2_rsp = stack.sp;
-	l2_rbp = stack.fp;
-	sync_l2_registers(vm);
-
-	expect_guest_stack(&e, npt ? "user mode of L2 with NPT" : "user mode of L2", true,
+	expect_guest_stack(&e, tdp ? "user mode of L2 with NPT or EPT" : "user mode of L2", true,
 			   &stack, DEFAULT_MAX_STACK);
 	run_to_loop(vcpu, source, e.ip);
 	vcpu_run_and_compare(vcpu, source, NULL, NR_SAMPLES, &e);
@@ -711,28 +753,17 @@ static void test_nested_user(enum pmi_source source, bool npt)
 
 CALLCHAIN_TEST(modes, nested_user)
 {
-	if (!kvm_cpu_has(X86_FEATURE_SVM))
-		SKIP(return, "The host can't nest SVM");
+	SKIP_UNLESS_NESTED(false);
 	test_nested_user(variant->source, false);
-	if (kvm_cpu_has_npt())
+	if (kvm_cpu_has_tdp())
 		test_nested_user(variant->source, true);
 }
 
-static void l1_of_pae_mode(struct svm_test_data *svm)
-{
-	struct vmcb_save_area *save = &svm->vmcb->save;
-
-	generic_svm_setup(svm, NULL);
-	save->cs.attrib &= ~SVM_SELECTOR_L_MASK;
-	save->cs.attrib |= SVM_SELECTOR_DB_MASK;
-	save->efer = EFER_SVME;
-	save->cr4 = X86_CR4_PAE;
-	save->cr3 = l2_cr3;
-	l1_enters_l2(svm);
-}
-
-/* L2's PDPT is where L1's NPT leads to, elsewhere than its CR3 says. */
-CALLCHAIN_TEST(modes, nested_npt_pae)
+/*
+ * L2's PDPTEs aren't where its CR3 says: SVM reads them from where L1's NPT leads
+ * to, VMX has them in the VMCS.
+ */
+CALLCHAIN_TEST(modes, nested_tdp_pae)
 {
 	const struct mode mode = { "PAE mode of L2", PAGING_PAE, 4 };
 	const gpa_t pdpt = MEM_GPA + TABLES_OFF, moved = HIGH_MEM_GPA;
@@ -741,10 +772,9 @@ CALLCHAIN_TEST(modes, nested_npt_pae)
 	struct kvm_regs regs;
 	u64 *pte;
 
-	if (!kvm_cpu_has(X86_FEATURE_SVM) || !kvm_cpu_has_npt())
-		SKIP(return, "The host can't nest SVM with NPT");
+	SKIP_UNLESS_NESTED(true);
 
-	g.vm = create_nested_guest(&g.vcpu, l1_of_pae_mode, true);
+	g.vm = create_nested_guest(&g.vcpu, true);
 	vm_userspace_mem_region_add(g.vm, VM_MEM_SRC_ANONYMOUS, MEM_GPA, MEM_SLOT, MEM_PAGES, 0);
 	vm_userspace_mem_region_add(g.vm, VM_MEM_SRC_ANONYMOUS, HIGH_MEM_GPA, HIGH_MEM_SLOT,
 				    MEM_PAGES, 0);
@@ -754,16 +784,19 @@ CALLCHAIN_TEST(modes, nested_npt_pae)
 
 	tdp_identity_map_default_memslots(g.vm);
 	tdp_map(g.vm, MEM_GPA, MEM_GPA, MEM_PAGES * PAGE_SIZE);
-	memcpy(addr_gpa2hva(g.vm, moved), addr_gpa2hva(g.vm, pdpt), PAGE_SIZE);
+	memcpy(l2.pdptes, addr_gpa2hva(g.vm, g.cr3), sizeof(l2.pdptes));
+	if (!kvm_cpu_has(X86_FEATURE_VMX))
+		memcpy(addr_gpa2hva(g.vm, moved), addr_gpa2hva(g.vm, pdpt), PAGE_SIZE);
 	memset(addr_gpa2hva(g.vm, pdpt), 0, PAGE_SIZE);
 	pte = tdp_get_pte(g.vm, pdpt);
 	*pte = (*pte & ~PHYSICAL_PAGE_MASK) | moved;
 
-	l2_rip = e.ip;
-	l2_rsp = regs.rsp;
-	l2_rbp = (u32)regs.rbp;
-	l2_cr3 = g.cr3;
-	sync_l2_registers(g.vm);
+	l2.rip = e.ip;
+	l2.rsp = regs.rsp;
+	l2.rbp = (u32)regs.rbp;
+	l2.cr3 = g.cr3;
+	l2.pae = true;
+	sync_global_to_guest(g.vm, l2);
 
 	run_to_loop(g.vcpu, variant->source, e.ip);
 	vcpu_run_and_compare(g.vcpu, variant->source, NULL, NR_SAMPLES, &e);
