@@ -5,11 +5,11 @@
 PYTHON := /usr/bin/python3
 
 # What an emulated Intel host takes, beyond what bootstrap.sh installs anyway.
-BOCHS := bochs bochs-term bochsbios isolinux syslinux-common xorriso
+BOCHS := bochs bochs-term bochsbios isolinux syslinux-common vgabios xorriso
 
 export BUILD KERNEL_SRC KCONFIG ACCEL VENDOR KARGS TESTS ALL BASELINE QUICK FUZZ_SECONDS FUZZ_CASES SEED MUTANTS TODAY
 
-.PHONY: help demo test test-debug test-intel test-baseline mutants records selftests fuzz bench gate build shell series clean packages
+.PHONY: help demo test test-debug test-intel host-table test-baseline mutants records selftests fuzz bench gate build shell series clean packages
 .DEFAULT_GOAL := help
 
 help: ## print this help
@@ -26,7 +26,7 @@ help: ## print this help
 	@echo "  TESTS=NAMES         run just these selftests, e.g. guest_callchain_test"
 	@echo "  ALL=1               compare all of Linux's KVM selftests with an unpatched kernel"
 	@echo "  BASELINE=v3         build a host that can walk as the series of 2023 did"
-	@echo "  QUICK=1             benchmark less, in three minutes, builds aside"
+	@echo "  QUICK=1             benchmark less, in three minutes, builds aside; of test-intel, a part"
 	@echo "  FUZZ_SECONDS=N      fuzz for so long, builds aside; 60"
 	@echo "  FUZZ_CASES=N        sample N guests instead, and fuzz user space 50 N times"
 	@echo "  SEED=N              fuzz other cases than those of seed 1"
@@ -43,14 +43,18 @@ test: packages ## run all tests; ends with "N passed, N failed, N skipped"
 test-debug: packages ## run the KVM selftests on a host with lockdep and KASAN, twice
 	@$(PYTHON) scripts/host.py test-debug
 
-test-intel: ## run the KVM selftests on an emulated Intel host, on VMX and EPT
+test-intel: ## run the KVM selftests on an emulated Intel host, with EPT and without
 	@sh scripts/bootstrap.sh $(BOCHS)
-	@VENDOR=intel $(PYTHON) scripts/host.py selftests
+	@$(PYTHON) scripts/host.py test-intel
+
+host-table: ## write results/hosts.md: which tests passed on which host, of the last runs
+	@$(PYTHON) scripts/host.py host-table
 
 test-baseline: packages ## test the tests: the walk of 2023 must fail some
 	@$(PYTHON) scripts/host.py test-baseline
 
-mutants: packages ## test the tests: break the kernel here and there, each must be noticed
+mutants: ## test the tests: break the kernel here and there, each must be noticed
+	@sh scripts/bootstrap.sh $(BOCHS)
 	@$(PYTHON) scripts/host.py mutants
 
 records: packages ## compare what perf records with our patches and without

@@ -14,15 +14,29 @@ mount -t tmpfs shm /dev/shm
 mount -t debugfs debugfs /sys/kernel/debug
 mkswap /dev/ram0 >/dev/null && swapon /dev/ram0
 echo -1 > /proc/sys/kernel/perf_event_paranoid
-stty -F /dev/ttyS1 raw 2>/dev/null
+stty -F /dev/ttyS1 115200 raw 2>/dev/null
 
+# busybox's insmod takes no module parameters from the kernel's command line.
 for module in irqbypass kvm kvm-intel; do
-	[ ! -e /modules/$module.ko ] || insmod /modules/$module.ko || echo "No $module" > /dev/ttyS1
+	name=$(echo $module | tr - _)
+	args=$(tr ' ' '\n' < /proc/cmdline | sed -n "s/^$name\.//p")
+	[ ! -e /modules/$module.ko ] || insmod /modules/$module.ko $args ||
+		echo "No $module" > /dev/ttyS1
 done
 
 cd /tmp || exit
-{ sh /job; echo "bochs: status $?"; } > /dev/ttyS1 2>&1 </dev/null
-sync
+if [ -e /job ]; then
+	{ sh /job; echo "bochs: status $?"; } > /dev/ttyS1 2>&1 </dev/null
+else
+	cd /selftests
+	stty -F /dev/ttyS1 115200 sane 2>/dev/null
+	{
+		echo "This is the patched Intel host, it is slow. Here are the KVM selftests"
+		echo "(x86/guest_callchain_test), perf is in the PATH. Leave with exit or Ctrl-D."
+		setsid -c sh -i
+		echo "bochs: status $?"
+	} > /dev/ttyS1 2>&1 </dev/ttyS1
+fi
 # Let the serial line send the rest.
-sleep 1
+sleep 2
 reboot -f

@@ -20,7 +20,7 @@ _FAILS = [
     (r"hostile\.\w+\.stacks", "it follows cycles"),
     (r"entry\.\w+\.cases", "it does not find user mode below the kernel"),
     (r"modes\.\w+\.all", "it has no PAE, and 32-bit values are not truncated"),
-    (r"modes\.\w+\.nested_npt", "it sets Accessed bits in L1's NPT"),
+    (r"modes\.\w+\.nested_tdp", "it sets Accessed bits in L1's NPT"),
 ]
 _PASSES = [
     (r"guest_callchain\..*\.known_stacks", "it does walk stacks"),

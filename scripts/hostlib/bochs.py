@@ -5,16 +5,23 @@ QEMU emulates no VMX, Bochs does.  It has no way to this machine's files: a CD-R
 the kernel, and an initramfs with what the job needs; serial lines bring out what is said.
 """
 
+import contextlib
+import glob
 import os
 import pty
 import re
+import select
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
+import termios
 import time
+import tty
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Iterable, List, Optional, Set
+from typing import Callable, Dict, Iterator, Set, Tuple
 
 from .build import Build
 from .machine import Complaint, Outcome, check_console
@@ -23,24 +30,29 @@ from .ui import Failure
 
 _INIT = REPO / "scripts" / "guest" / "bochs-init.sh"
 _BUSYBOX = Path("/bin/busybox")
+_ROMS = (Path("/usr/share/bochs/BIOS-bochs-latest"),
+         Path("/usr/share/bochs/VGABIOS-lgpl-latest"))
 _ISOLINUX = (Path("/usr/lib/ISOLINUX/isolinux.bin"),
              Path("/usr/lib/syslinux/modules/bios/ldlinux.c32"))
-_TERM_PLUGIN = "/usr/lib/x86_64-linux-gnu/bochs/plugins"
+_PLUGINS = "/usr/lib/*/bochs/plugins/libbx_term_gui.so"
 
-# Each CPU of Bochs' runs so many instructions a second of the guest's time.  They take
-# longer: no clock of the host's is one of ours.
+# The newest of Intel's models in Debian's Bochs that boots Linux 7.3 without an oops.
+_MODEL = "corei7_haswell_4770"
+
+# Bochs' CPUs execute so many instructions a second of the guest's time.  They take longer,
+# no clock of the host's is one of ours; but PMIs that come often need a fast CPU.
 _CONFIG = """
 config_interface: textconfig
 display_library: term
-cpu: model=corei7_haswell_4770, count=2, ips=50000000, ignore_bad_msrs=1
+cpu: model={model}, count=2, ips=200000000, ignore_bad_msrs=1, reset_on_triple_fault=0
 memory: guest=1024, host=1024
-romimage: file=/usr/share/bochs/BIOS-bochs-latest
-vgaromimage: file=/usr/share/bochs/VGABIOS-lgpl-latest
+romimage: file={roms[0]}
+vgaromimage: file={roms[1]}
 ata0: enabled=1, ioaddr1=0x1f0, ioaddr2=0x3f0, irq=14
 ata0-master: type=cdrom, path={iso}, status=inserted
 boot: cdrom
 com1: enabled=1, mode=file, dev={console}
-com2: enabled=1, mode=file, dev={output}
+com2: enabled=1, {output}
 clock: sync=none
 sound: driver=dummy
 speaker: enabled=0
@@ -62,6 +74,25 @@ def _libraries(program: Path) -> Set[Path]:
     return {Path(path) for path in re.findall(r"(/\S+)", said) if Path(path).exists()}
 
 
+def _check_tools() -> None:
+    """Raise Failure unless there is a Bochs that can do what is asked of it."""
+    for name, package in (("bochs", "bochs and bochs-term"), ("xorriso", "xorriso")):
+        if not shutil.which(name):
+            raise Failure(f"{name} is missing; install Debian's {package}")
+    for needed in (*_ROMS, *_ISOLINUX, _BUSYBOX):
+        if not needed.exists():
+            raise Failure(f"{needed} is missing; install Debian's bochsbios, vgabios, isolinux, "
+                          "syslinux-common and busybox-static")
+    if not glob.glob(_PLUGINS):
+        raise Failure(f"This Bochs has no {_PLUGINS}; install Debian's bochs-term")
+    said = subprocess.run(["bochs", "--help", "cpu"], stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
+                          check=False).stdout
+    if _MODEL not in said.split():
+        raise Failure(f"This Bochs can't emulate the CPU {_MODEL}; install Debian's bochs, "
+                      "2.7 or later")
+
+
 class BochsMachine:
     """An emulated Intel host.
 
@@ -74,48 +105,75 @@ class BochsMachine:
         self._build = build
         self._kernel_args = kernel_args
 
-    def run(self, job: str, programs: Iterable[str], shared: Path, deadline: int,
+    def run(self, job: str, files: Dict[str, Path], shared: Path, deadline: int,
             output: Callable[[str], None]) -> Outcome:
         """Run a shell script on the host.
 
         Args:
-            job: the script; what it needs besides busybox is in $BUILD_SELFTESTS
-            programs: the files below the build's selftests that it needs
+            job: the script, for busybox
+            files: what else it needs, by the names it has there; what programs are linked
+                with comes along
             shared: a folder for what is said
             deadline: seconds after which the host counts as hung
             output: called with what the script prints, as it comes
 
         Raises Failure when the host does not end as it should.
         """
-        for name, package in (("bochs", "bochs and bochs-term"), ("xorriso", "xorriso")):
-            if not shutil.which(name):
-                raise Failure(f"{name} is missing; install Debian's {package}")
-        for needed in (*_ISOLINUX, _BUSYBOX):
-            if not needed.exists():
-                raise Failure(f"{needed} is missing; install Debian's isolinux, syslinux-common "
-                              "and busybox-static")
-        shared.mkdir(parents=True, exist_ok=True)
-        console, said = shared / "console.log", shared / "output"
-        for file in (console, said):
-            file.write_bytes(b"")
+        _check_tools()
+        console, said = _new_logs(shared)
         with tempfile.TemporaryDirectory() as tmp:
-            iso = self._write_iso(Path(tmp), job, programs)
-            config = Path(tmp) / "bochsrc"
-            config.write_text(_CONFIG.format(iso=iso, console=console, output=said,
-                                             log=shared / "bochs.log"))
-            (Path(tmp) / "rc").write_text("c\n")
-            self._boot(["bochs", "-q", "-f", str(config), "-rc", str(Path(tmp) / "rc")],
-                       shared, deadline, console, said, output)
+            with self._running(Path(tmp), job, files, shared, f"mode=file, dev={said}") as bochs:
+                _follow(bochs, deadline, console, said, output)
         check_console(console, "host")
         text = said.read_text(errors="replace")
         status = _STATUS.search(text)
         if not status:
-            raise Complaint(f"The host ended before its job was done; see {console}")
+            raise Complaint(f"The host ended before its job was done: "
+                            f"{_last_words(shared / 'bochs.log', console)}; see {console}")
         return Outcome(int(status[1]), console)
 
-    def _write_iso(self, tmp: Path, job: str, programs: Iterable[str]) -> Path:
+    def shell(self, files: Dict[str, Path], shared: Path) -> None:
+        """A shell on the host's second serial line; returns when the user leaves it."""
+        _check_tools()
+        console, _ = _new_logs(shared)
+        line, far_end = pty.openpty()
+        with tempfile.TemporaryDirectory() as tmp:
+            with self._running(Path(tmp), "", files, shared,
+                               f"mode=term, dev={os.ttyname(far_end)}") as bochs:
+                _converse(bochs, line)
+        os.close(line)
+        os.close(far_end)
+        check_console(console, "host")
+
+    @contextlib.contextmanager
+    def _running(self, tmp: Path, job: str, files: Dict[str, Path], shared: Path,
+                 output: str) -> Iterator["_Bochs"]:
+        """Bochs, with a host that boots; it is ended when the caller is done with it."""
+        iso = self._write_iso(tmp, job, files)
+        config, commands = tmp / "bochsrc", tmp / "rc"
+        config.write_text(_CONFIG.format(model=_MODEL, roms=_ROMS, iso=iso, console=shared / "console.log",
+                                         output=output, log=shared / "bochs.log"))
+        commands.write_text("c\n")
+        # Bochs has no display library without a terminal; what it draws there is of no use.
+        leader, follower = pty.openpty()
+        with (shared / "bochs.out").open("wb") as err:
+            process = subprocess.Popen(
+                ["bochs", "-q", "-f", str(config), "-rc", str(commands)], stdin=follower,
+                stdout=follower, stderr=err, start_new_session=True, cwd=shared,
+                env={**os.environ, "TERM": "xterm"})
+        os.close(follower)
+        os.set_blocking(leader, False)
+        try:
+            yield _Bochs(process, leader)
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+            os.close(leader)
+
+    def _write_iso(self, tmp: Path, job: str, files: Dict[str, Path]) -> Path:
         root, cd = tmp / "root", tmp / "cd"
-        self._fill_root(root, job, programs)
+        self._fill_root(root, job, files)
         (cd / "isolinux").mkdir(parents=True)
         names = "\n".join(str(p.relative_to(root)) for p in sorted(root.rglob("*")))
         with (cd / "initrd.img").open("wb") as out:
@@ -125,7 +183,7 @@ class BochsMachine:
         for file in _ISOLINUX:
             shutil.copy2(file, cd / "isolinux")
         append = " ".join([
-            "console=ttyS0 panic=-1 panic_on_warn=1 oops=panic reboot=t",
+            "console=ttyS0,115200 panic=-1 panic_on_warn=1 oops=panic reboot=t",
             # Bochs' clocks and its instructions go at paces of their own.
             "tsc=reliable lpj=1000000", self._kernel_args])
         (cd / "isolinux" / "isolinux.cfg").write_text(
@@ -142,18 +200,18 @@ class BochsMachine:
         shutil.rmtree(root)
         return iso
 
-    def _fill_root(self, root: Path, job: str, programs: Iterable[str]) -> None:
+    def _fill_root(self, root: Path, job: str, files: Dict[str, Path]) -> None:
         for name in ("bin", "dev", "proc", "sys", "tmp", "run", "lib64", "selftests", "modules"):
             (root / name).mkdir(parents=True)
         shutil.copy2(_BUSYBOX, root / "bin/busybox")
         (root / "bin/sh").symlink_to("busybox")
         shutil.copy2(_INIT, root / "init")
         (root / "init").chmod(0o755)
-        (root / "job").write_text("export BUILD_SELFTESTS=/selftests BUILD_MODULES=/modules\n"
-                                  + job + "\n")
+        if job:
+            (root / "job").write_text(f"{job}\n")
         needed: Set[Path] = set()
-        for name in programs:
-            source, target = self._build.selftests / name, root / "selftests" / name
+        for name, source in files.items():
+            target = root / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)
             subprocess.run(["strip", "-g", str(target)], check=False, stderr=subprocess.DEVNULL)
@@ -166,41 +224,62 @@ class BochsMachine:
             for found in self._build.modules.rglob(f"{module}.ko"):
                 shutil.copy2(found, root / "modules")
 
-    @staticmethod
-    def _boot(argv: List[str], shared: Path, deadline: int, console: Path, said: Path,
-              output: Callable[[str], None]) -> None:
-        # Bochs has no display library without a terminal; what it draws there is of no use.
-        leader, follower = pty.openpty()
-        with (shared / "bochs.out").open("wb") as err:
-            process = subprocess.Popen(argv, stdin=follower, stdout=follower, stderr=err,
-                                       start_new_session=True, cwd=shared,
-                                       env={**os.environ, "TERM": "xterm"})
-        os.close(follower)
-        os.set_blocking(leader, False)
-        end = time.monotonic() + deadline
-        position = 0
-        try:
-            while True:
-                running = process.poll() is None
-                _drain(leader)
-                with said.open("rb") as file:
-                    file.seek(position)
-                    data = file.read()
-                position += len(data)
-                if data:
-                    output(data.decode(errors="replace").replace("\r", ""))
-                if not running or _ended(console, said):
-                    return
-                if time.monotonic() > end:
-                    raise Complaint(f"The host did not end within {deadline} seconds, it hangs or "
-                                    f"this machine is very slow; its console ends with: "
-                                    f"{_last_line(console)}; see {console}")
-                time.sleep(0.2)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            os.close(leader)
+
+@dataclass(frozen=True)
+class _Bochs:
+    """Bochs as it runs, and the terminal that it draws on."""
+    process: "subprocess.Popen[bytes]"
+    screen: int
+
+
+def _new_logs(shared: Path) -> Tuple[Path, Path]:
+    shared.mkdir(parents=True, exist_ok=True)
+    logs = shared / "console.log", shared / "output"
+    for log in logs:
+        log.write_bytes(b"")
+    return logs
+
+
+def _follow(bochs: _Bochs, deadline: int, console: Path, said: Path,
+            output: Callable[[str], None]) -> None:
+    """Pass on what the job says, until the host ends or hangs."""
+    end = time.monotonic() + deadline
+    position = 0
+    while True:
+        running = bochs.process.poll() is None
+        _drain(bochs.screen)
+        with said.open("rb") as file:
+            file.seek(position)
+            data = file.read()
+        position += len(data)
+        if data:
+            output(data.decode(errors="replace").replace("\r", ""))
+        if not running or _ended(console, said):
+            return
+        if time.monotonic() > end:
+            raise Complaint(f"The host did not end within {deadline} seconds, it hangs or "
+                            f"this machine is very slow; its console ends with: "
+                            f"{_last_line(console)}; see {console}")
+        time.sleep(0.2)
+
+
+def _converse(bochs: _Bochs, line: int) -> None:
+    """Connect the user's terminal with a serial line of the host, until its shell ends."""
+    before = termios.tcgetattr(sys.stdin)
+    seen = b""
+    tty.setraw(sys.stdin)
+    try:
+        while bochs.process.poll() is None and not _STATUS.search(seen.decode(errors="replace")):
+            ready, _, _ = select.select([sys.stdin, line], [], [], 0.2)
+            _drain(bochs.screen)
+            if sys.stdin in ready:
+                os.write(line, os.read(sys.stdin.fileno(), 1024))
+            if line in ready:
+                data = os.read(line, 65536)
+                os.write(sys.stdout.fileno(), data)
+                seen = (seen + data)[-1024:]
+    finally:
+        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
 def _drain(leader: int) -> None:
@@ -216,7 +295,15 @@ def _last_line(console: Path) -> str:
     return next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
 
 
-def _ended(console: Path, said: Path) -> Optional[bool]:
-    """The job is done, or the kernel has panicked: Bochs itself would go on."""
+def _last_words(log: Path, console: Path) -> str:
+    """Why Bochs itself gave up, e.g. as it emulates one CPU only, or the console's end."""
+    panics = re.findall(r"^\d+p\[.*?\] *>>PANIC<< (.*)$",
+                        log.read_text(errors="replace") if log.exists() else "", re.MULTILINE)
+    return f"Bochs: {panics[-1]}" if panics else _last_line(console)
+
+
+def _ended(console: Path, said: Path) -> bool:
+    """The job is done, or the kernel has panicked or begun anew: Bochs itself would go on."""
+    text = console.read_text(errors="replace")
     return bool(_STATUS.search(said.read_text(errors="replace"))
-                or "Kernel panic" in console.read_text(errors="replace"))
+                or "Kernel panic" in text or text.count("Linux version") > 1)

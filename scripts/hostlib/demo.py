@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Tuple
 
-from . import flamegraph, stacks
+from . import flamegraph, intel, stacks
 from .build import Build
 from .machine import Machine, check_console, pass_on
 from .selftests import Counts
@@ -21,6 +21,11 @@ _BUSYBOX = Path("/bin/busybox")
 
 # Two boots, one inside the other, and a profile; a slow emulator needs most of it.
 _DEADLINE = 420
+_BOCHS_DEADLINE = 3600
+
+# What the host leaves, where it shares no folder with this machine.
+_LEFT = ["guest.log", "record.log", "report.txt", "script.txt", "perf.json", "defer.txt",
+         "nodefer.txt"]
 
 # Part of the guest-kernel samples that must carry more than the IP.
 _ENOUGH = 0.90
@@ -72,11 +77,15 @@ def _write_initrd(path: Path) -> None:
                            input=names.encode(), stdout=out, check=True)
 
 
-def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Profile:
+def run(build: Build, accel: str, folder: Path, kernel_args: str = "",
+        vendor: str = "amd") -> Profile:
     """Boot host and guest, sample the guest, and leave all that was found in a folder."""
     _write_initrd(folder / "initrd.img")
     job = (_GUEST / "demo-host.sh").read_text()
-    outcome = Machine(build, accel, kernel_args).run(job, folder, _DEADLINE, pass_on)
+    if vendor == "intel":
+        outcome = intel.run_demo(build, folder, job, _LEFT, _BOCHS_DEADLINE, kernel_args)
+    else:
+        outcome = Machine(build, accel, kernel_args).run(job, folder, _DEADLINE, pass_on)
     check_console(folder / "guest.log", "guest")
     if outcome.status:
         raise Failure(f"The demo failed on the host, what it says is above; see {folder}")

@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Run the KVM selftests on the emulated Intel host."""
 
+import base64
+import io
+import re
+import tarfile
 from pathlib import Path
-from typing import Callable, List
+from typing import Callable, Dict, List
 
 from . import selftests
 from .bochs import BochsMachine
-from .build import Build
-from .machine import pass_on
+from .build import BENCH, Build
+from .machine import Outcome, pass_on
 from .ui import Failure
 
 # For one boot, and, in Bochs' time, for one of its tests.
@@ -16,12 +20,14 @@ _TEST_TIMEOUT = 600
 
 _MODULES = ("guest_callchain/test_pmi.ko", "guest_callchain/test_guest_walk.ko")
 
+_PREPARE = selftests.TRACE + """
+insmod guest_callchain/test_pmi.ko && export KVM_SELFTEST_NMI_PMU=test_pmi
+"""
+
 # The kernel's runner, kselftest/runner.sh, needs more programs than this host has.
 _JOB = """
-cd "$BUILD_SELFTESTS" || exit
-insmod guest_callchain/test_pmi.ko && export KVM_SELFTEST_NMI_PMU=test_pmi
-# In vain otherwise, Bochs' CPUs wait for the guest to set it.
-export KVM_SELFTEST_NEEDS_IF=1
+cd /selftests || exit
+{prepare}
 echo "TAP version 13"
 echo "1..{number}"
 number=0 failed=0
@@ -42,12 +48,88 @@ exit $failed
 """
 
 
-def job(tests: List[str], timeout: int) -> str:
+def job(tests: List[str], timeout: int, prepare: str = "") -> str:
     """The script that runs test programs on the host, for so many seconds each at most."""
-    return _JOB.format(number=len(tests), tests=" ".join(tests), timeout=timeout)
+    return _JOB.format(prepare=prepare, number=len(tests), tests=" ".join(tests), timeout=timeout)
+
+
+# Where the host has them, for jobs that QEMU's host runs as well.
+_JOB_ENV = """
+export BUILD_SELFTESTS=/selftests BUILD_KERNEL=/kernel PATH=/bin:/usr/bin
+"""
+
+# A serial line is the only way out: a text that ends with an archive.
+_ARCHIVE = "bochs: archive"
+_PACK = f"""
+status=$?
+echo "{_ARCHIVE}"
+tar -C /run/shared -cf - {{names}} | gzip | base64
+exit $status
+"""
+
+# What QEMU needs to boot a guest of the type microvm.
+_QEMU = Path("/usr/bin/qemu-system-x86_64")
+_QEMU_ROMS = [Path("/usr/share/qemu") / name for name in ("bios-microvm.bin", "linuxboot_dma.bin")]
+
+
+def run_demo(build: Build, folder: Path, script: str, names: List[str], deadline: int,
+             kernel_args: str = "", show: Callable[[str], None] = pass_on) -> Outcome:
+    """Run a job that boots a guest with QEMU, and fetch files that it leaves.
+
+    Args:
+        build: the host, and the guest's kernel
+        folder: its initrd.img becomes the guest's, and what the job leaves is put here
+        script: the job; it finds and leaves files in /run/shared
+        names: of the files that it leaves
+        deadline: seconds after which the host counts as hung
+        kernel_args: more for the host's kernel
+        show: called with what the job prints, as it comes
+    """
+    text: List[str] = []
+
+    def output(part: str) -> None:
+        if _ARCHIVE not in "".join(text[-2:]):
+            show(part.split(_ARCHIVE)[0])
+        text.append(part)
+
+    files = {str(path)[1:]: path for path in (_QEMU, *(rom.resolve() for rom in _QEMU_ROMS))}
+    files.update({str(rom)[1:]: rom for rom in _QEMU_ROMS})
+    files["bin/perf"] = build.perf
+    files["kernel/arch/x86/boot/bzImage"] = build.bzimage
+    files["run/shared/initrd.img"] = folder / "initrd.img"
+    files[f"selftests/{BENCH}"] = build.selftests / BENCH
+    job = f"{_JOB_ENV}(\n{script}\n)\n{_PACK.format(names=' '.join(names))}"
+    outcome = BochsMachine(build, kernel_args).run(job, files, folder, deadline, output)
+    _unpack("".join(text), folder)
+    return outcome
+
+
+def _unpack(text: str, folder: Path) -> None:
+    """Put the files of the archive at the end of a job's output into a folder."""
+    _, _, archive = text.partition(_ARCHIVE + "\n")
+    lines = [line for line in archive.splitlines() if re.fullmatch(r"[A-Za-z0-9+/]+=*", line)]
+    try:
+        with tarfile.open(fileobj=io.BytesIO(base64.b64decode("".join(lines)))) as tar:
+            for member in tar.getmembers():
+                file = tar.extractfile(member)
+                if file:
+                    (folder / Path(member.name).name).write_bytes(file.read())
+    except (tarfile.TarError, ValueError, EOFError, OSError) as error:
+        raise Failure(f"What the host found did not arrive whole: {error}; see {folder}") from error
+
+
+def _files(build: Build, tests: List[str]) -> Dict[str, Path]:
+    return {f"selftests/{name}": build.selftests / name for name in [*tests, *_MODULES]}
+
+
+def shell(build: Build, results: Path, kernel_args: str = "") -> None:
+    """A shell on the host, with all selftests and perf."""
+    BochsMachine(build, kernel_args).shell(
+        {**_files(build, selftests.choose("")), "bin/perf": build.perf}, results)
 
 
 def run(build: Build, results: Path, kernel_args: str = "", only: str = "",
+        timeout: int = _TEST_TIMEOUT, deadline: int = _DEADLINE,
         show: Callable[[str], None] = pass_on) -> str:
     """Run all selftests, or some, in one boot, show their KTAP, and return it."""
     text: List[str] = []
@@ -58,7 +140,7 @@ def run(build: Build, results: Path, kernel_args: str = "", only: str = "",
 
     tests = selftests.choose(only)
     outcome = BochsMachine(build, kernel_args).run(
-        job(tests, _TEST_TIMEOUT), [*tests, *_MODULES], results, _DEADLINE, output)
+        job(tests, timeout, _PREPARE), _files(build, tests), results, deadline, output)
     ktap = "".join(text)
     (results / "selftests.ktap").write_text(ktap)
     if outcome.status and "\nnot ok " not in ktap:

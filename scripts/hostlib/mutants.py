@@ -16,16 +16,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple, Union
 
-from . import objectcode, selftests
+from . import intel, objectcode, selftests
 from .build import INSTRUMENT_TESTS, SELFTESTS, Build
 from .machine import Complaint
 from .source import Source
 from .tree import REPO, Tree, apply_patch
-from .ui import Failure, Step, say
+from .ui import Failure, Step, host_folder, say
 
 MUTANTS = REPO / "patches" / "mutants"
 
-_HEADERS = {"Breaks", "Tests", "Config", "Kargs", "Survives"}
+_HEADERS = {"Breaks", "Tests", "Vendor", "Config", "Kargs", "Survives"}
 
 # Where a change needs no more than a kernel to be built, and assembling undoes it.
 _KERNEL = ("arch/", "include/linux/", "kernel/", "virt/")
@@ -50,6 +50,7 @@ class Mutant:
         breaks: what it breaks
         tests: the programs that should notice
         survives: why none does, if so
+        vendor: whose CPU the host has, as for VENDOR=
         config: a fragment for the configuration of the kernel, below the repository
         kargs: for the kernel's command line
         patch: its file
@@ -59,15 +60,16 @@ class Mutant:
     breaks: str
     tests: Tuple[str, ...]
     survives: str
+    vendor: str
     config: str
     kargs: str
     patch: Path
     touched: Tuple[str, ...]
 
     @property
-    def host(self) -> Tuple[str, str]:
+    def host(self) -> Tuple[str, str, str]:
         """Mutants with the same one share a build, and the run that all must pass."""
-        return self.config, self.kargs
+        return self.vendor, self.config, self.kargs
 
 
 def parse(patch: Path) -> Mutant:
@@ -92,10 +94,13 @@ def parse(patch: Path) -> Mutant:
     config = header.get("Config", "")
     if config and not (REPO / config).is_file():
         wrong = f"its Config, {config}, is no file"
+    vendor = header.get("Vendor", "amd")
+    if vendor not in ("amd", "intel"):
+        wrong = f"its Vendor, {vendor}, is neither amd nor intel"
     if wrong:
         raise Failure(f"{patch.name} is no mutant: {wrong}")
-    return Mutant(patch.stem, header["Breaks"], tests, header.get("Survives", ""), config,
-                  header.get("Kargs", ""), patch, touched)
+    return Mutant(patch.stem, header["Breaks"], tests, header.get("Survives", ""), vendor,
+                  config, header.get("Kargs", ""), patch, touched)
 
 
 def parse_all(folder: Path = MUTANTS) -> List[Mutant]:
@@ -209,9 +214,10 @@ class _Host:
     Raises Failure if the tests don't pass without a mutant.
     """
 
-    def __init__(self, build: Build, accel: str, kargs: str, results: Path,
+    def __init__(self, build: Build, vendor: str, accel: str, kargs: str, results: Path,
                  tests: Iterable[str]) -> None:
         self._build = build
+        self._vendor = vendor
         self._accel = accel
         self._kargs = kargs
         self._results = results
@@ -239,8 +245,12 @@ class _Host:
                 show(part)
                 step.tick()
 
-            ktap = selftests.run(self._build, self._accel, folder, self._kargs,
-                                 " ".join(programs), show=feed, **limits)
+            only = " ".join(programs)
+            if self._vendor == "intel":
+                ktap = intel.run(self._build, folder, self._kargs, only, show=feed, **limits)
+            else:
+                ktap = selftests.run(self._build, self._accel, folder, self._kargs, only,
+                                     show=feed, **limits)
         for program, cases in selftests.by_program(ktap, self._build.tree.path).items():
             statuses[program] = {case.name: case.status.name for case in cases}
         return statuses
@@ -249,7 +259,8 @@ class _Host:
         seconds = [self._seconds.get(test, 0) for test in mutant.tests]
         # A test that hangs is to be told from a kernel that does; and this machine may be busy.
         timeout = int(30 + 3 * max(seconds))
-        deadline = int(30 + timeout + 2 * sum(seconds))
+        boot = 300 if self._vendor == "intel" else 30
+        deadline = int(boot + timeout + 2 * sum(seconds))
         before = {test: self._before[test] for test in mutant.tests}
         try:
             self._build.assemble()
@@ -302,10 +313,10 @@ def run(folder: Path, source: Source, accel: str, results: Path, mutants: List[M
     todo = sorted((mutant for mutant in chosen if mutant not in unfit_ones),
                   key=lambda mutant: (mutant.host, mutant.touched, mutant.name))
     try:
-        for (config, kargs), group in itertools.groupby(todo, lambda mutant: mutant.host):
+        for (vendor, config, kargs), group in itertools.groupby(todo, lambda mutant: mutant.host):
             trying = list(group)
-            name = "-".join(["host", *([Path(config).stem] if config else []), *kargs.split()])
-            host = _Host(build(config), accel, kargs, results / name,
+            name = host_folder(vendor, Path(config) if config else None, kargs) or "host"
+            host = _Host(build(config), vendor, accel, kargs, results / name,
                          sorted({test for mutant in trying for test in mutant.tests}))
             for mutant in trying:
                 verdicts.append(host.try_out(mutant))

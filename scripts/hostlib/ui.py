@@ -24,6 +24,14 @@ def say(text: str) -> None:
     print(text, flush=True)
 
 
+def host_folder(vendor: str, config: Optional[Path], kernel_args: str) -> str:
+    """The name of a folder for one host's results; QEMU's options can't quote a comma."""
+    parts = ["intel"] if vendor == "intel" else []
+    if config:
+        parts.append(config.stem)
+    return "-".join(parts + kernel_args.replace(",", "+").split())
+
+
 # Open as long as this process runs, and with them their locks.
 _claims: Dict[Path, TextIO] = {}
 

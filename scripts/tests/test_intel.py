@@ -8,6 +8,7 @@ from pathlib import Path
 
 from hostlib import bochs, intel, selftests
 from hostlib.tree import REPO
+from hostlib.ui import Failure
 
 
 class Job(unittest.TestCase):
@@ -21,8 +22,9 @@ class Job(unittest.TestCase):
                 program.chmod(0o755)
             script = intel.job(["x86/good", "x86/bad", "x86/lacking"], 10)
             done = subprocess.run(
-                ["sh", "-c", "insmod() { :; }\n" + script.replace("/tmp/status", f"{tmp}/status")],
-                env={"BUILD_SELFTESTS": tmp, "PATH": "/usr/bin:/bin"},
+                ["sh", "-c", script.replace("/tmp/status", f"{tmp}/status")
+                 .replace("cd /selftests", f"cd {tmp}")],
+                env={"PATH": "/usr/bin:/bin"},
                 stdout=subprocess.PIPE, text=True, check=False)
         self.assertEqual(done.returncode, 1)
         self.assertEqual([line for line in done.stdout.splitlines() if "selftests" in line
@@ -37,6 +39,20 @@ class Job(unittest.TestCase):
         assert listed is not None
         self.assertFalse([e for e in listed if "npt" in e.reason.lower()
                           and e.pattern.startswith("hostile")])
+
+
+class Archive(unittest.TestCase):
+    def test_files_arrive(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            (Path(tmp) / "found.txt").write_text("frames\n")
+            packed = subprocess.run(["sh", "-c", "tar -C $0 -cf - found.txt | gzip | base64", tmp],
+                                    stdout=subprocess.PIPE, text=True, check=True).stdout
+            out = Path(tmp) / "out"
+            out.mkdir()
+            intel._unpack(f"said\nbochs: archive\n{packed}bochs: status 0\n", out)
+            self.assertEqual((out / "found.txt").read_text(), "frames\n")
+            with self.assertRaisesRegex(Failure, "did not arrive whole"):
+                intel._unpack(f"bochs: archive\n{packed[:20]}\nbochs: status 0\n", out)
 
 
 class End(unittest.TestCase):

@@ -33,7 +33,7 @@ diff --git a/kernel/events/core.c b/kernel/events/core.c
 
 
 def _mutant(name: str = "some", survives: str = "") -> Mutant:
-    return Mutant(name, "it", ("guest_callchain_test",), survives, "", "", Path(name), ())
+    return Mutant(name, "it", ("guest_callchain_test",), survives, "amd", "", "", Path(name), ())
 
 
 class ParseTest(unittest.TestCase):
@@ -47,7 +47,9 @@ class ParseTest(unittest.TestCase):
         found = self._parse(_HEADER + _DIFF)
         self.assertEqual((found.name, found.breaks), ("some", "one thing"))
         self.assertEqual(found.tests, ("guest_callchain_test", "guest_callchain_modes_test"))
-        self.assertEqual(found.host, ("scripts/configs/debug.config", "kvm_amd.npt=0"))
+        self.assertEqual(found.host, ("amd", "scripts/configs/debug.config", "kvm_amd.npt=0"))
+        self.assertEqual(self._parse(_HEADER.replace("Config:", "Vendor: intel\nConfig:")
+                                     + _DIFF).vendor, "intel")
         self.assertEqual(found.survives, "no host shows it")
         self.assertEqual(found.touched, ("kernel/events/core.c",))
 
@@ -57,6 +59,7 @@ class ParseTest(unittest.TestCase):
                           (good.replace("Breaks: one", "Kargs: one"), "needs Breaks"),
                           (good.replace("modes_test", "mode_test"), "guest_callchain_mode_test"),
                           (good.replace("debug.config", "gone.config"), "gone.config, is no file"),
+                          (good.replace("Kargs:", "Vendor: via\nKargs:"), "neither amd nor intel"),
                           (good.replace("kernel/events", "tools/perf"), "more than the kernel"),
                           (_HEADER + "not a header\n" + _DIFF, "must come the diff"),
                           (_HEADER + "\n", "must come the diff")):
@@ -157,7 +160,7 @@ class UnfitTest(unittest.TestCase):
                 patch = tree.path / "some.patch"
                 patch.write_text(f"diff --git a/{path} b/{path}\n--- a/{path}\n+++ b/{path}\n"
                                  f"@@ -1 +1 @@\n-{old}\n+new\n")
-                mutant = Mutant("some", "it", (), "", "", "", patch, (path,))
+                mutant = Mutant("some", "it", (), "", "amd", "", "", patch, (path,))
                 found.append(mutants.unfit([mutant], tree))
             self.assertEqual(found[0], [])
             self.assertRegex(found[1][0].by, "does not apply at kernel/ours.c:1")

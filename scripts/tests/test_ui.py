@@ -6,7 +6,14 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from hostlib.ui import Failure, claim, explain, run_logged
+from hostlib.ui import Failure, claim, explain, host_folder, run_logged
+
+
+class HostFolderTest(unittest.TestCase):
+    def test_name(self) -> None:
+        self.assertEqual(host_folder("amd", None, ""), "")
+        self.assertEqual(host_folder("intel", Path("configs/debug.config"), "a=1,b  c"),
+                         "intel-debug-a=1+b-c")
 
 
 class ExplainTest(unittest.TestCase):

@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the table of tests by host says."""
+
+import tempfile
+import unittest
+from pathlib import Path
+from types import SimpleNamespace
+
+from hostlib import hosttable
+from hostlib.ui import Failure
+
+
+def _case(name: str, status: str, reason: str = "") -> SimpleNamespace:
+    return SimpleNamespace(name=name, status=SimpleNamespace(name=status), skip_reason=reason)
+
+
+class Table(unittest.TestCase):
+    def test_counts_and_reasons(self) -> None:
+        amd = {"a_test": [_case("a.irq.x", "SUCCESS"), _case("a.nmi.x", "SUCCESS")]}
+        intel = {"a_test": [_case("a.irq.x", "SKIPPED", "no SMAP"),
+                            _case("a.nmi.x", "SKIPPED", "no SMAP")],
+                 "b_test": [_case("b.irq.y", "FAILURE")]}
+        page = hosttable.table([amd, amd, intel, intel])
+        self.assertIn("| a_test | 2 | 2 | 2 skipped | 2 skipped |", page)
+        self.assertIn("| b_test | not run | not run | 0, **1 failed** | 0, **1 failed** |", page)
+        self.assertIn("- Intel, EPT: `a.x`: no SMAP", page)
+
+    def test_missing_run_is_named(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp, \
+                self.assertRaisesRegex(Failure, 'run "make selftests" first'):
+            hosttable.write(Path(tmp), Path(tmp), Path(tmp) / "page")
+
+
+if __name__ == "__main__":
+    unittest.main()
