@@ -16,13 +16,8 @@ mkswap /dev/ram0 >/dev/null && swapon /dev/ram0
 echo -1 > /proc/sys/kernel/perf_event_paranoid
 stty -F /dev/ttyS1 115200 raw 2>/dev/null
 
-# busybox's insmod takes no module parameters from the kernel's command line.
-for module in irqbypass kvm kvm-intel; do
-	name=$(echo $module | tr - _)
-	args=$(tr ' ' '\n' < /proc/cmdline | sed -n "s/^$name\.//p")
-	[ ! -e /modules/$module.ko ] || insmod /modules/$module.ko $args ||
-		echo "No $module" > /dev/ttyS1
-done
+export BUILD_MODULES=/modules
+modprobe -d $BUILD_MODULES kvm_intel || echo "KVM could not be loaded" > /dev/ttyS1
 
 cd /tmp || exit
 if [ -e /job ]; then
@@ -33,7 +28,7 @@ else
 	{
 		echo "This is the patched Intel host, it is slow. Here are the KVM selftests"
 		echo "(x86/guest_callchain_test), perf is in the PATH. Leave with exit or Ctrl-D."
-		setsid -c sh -i
+		setsid -c busybox sh -i
 		echo "bochs: status $?"
 	} > /dev/ttyS1 2>&1 </dev/ttyS1
 fi

@@ -30,6 +30,8 @@ from .ui import Failure
 
 _INIT = REPO / "scripts" / "guest" / "bochs-init.sh"
 _BUSYBOX = Path("/bin/busybox")
+_MODPROBE = Path("/sbin/modprobe")
+_SHELL = Path("/bin/dash")
 _ROMS = (Path("/usr/share/bochs/BIOS-bochs-latest"),
          Path("/usr/share/bochs/VGABIOS-lgpl-latest"))
 _ISOLINUX = (Path("/usr/lib/ISOLINUX/isolinux.bin"),
@@ -79,10 +81,10 @@ def _check_tools() -> None:
     for name, package in (("bochs", "bochs and bochs-term"), ("xorriso", "xorriso")):
         if not shutil.which(name):
             raise Failure(f"{name} is missing; install Debian's {package}")
-    for needed in (*_ROMS, *_ISOLINUX, _BUSYBOX):
+    for needed in (*_ROMS, *_ISOLINUX, _BUSYBOX, _MODPROBE):
         if not needed.exists():
             raise Failure(f"{needed} is missing; install Debian's bochsbios, vgabios, isolinux, "
-                          "syslinux-common and busybox-static")
+                          "syslinux-common, busybox-static and kmod")
     if not glob.glob(_PLUGINS):
         raise Failure(f"This Bochs has no {_PLUGINS}; install Debian's bochs-term")
     said = subprocess.run(["bochs", "--help", "cpu"], stdout=subprocess.PIPE,
@@ -201,16 +203,16 @@ class BochsMachine:
         return iso
 
     def _fill_root(self, root: Path, job: str, files: Dict[str, Path]) -> None:
-        for name in ("bin", "dev", "proc", "sys", "tmp", "run", "lib64", "selftests", "modules"):
+        for name in ("bin", "dev", "proc", "sys", "tmp", "run", "lib64", "selftests"):
             (root / name).mkdir(parents=True)
         shutil.copy2(_BUSYBOX, root / "bin/busybox")
-        (root / "bin/sh").symlink_to("busybox")
         shutil.copy2(_INIT, root / "init")
         (root / "init").chmod(0o755)
         if job:
             (root / "job").write_text(f"{job}\n")
         needed: Set[Path] = set()
-        for name, source in files.items():
+        # busybox's modprobe knows no -d, and its shell would take no other.
+        for name, source in {"bin/modprobe": _MODPROBE, "bin/sh": _SHELL, **files}.items():
             target = root / name
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(source, target)
@@ -220,9 +222,7 @@ class BochsMachine:
             target = root / str(library)[1:]
             target.parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(library.resolve(), target)
-        for module in ("irqbypass", "kvm", "kvm-intel"):
-            for found in self._build.modules.rglob(f"{module}.ko"):
-                shutil.copy2(found, root / "modules")
+        shutil.copytree(self._build.modules, root / "modules", symlinks=True)
 
 
 @dataclass(frozen=True)

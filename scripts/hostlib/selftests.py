@@ -61,7 +61,7 @@ _PREPARE_OURS = TRACE + """
 insmod guest_callchain/test_pmi.ko &&
 	export KVM_SELFTEST_NMI_PMU=test_pmi
 # A device that nobody uses, see machine.py.
-export KVM_SELFTEST_VIRTIO_MMIO={device:#x}
+export KVM_SELFTEST_DEVICE={device:#x}
 mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
 # Nobody else uses KVM here.
 export KVM_SELFTEST_RELOAD=1 KVM_SELFTEST_HOTPLUG=1

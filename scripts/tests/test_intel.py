@@ -5,6 +5,8 @@ import subprocess
 import tempfile
 import unittest
 from pathlib import Path
+from types import SimpleNamespace
+from unittest import mock
 
 from hostlib import bochs, intel, selftests
 from hostlib.tree import REPO
@@ -68,6 +70,44 @@ class End(unittest.TestCase):
             self.assertEqual(bochs._last_line(console), "last words")
             console.write_text("")
             self.assertEqual(bochs._last_line(console), "nothing")
+
+    def test_why_bochs_gave_up(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            log, console = Path(tmp) / "log", Path(tmp) / "console"
+            console.write_text("last words\n")
+            self.assertEqual(bochs._last_words(log, console), "last words")
+            log.write_text("00000000000p[SIM   ] >>PANIC<< no SMP here\n")
+            self.assertEqual(bochs._last_words(log, console), "Bochs: no SMP here")
+
+    def test_end_of_host(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            console, said = Path(tmp) / "console", Path(tmp) / "said"
+            for text, output, ended in (
+                    ("Linux version 7.3\n", "at work\n", False),
+                    ("Linux version 7.3\n", "at work\nbochs: status 1\n", True),
+                    ("Linux version 7.3\nKernel panic - not syncing\n", "", True),
+                    ("Linux version 7.3\nLinux version 7.3\n", "", True)):
+                console.write_text(text)
+                said.write_text(output)
+                self.assertEqual(bochs._ended(console, said), ended, text)
+
+
+class Tools(unittest.TestCase):
+    def _check(self, cpus: str, which: str = "/usr/bin/it", plugins: bool = True) -> None:
+        with mock.patch.object(bochs.shutil, "which", return_value=which), \
+             mock.patch.object(bochs.Path, "exists", return_value=True), \
+             mock.patch.object(bochs.glob, "glob", return_value=["it"] if plugins else []), \
+             mock.patch.object(bochs.subprocess, "run",
+                               return_value=SimpleNamespace(stdout=cpus)):
+            bochs._check_tools()
+
+    def test_missing_or_other_bochs(self) -> None:
+        self._check(f"pentium\n{bochs._MODEL}\n")
+        for why, arguments in (("bochs is missing", {"which": ""}),
+                               ("bochs-term", {"plugins": False}),
+                               ("can't emulate the CPU", {"cpus": "pentium\n"})):
+            with self.subTest(why), self.assertRaisesRegex(Failure, why):
+                self._check(**{"cpus": bochs._MODEL, **arguments})
 
 
 if __name__ == "__main__":

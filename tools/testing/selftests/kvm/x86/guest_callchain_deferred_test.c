@@ -568,14 +568,15 @@ CALLCHAIN_TEST(deferred, shared_walk)
 /* Of events that share a walk, the one that wants most gets what it wants. */
 CALLCHAIN_TEST(deferred, shared_by_depths)
 {
-	struct perf_event_attr attr = { .sample_period = 300000, .wakeup_events = NR_SAMPLES };
+	struct perf_event_attr attr = { .wakeup_events = NR_SAMPLES };
 	struct samples deep = { .e = &self->e }, shallow = {};
 	struct callchain_event events[3];
 	unsigned int i, nr_shared = 0;
 
-	/* Each one before and behind another. */
+	/* Each one before and behind another; their timers meet again and again. */
 	for (i = 0; i < ARRAY_SIZE(events); i++) {
 		attr.sample_max_stack = i == 1 ? DEFAULT_MAX_STACK : 3;
+		attr.sample_period = 300000 + 5000 * i;
 		callchain_event_start(&events[i], variant->source, &attr, 0, -1);
 	}
 	for (i = 0; i < MAX_TRIES && deep.nr_guest < 4 * NR_SAMPLES; i++) {
