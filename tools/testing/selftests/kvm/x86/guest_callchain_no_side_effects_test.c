@@ -137,6 +137,7 @@ static void create_guest(struct guest *guest, VARIANT *variant,
 		vm_enable_dirty_ring(vm, dirty_ring_size);
 	guest->vm = vm;
 	guest->vcpu = vm_vcpu_add(vm, 0, guest_loop);
+	vcpu_set_if(guest->vcpu);
 	if (vm->mmu.pgtable_levels > variant->levels)
 		vcpu_use_4_level_paging(guest->vcpu);
 
