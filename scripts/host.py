@@ -101,11 +101,13 @@ def cmd_build() -> int:
     return 0
 
 
-def selftests_results() -> Path:
-    """A folder for the results on this host; those on other hosts are kept."""
+def selftests_results(some: bool = False) -> Path:
+    """A folder for the results on this host; those on other hosts are kept, and those of all
+    tests when only some are run.
+    """
     config = os.environ.get("KCONFIG")
     host = host_folder(vendor(), Path(config) if config else None, kernel_args())
-    return results_dir(f"selftests-{host}".rstrip("-"))
+    return results_dir(("some-" if some else "") + f"selftests-{host}".rstrip("-"))
 
 
 def cmd_selftests() -> int:
@@ -115,10 +117,10 @@ def cmd_selftests() -> int:
     build = built()
     only = os.environ.get("TESTS") or ""
     if vendor() == "intel":
-        ktap = intel.run(build, selftests_results(), kernel_args(), only)
+        ktap = intel.run(build, selftests_results(bool(only)), kernel_args(), only)
         expected = selftests.expected_skips("bochs", f"intel {host_traits()}")
     else:
-        ktap = selftests.run(build, using, selftests_results(), kernel_args(), only)
+        ktap = selftests.run(build, using, selftests_results(bool(only)), kernel_args(), only)
         expected = selftests.expected_skips(using, host_traits())
     counts = selftests.count(ktap, build.tree.path, expected)
     for remark in counts.remarks:
@@ -146,12 +148,14 @@ def cmd_test_debug() -> int:
 
 
 def cmd_test_intel() -> int:
-    """On EPT, without EPT, and without unrestricted guest; with QUICK set, a part on EPT."""
+    """On EPT, without EPT, and without unrestricted guest; with QUICK or KARGS, once."""
     given, only = kernel_args(), os.environ.get("TESTS") or ""
     os.environ["VENDOR"] = "intel"
     quick = bool(os.environ.get("QUICK"))
     if quick and only:
         raise Failure("QUICK= and TESTS= both choose tests; use one of them")
+    if os.environ.get("ALL"):
+        raise Failure("ALL=1 is for make selftests, on an AMD host")
     failed = 0
     for args, tests in (INTEL_PASSES[:1] if quick or given else INTEL_PASSES):
         os.environ["KARGS"] = f"{args} {given}".strip()
@@ -165,6 +169,7 @@ def cmd_test_intel() -> int:
 def cmd_host_table() -> int:
     page = REPO / "results" / "hosts.md"
     build = Build(build_dir(), source.find(os.environ.get("KERNEL_SRC")), None)
+    build.assemble()
     hosttable.write(REPO / "results" / "latest", build.tree.path, page)
     say(f"The table is in {page}")
     return 0
@@ -227,7 +232,7 @@ def cmd_test() -> int:
     complaints = objectcode.check(build.kernel)
     counts.add(selftests.Counts(int(not complaints), int(bool(complaints)), remarks=[
         f"failed: no mask before a load of a guest's word: {text}" for text in complaints]))
-    ktap = selftests.run(build, using, results_dir("selftests"), kernel_args())
+    ktap = selftests.run(build, using, selftests_results(), kernel_args())
     counts.add(selftests.count(ktap, build.tree.path,
                                selftests.expected_skips(using, host_traits())))
     counts.add(demo.check(demo.run(build, using, results_dir("demo"), kernel_args())))
@@ -312,12 +317,24 @@ COMMANDS = {"build": cmd_build, "selftests": cmd_selftests, "test": cmd_test,
             "series": cmd_series, "clean": cmd_clean}
 
 
+# Those that heed VENDOR=intel.
+INTEL_COMMANDS = ("build", "clean", "demo", "selftests", "shell", "test-intel")
+
+
+def check_vendor(command: str) -> None:
+    if vendor() == "intel" and (command not in INTEL_COMMANDS or os.environ.get("ALL")):
+        raise Failure(f"VENDOR=intel works with make {', '.join(INTEL_COMMANDS)}, without ALL=1; "
+                      "leave it away")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("command", choices=sorted(COMMANDS))
     command = parser.parse_args().command
-    signal.signal(signal.SIGTERM, end_as_interrupted)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, end_as_interrupted)
     try:
+        check_vendor(command)
         return COMMANDS[command]()
     except Failure as failure:
         say(f"{command}: {failure}.")

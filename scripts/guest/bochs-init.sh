@@ -23,11 +23,11 @@ cd /tmp || exit
 if [ -e /job ]; then
 	{ sh /job; echo "bochs: status $?"; } > /dev/ttyS1 2>&1 </dev/null
 else
-	cd /selftests
+	cd /selftests || exit
 	stty -F /dev/ttyS1 115200 sane 2>/dev/null
 	{
 		echo "This is the patched Intel host, it is slow. Here are the KVM selftests"
-		echo "(x86/guest_callchain_test), perf is in the PATH. Leave with exit or Ctrl-D."
+		echo "(x86/guest_callchain_test), perf is in the PATH. Leave with exit, Ctrl-D or Ctrl-A x."
 		setsid -c busybox sh -i
 		echo "bochs: status $?"
 	} > /dev/ttyS1 2>&1 </dev/ttyS1

@@ -21,7 +21,7 @@ import time
 import tty
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, Iterator, Set, Tuple
+from typing import Callable, Dict, Iterator, List, Set, Tuple
 
 from .build import Build
 from .machine import Complaint, Outcome, check_console
@@ -41,8 +41,8 @@ _PLUGINS = "/usr/lib/*/bochs/plugins/libbx_term_gui.so"
 # The newest of Intel's models in Debian's Bochs that boots Linux 7.3 without an oops.
 _MODEL = "corei7_haswell_4770"
 
-# Bochs' CPUs execute so many instructions a second of the guest's time.  They take longer,
-# no clock of the host's is one of ours; but PMIs that come often need a fast CPU.
+# ips: how many instructions Bochs' CPUs execute in a second of the emulated clock, which
+# has nothing to do with ours.  With fewer, PMIs leave a guest no time.
 _CONFIG = """
 config_interface: textconfig
 display_library: term
@@ -65,8 +65,10 @@ info: action=ignore
 debug: action=ignore
 """
 
+_OWN_SCREEN = re.compile(r'^Bochs connected to screen "(/dev/.*)"$', re.MULTILINE)
+
 # The job's exit status is the last thing that the second serial line says.
-_STATUS = re.compile(r"^bochs: status (\d+)\r?$", re.MULTILINE)
+_STATUS = re.compile(r"^bochs: status (\d+)\r?\n", re.MULTILINE)
 
 
 def _libraries(program: Path) -> Set[Path]:
@@ -76,15 +78,16 @@ def _libraries(program: Path) -> Set[Path]:
     return {Path(path) for path in re.findall(r"(/\S+)", said) if Path(path).exists()}
 
 
-def _check_tools() -> None:
-    """Raise Failure unless there is a Bochs that can do what is asked of it."""
-    for name, package in (("bochs", "bochs and bochs-term"), ("xorriso", "xorriso")):
+def _check_tools(files: Dict[str, Path]) -> None:
+    """Raise Failure unless these files exist, and a Bochs that can do what is asked of it."""
+    for name, package in (("bochs", "bochs and bochs-term"), ("xorriso", "xorriso"),
+                          ("cpio", "cpio")):
         if not shutil.which(name):
             raise Failure(f"{name} is missing; install Debian's {package}")
-    for needed in (*_ROMS, *_ISOLINUX, _BUSYBOX, _MODPROBE):
+    for needed in (*_ROMS, *_ISOLINUX, _BUSYBOX, _MODPROBE, _SHELL, *files.values()):
         if not needed.exists():
             raise Failure(f"{needed} is missing; install Debian's bochsbios, vgabios, isolinux, "
-                          "syslinux-common, busybox-static and kmod")
+                          "syslinux-common, busybox-static, kmod, dash and qemu-system-x86")
     if not glob.glob(_PLUGINS):
         raise Failure(f"This Bochs has no {_PLUGINS}; install Debian's bochs-term")
     said = subprocess.run(["bochs", "--help", "cpu"], stdout=subprocess.PIPE,
@@ -112,7 +115,7 @@ class BochsMachine:
         """Run a shell script on the host.
 
         Args:
-            job: the script, for busybox
+            job: the script, for sh and busybox
             files: what else it needs, by the names it has there; what programs are linked
                 with comes along
             shared: a folder for what is said
@@ -121,10 +124,11 @@ class BochsMachine:
 
         Raises Failure when the host does not end as it should.
         """
-        _check_tools()
+        _check_tools(files)
         console, said = _new_logs(shared)
         with tempfile.TemporaryDirectory() as tmp:
-            with self._running(Path(tmp), job, files, shared, f"mode=file, dev={said}") as bochs:
+            with self._running(Path(tmp), job, files, shared,
+                               f"mode=file, dev={said}") as bochs:
                 _follow(bochs, deadline, console, said, output)
         check_console(console, "host")
         text = said.read_text(errors="replace")
@@ -136,16 +140,19 @@ class BochsMachine:
 
     def shell(self, files: Dict[str, Path], shared: Path) -> None:
         """A shell on the host's second serial line; returns when the user leaves it."""
-        _check_tools()
+        _check_tools(files)
         console, _ = _new_logs(shared)
         line, far_end = pty.openpty()
         with tempfile.TemporaryDirectory() as tmp:
             with self._running(Path(tmp), "", files, shared,
                                f"mode=term, dev={os.ttyname(far_end)}") as bochs:
-                _converse(bochs, line)
+                left = _converse(bochs, line)
         os.close(line)
         os.close(far_end)
         check_console(console, "host")
+        if not left:
+            raise Complaint(f"The host has ended: {_last_words(shared / 'bochs.log', console)}; "
+                            f"see {console}")
 
     @contextlib.contextmanager
     def _running(self, tmp: Path, job: str, files: Dict[str, Path], shared: Path,
@@ -153,25 +160,29 @@ class BochsMachine:
         """Bochs, with a host that boots; it is ended when the caller is done with it."""
         iso = self._write_iso(tmp, job, files)
         config, commands = tmp / "bochsrc", tmp / "rc"
-        config.write_text(_CONFIG.format(model=_MODEL, roms=_ROMS, iso=iso, console=shared / "console.log",
-                                         output=output, log=shared / "bochs.log"))
+        config.write_text(_CONFIG.format(
+            model=_MODEL, roms=_ROMS, iso=iso, console=shared / "console.log", output=output,
+            log=shared / "bochs.log"))
         commands.write_text("c\n")
         # Bochs has no display library without a terminal; what it draws there is of no use.
         leader, follower = pty.openpty()
-        with (shared / "bochs.out").open("wb") as err:
+        bochs_out = shared / "bochs.out"
+        with bochs_out.open("wb") as err:
             process = subprocess.Popen(
                 ["bochs", "-q", "-f", str(config), "-rc", str(commands)], stdin=follower,
                 stdout=follower, stderr=err, start_new_session=True, cwd=shared,
                 env={**os.environ, "TERM": "xterm"})
         os.close(follower)
         os.set_blocking(leader, False)
+        bochs = _Bochs(process, bochs_out, [leader])
         try:
-            yield _Bochs(process, leader)
+            yield bochs
         finally:
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-            os.close(leader)
+            for screen in bochs.screens:
+                os.close(screen)
 
     def _write_iso(self, tmp: Path, job: str, files: Dict[str, Path]) -> Path:
         root, cd = tmp / "root", tmp / "cd"
@@ -211,7 +222,7 @@ class BochsMachine:
         if job:
             (root / "job").write_text(f"{job}\n")
         needed: Set[Path] = set()
-        # busybox's modprobe knows no -d, and its shell would take no other.
+        # busybox's shell would run busybox's modprobe, which has no -d: so take dash.
         for name, source in {"bin/modprobe": _MODPROBE, "bin/sh": _SHELL, **files}.items():
             target = root / name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -225,11 +236,27 @@ class BochsMachine:
         shutil.copytree(self._build.modules, root / "modules", symlinks=True)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Bochs:
-    """Bochs as it runs, and the terminal that it draws on."""
+    """Bochs as it runs, what it says, and the terminals that it draws on.
+
+    With a debugger, as Debian builds it, it makes itself a second terminal, and says
+    which.  It waits for ever for one that nobody reads, once some 64 KiB are drawn.
+    """
     process: "subprocess.Popen[bytes]"
-    screen: int
+    out: Path
+    screens: List[int]
+
+    def drain(self) -> None:
+        """Throw away what was drawn."""
+        own = _OWN_SCREEN.search(self.out.read_text(errors="replace"))
+        if own and len(self.screens) == 1:
+            self.screens.append(os.open(own[1], os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK))
+            tty.setraw(self.screens[1])
+        for screen in self.screens:
+            with contextlib.suppress(OSError):
+                while os.read(screen, 65536):
+                    pass
 
 
 def _new_logs(shared: Path) -> Tuple[Path, Path]:
@@ -247,7 +274,7 @@ def _follow(bochs: _Bochs, deadline: int, console: Path, said: Path,
     position = 0
     while True:
         running = bochs.process.poll() is None
-        _drain(bochs.screen)
+        bochs.drain()
         with said.open("rb") as file:
             file.seek(position)
             data = file.read()
@@ -263,31 +290,33 @@ def _follow(bochs: _Bochs, deadline: int, console: Path, said: Path,
         time.sleep(0.2)
 
 
-def _converse(bochs: _Bochs, line: int) -> None:
-    """Connect the user's terminal with a serial line of the host, until its shell ends."""
+def _converse(bochs: _Bochs, line: int) -> bool:
+    """Connect the user's terminal with a serial line of the host, until its shell ends.
+
+    Returns whether the user has left it; Ctrl-A x does so as well, as with QEMU.
+    """
     before = termios.tcgetattr(sys.stdin)
-    seen = b""
+    seen, typed = "", b""
     tty.setraw(sys.stdin)
     try:
-        while bochs.process.poll() is None and not _STATUS.search(seen.decode(errors="replace")):
+        while bochs.process.poll() is None:
             ready, _, _ = select.select([sys.stdin, line], [], [], 0.2)
-            _drain(bochs.screen)
+            bochs.drain()
             if sys.stdin in ready:
-                os.write(line, os.read(sys.stdin.fileno(), 1024))
+                data = os.read(sys.stdin.fileno(), 1024)
+                typed = (typed + data)[-2:]
+                if not data or typed == b"\x01x":
+                    return True
+                os.write(line, data)
             if line in ready:
                 data = os.read(line, 65536)
                 os.write(sys.stdout.fileno(), data)
-                seen = (seen + data)[-1024:]
+                seen = (seen + data.decode(errors="replace"))[-1024:]
+                if _STATUS.search(seen):
+                    return True
+        return False
     finally:
         termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
-
-
-def _drain(leader: int) -> None:
-    try:
-        while os.read(leader, 65536):
-            pass
-    except OSError:
-        pass
 
 
 def _last_line(console: Path) -> str:

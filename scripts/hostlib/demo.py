@@ -23,10 +23,6 @@ _BUSYBOX = Path("/bin/busybox")
 _DEADLINE = 420
 _BOCHS_DEADLINE = 3600
 
-# What the host leaves, where it shares no folder with this machine.
-_LEFT = ["guest.log", "record.log", "report.txt", "script.txt", "perf.json", "defer.txt",
-         "nodefer.txt"]
-
 # Part of the guest-kernel samples that must carry more than the IP.
 _ENOUGH = 0.90
 
@@ -83,7 +79,7 @@ def run(build: Build, accel: str, folder: Path, kernel_args: str = "",
     _write_initrd(folder / "initrd.img")
     job = (_GUEST / "demo-host.sh").read_text()
     if vendor == "intel":
-        outcome = intel.run_demo(build, folder, job, _LEFT, _BOCHS_DEADLINE, kernel_args)
+        outcome = intel.run_demo(build, folder, job, _BOCHS_DEADLINE, kernel_args)
     else:
         outcome = Machine(build, accel, kernel_args).run(job, folder, _DEADLINE, pass_on)
     check_console(folder / "guest.log", "guest")

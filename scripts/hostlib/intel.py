@@ -5,6 +5,7 @@ import base64
 import io
 import re
 import tarfile
+import zlib
 from pathlib import Path
 from typing import Callable, Dict, List
 
@@ -67,7 +68,8 @@ _ARCHIVE = "bochs: archive"
 _PACK = f"""
 status=$?
 echo "{_ARCHIVE}"
-tar -C /run/shared -cf - {{names}} | gzip | base64
+cd /run/shared
+tar -cf - *.txt *.log *.json 2>/dev/null | gzip | base64
 exit $status
 """
 
@@ -76,36 +78,51 @@ _QEMU = Path("/usr/bin/qemu-system-x86_64")
 _QEMU_ROMS = [Path("/usr/share/qemu") / name for name in ("bios-microvm.bin", "linuxboot_dma.bin")]
 
 
-def run_demo(build: Build, folder: Path, script: str, names: List[str], deadline: int,
-             kernel_args: str = "", show: Callable[[str], None] = pass_on) -> Outcome:
-    """Run a job that boots a guest with QEMU, and fetch files that it leaves.
+def run_demo(build: Build, folder: Path, script: str, deadline: int, kernel_args: str = "",
+             show: Callable[[str], None] = pass_on) -> Outcome:
+    """Run a job that boots a guest with QEMU, and fetch the texts and logs that it leaves.
 
     Args:
         build: the host, and the guest's kernel
         folder: its initrd.img becomes the guest's, and what the job leaves is put here
         script: the job; it finds and leaves files in /run/shared
-        names: of the files that it leaves
         deadline: seconds after which the host counts as hung
         kernel_args: more for the host's kernel
         show: called with what the job prints, as it comes
     """
-    text: List[str] = []
-
-    def output(part: str) -> None:
-        if _ARCHIVE not in "".join(text[-2:]):
-            show(part.split(_ARCHIVE)[0])
-        text.append(part)
-
+    said = _Said(show)
     files = {str(path)[1:]: path for path in (_QEMU, *(rom.resolve() for rom in _QEMU_ROMS))}
     files.update({str(rom)[1:]: rom for rom in _QEMU_ROMS})
     files["bin/perf"] = build.perf
     files["kernel/arch/x86/boot/bzImage"] = build.bzimage
     files["run/shared/initrd.img"] = folder / "initrd.img"
     files[f"selftests/{BENCH}"] = build.selftests / BENCH
-    job = f"{_JOB_ENV}(\n{script}\n)\n{_PACK.format(names=' '.join(names))}"
-    outcome = BochsMachine(build, kernel_args).run(job, files, folder, deadline, output)
-    _unpack("".join(text), folder)
+    job = f"{_JOB_ENV}(\n{script}\n)\n{_PACK}"
+    outcome = BochsMachine(build, kernel_args).run(job, files, folder, deadline, said.feed)
+    try:
+        _unpack(said.text, folder)
+    except Failure:
+        # A job that failed has said why.
+        if not outcome.status:
+            raise
     return outcome
+
+
+class _Said:
+    """What a job says, shown line by line up to the archive."""
+
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self.text = ""
+        self._show = show
+        self._shown = 0
+
+    def feed(self, part: str) -> None:
+        self.text += part
+        while _ARCHIVE not in self.text[:self._shown] and "\n" in self.text[self._shown:]:
+            end = self.text.index("\n", self._shown) + 1
+            line, self._shown = self.text[self._shown:end], end
+            if _ARCHIVE not in line:
+                self._show(line)
 
 
 def _unpack(text: str, folder: Path) -> None:
@@ -118,7 +135,7 @@ def _unpack(text: str, folder: Path) -> None:
                 file = tar.extractfile(member)
                 if file:
                     (folder / Path(member.name).name).write_bytes(file.read())
-    except (tarfile.TarError, ValueError, EOFError, OSError) as error:
+    except (tarfile.TarError, zlib.error, ValueError, EOFError, OSError) as error:
         raise Failure(f"What the host found did not arrive whole: {error}; see {folder}") from error
 
 

@@ -6,6 +6,7 @@ import tempfile
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
+from typing import List
 from unittest import mock
 
 from hostlib import bochs, intel, selftests
@@ -44,6 +45,14 @@ class Job(unittest.TestCase):
 
 
 class Archive(unittest.TestCase):
+    def test_is_not_shown(self) -> None:
+        shown: List[str] = []
+        said = intel._Said(shown.append)
+        for part in ("at", " work\nbochs: arch", "ive\nH4sI\n", "AAAA\nbochs: status 0\n"):
+            said.feed(part)
+        self.assertEqual("".join(shown), "at work\n")
+        self.assertTrue(said.text.endswith("status 0\n"))
+
     def test_files_arrive(self) -> None:
         with tempfile.TemporaryDirectory() as tmp:
             (Path(tmp) / "found.txt").write_text("frames\n")
@@ -99,7 +108,7 @@ class Tools(unittest.TestCase):
              mock.patch.object(bochs.glob, "glob", return_value=["it"] if plugins else []), \
              mock.patch.object(bochs.subprocess, "run",
                                return_value=SimpleNamespace(stdout=cpus)):
-            bochs._check_tools()
+            bochs._check_tools({"bin/it": Path("it")})
 
     def test_missing_or_other_bochs(self) -> None:
         self._check(f"pentium\n{bochs._MODEL}\n")

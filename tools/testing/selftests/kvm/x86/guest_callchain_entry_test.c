@@ -212,6 +212,8 @@ static const struct entry_case cases[] = {
 					.nr_user = 1 + NR_FRAMES },
 	{ "upper halves of 32-bit code's registers", upper_halves_of_32_bit_code,
 					0x5aULL << 40, "last", .nr_user = 1 + NR_FRAMES },
+	{ "more than a selector in CS's place", set_cs, 0x5a5aULL << 48 | 0x5a << 16 | LINUX_USER_CS,
+					"last", .nr_user = 1 + NR_FRAMES },
 	{ "system call",		syscall_entry, 0, "last", .nr_user = 1 + NR_FRAMES },
 	{ "system call of 32-bit code",	syscall_of_32_bit_code, 0, "last",
 					.nr_user = 1 + NR_FRAMES },

@@ -9,18 +9,76 @@
 #define NR_SAMPLES	50
 #define NR_FRAMES	8
 
+/* No CPU that lends LBRs has more; behind them lie MSRs of another kind. */
+#define MAX_LBRS	32
+
 /* What a record has besides an address: flags, in some of Intel's formats. */
 #define LBR_ADDRESS	GENMASK_ULL(47, 0)
 
-#define MIN_LBRS	4
-
-/* Three branches, each to the next. */
+/*
+ * Record four indirect jumps, the last one to RDI, but no relative ones: guest_loop()
+ * is such a jump, and would overwrite what came before.  Then lbr_stop() records
+ * nothing any more, and leaves LBRs on, for KVM takes them back otherwise.
+ */
+void lbr_start(void);
 void lbr_0(void);
 void lbr_1(void);
 void lbr_2(void);
 void lbr_3(void);
+void lbr_stop(void);
+asm(".pushsection .text\n"
+    "lbr_start:\n"
+    "	xor	%edx, %edx\n"
+    "	mov	$0x1d9, %ecx\n"		/* MSR_IA32_DEBUGCTLMSR */
+    "	mov	$1, %eax\n"		/* LBR */
+    "	wrmsr\n"
+    "	mov	$0x1c8, %ecx\n"		/* MSR_LBR_SELECT */
+    "	mov	$0x80, %eax\n"		/* all but near relative jumps */
+    "	wrmsr\n"
+    "	lea	lbr_1(%rip), %rax\n"
+    "	lea	lbr_2(%rip), %rcx\n"
+    "	lea	lbr_3(%rip), %rdx\n"
+    "lbr_0:	jmp	*%rax; int3\n"
+    "lbr_1:	jmp	*%rcx; int3\n"
+    "lbr_2:	jmp	*%rdx; int3\n"
+    "lbr_3:	jmp	*%rdi; int3\n"
+    "lbr_stop:\n"
+    "	xor	%edx, %edx\n"
+    "	mov	$0x1c8, %ecx\n"
+    "	mov	$0x1ff, %eax\n"		/* nothing at all */
+    "	wrmsr\n"
+    "	jmp	lbr_check\n"
+    ".popsection");
 
-PMI_FIXTURE(lbr)
+static unsigned int nr_lbrs(void)
+{
+	unsigned int nr = 0;
+	u64 value;
+
+	while (nr < MAX_LBRS && !rdmsr_safe(MSR_LBR_NHM_FROM + nr, &value))
+		nr++;
+	__GUEST_ASSERT(nr >= 4 && !(nr & (nr - 1)), "There are %u LBRs", nr);
+	return nr;
+}
+
+/* lbr_stop() jumps here, with what lbr_3() has jumped to. */
+void lbr_check(u64 target);
+void __attribute__((used)) lbr_check(u64 target)
+{
+	const u64 path[] = { (u64)lbr_0, (u64)lbr_1, (u64)lbr_2, (u64)lbr_3, target };
+	unsigned int i, lbr, nr = nr_lbrs();
+	u64 from, to;
+
+	for (i = 0; i < ARRAY_SIZE(path) - 1; i++) {
+		lbr = (rdmsr(MSR_LBR_TOS) - (ARRAY_SIZE(path) - 2 - i)) & (nr - 1);
+		from = rdmsr(MSR_LBR_NHM_FROM + lbr) & LBR_ADDRESS;
+		to = rdmsr(MSR_LBR_NHM_TO + lbr) & LBR_ADDRESS;
+		__GUEST_ASSERT(from == path[i] && to == path[i + 1],
+			       "Branch %u was 0x%lx to 0x%lx, is recorded as 0x%lx to 0x%lx",
+			       i, path[i], path[i + 1], from, to);
+	}
+	GUEST_DONE();
+}
 
 /* The format of the LBRs that guests can have, or zero. */
 static u64 lbr_format(void)
@@ -36,119 +94,73 @@ do {								\
 		SKIP(return, "The host gives guests no LBR");	\
 } while (0)
 
-static struct kvm_vm *create_with_lbr(struct kvm_vcpu **vcpu, void *guest_code)
+static struct kvm_vm *create_with_lbr(struct kvm_vcpu **vcpu, void *target)
 {
-	struct kvm_vm *vm = vm_create_with_one_vcpu(vcpu, guest_code);
+	struct kvm_vm *vm = vm_create_with_one_vcpu(vcpu, lbr_start);
 
 	vcpu_set_msr(*vcpu, MSR_IA32_PERF_CAPABILITIES, lbr_format());
+	vcpu_args_set(*vcpu, 1, (u64)target);
 	vcpu_set_if(*vcpu);
 	return vm;
 }
 
-/* How many records there are: a power of two. */
-static unsigned int nr_lbrs(void)
-{
-	unsigned int nr = 0;
-	u64 value;
-
-	while (nr < 64 && !rdmsr_safe(MSR_LBR_NHM_FROM + nr, &value))
-		nr++;
-	__GUEST_ASSERT(nr >= MIN_LBRS && !(nr & (nr - 1)), "There are %u LBRs", nr);
-	return nr;
-}
-
-/* @back is zero for the branch that was recorded last. */
-static void assert_lbr(unsigned int back, u64 from, u64 to)
-{
-	unsigned int i = (rdmsr(MSR_LBR_TOS) - back) & (nr_lbrs() - 1);
-	u64 found_from = rdmsr(MSR_LBR_NHM_FROM + i) & LBR_ADDRESS;
-	u64 found_to = rdmsr(MSR_LBR_NHM_TO + i) & LBR_ADDRESS;
-
-	__GUEST_ASSERT(found_from == from && found_to == to,
-		       "%u branches ago: 0x%lx to 0x%lx, not 0x%lx to 0x%lx",
-		       back, found_from, found_to, from, to);
-}
-
-static void record_branches(void)
-{
-	u32 eax = DEBUGCTLMSR_LBR;
-
-	wrmsr(MSR_LBR_SELECT, 0);
-	asm volatile("wrmsr\n"
-		     "lbr_0: jmp lbr_1; nop\n"
-		     "lbr_1: jmp lbr_2; nop; nop\n"
-		     "lbr_2: jmp lbr_3; nop\n"
-		     "lbr_3: xor %%eax, %%eax; wrmsr"
-		     : "+a"(eax) : "c"(MSR_IA32_DEBUGCTLMSR), "d"(0) : "cc");
-	assert_lbr(0, (u64)lbr_2, (u64)lbr_3);
-	assert_lbr(1, (u64)lbr_1, (u64)lbr_2);
-	assert_lbr(2, (u64)lbr_0, (u64)lbr_1);
-	GUEST_DONE();
-}
-
-static void run_to_ucall(struct kvm_vcpu *vcpu, u64 cmd)
+static void run_to_end(struct kvm_vcpu *vcpu)
 {
 	struct ucall uc;
 
 	vcpu_run(vcpu);
 	if (get_ucall(vcpu, &uc) == UCALL_ABORT)
 		REPORT_GUEST_ASSERT(uc);
-	TEST_ASSERT(uc.cmd == cmd, "Unexpected ucall %lu", uc.cmd);
+	TEST_ASSERT(uc.cmd == UCALL_DONE, "Unexpected ucall %lu", uc.cmd);
 }
 
-TEST_F(lbr, branches)
+TEST(lbr_branches)
 {
 	struct kvm_vcpu *vcpu;
 	struct kvm_vm *vm;
 
 	SKIP_UNLESS_LBR();
-	vm = create_with_lbr(&vcpu, record_branches);
-	run_to_ucall(vcpu, UCALL_DONE);
+	vm = create_with_lbr(&vcpu, lbr_stop);
+	run_to_end(vcpu);
 	kvm_vm_free(vm);
 }
 
-static void start_lbr(void)
+PMI_FIXTURE(lbr)
+
+static void ignore_sample(const struct callchain_sample *s, void *arg)
 {
-	wrmsr(MSR_LBR_SELECT, 0);
-	wrmsr(MSR_IA32_DEBUGCTLMSR, DEBUGCTLMSR_LBR);
-	GUEST_SYNC(0);
 }
 
-static void stop_lbr(void)
-{
-	unsigned int i, nr;
-
-	wrmsr(MSR_IA32_DEBUGCTLMSR, 0);
-	nr = nr_lbrs();
-	for (i = 0; i < nr; i++)
-		assert_lbr(i, (u64)guest_loop, (u64)guest_loop);
-	GUEST_DONE();
-}
-
-/* All that the guest did since its LBRs were started is one branch, again and again. */
+/* Neither PMIs nor walks leave a branch in the records of a guest that takes none. */
 CALLCHAIN_TEST(lbr, sampled)
 {
 	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100 };
 	struct callchain_expectation e;
 	struct guest_stack stack;
 	struct kvm_vcpu *vcpu;
-	struct kvm_regs regs;
+	struct kvm_regs regs = {};
 	struct kvm_vm *vm;
+	unsigned int i;
+	u64 rsp;
 
 	SKIP_UNLESS_LBR();
-	vm = create_with_lbr(&vcpu, start_lbr);
-	run_to_ucall(vcpu, UCALL_SYNC);
+	vm = create_with_lbr(&vcpu, guest_loop);
+	for (i = 0; i < 1000 && regs.rip != (u64)guest_loop; i++) {
+		vcpu_run_sampled(vcpu, variant->source, NULL, 1, ignore_sample, NULL);
+		vcpu_regs_get(vcpu, &regs);
+	}
+	TEST_ASSERT_EQ(regs.rip, (u64)guest_loop);
+	rsp = regs.rsp;
 
-	vcpu_regs_get(vcpu, &regs);
 	guest_stack_build_and_use(vcpu, &stack, &layout, false);
 	expect_guest_stack(&e, "with LBRs", false, &stack, DEFAULT_MAX_STACK);
 	vcpu_run_and_compare(vcpu, variant->source, NULL, NR_SAMPLES, &e);
 
-	regs.rip = (u64)stop_lbr;
-	/* As if it had been called. */
-	regs.rsp = (regs.rsp & ~0xfULL) - 8;
+	vcpu_regs_get(vcpu, &regs);
+	regs.rip = (u64)lbr_stop;
+	regs.rsp = rsp;
 	vcpu_regs_set(vcpu, &regs);
-	run_to_ucall(vcpu, UCALL_DONE);
+	run_to_end(vcpu);
 	kvm_vm_free(vm);
 }
 

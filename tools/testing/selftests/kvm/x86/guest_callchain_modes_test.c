@@ -74,9 +74,6 @@ static const struct mode modes[] = {
 						.ss_base = 0xa0000000 },
 	{ "16-bit, protected mode",		PAGING_32, 2, .cs_base = CODE_GVA,
 						.ss_base = STACK_GVA },
-	{ "16-bit, real mode",			PAGING_OFF, 2, .real = true,
-						.cs_base = MEM_GPA,
-						.ss_base = MEM_GPA + STACK_OFF },
 	{ "compatibility mode, 32-bit",		PAGING_LONG, 4 },
 	{ "compatibility mode, 32-bit, user",	PAGING_LONG, 4, .user = true },
 	{ "compatibility mode, 32-bit, segments", PAGING_LONG, 4, .cs_base = 0xc0000000,
@@ -358,19 +355,41 @@ static void create_in_mode(struct mode_guest *g, struct callchain_expectation *e
 	run_to_loop(g->vcpu, source, e->ip);
 }
 
+static void test_mode(const struct mode *mode, enum pmi_source source)
+{
+	struct mode_guest g = { .mode = mode };
+	struct callchain_expectation e;
+
+	TH_LOG("%s", mode->name);
+	create_in_mode(&g, &e, source);
+	vcpu_run_and_compare(g.vcpu, source, NULL, NR_SAMPLES, &e);
+	kvm_vm_free(g.vm);
+}
+
 CALLCHAIN_TEST(modes, all)
 {
-	struct callchain_expectation e;
-	unsigned int i;
+	const struct mode *mode;
 
-	for (i = 0; i < ARRAY_SIZE(modes); i++) {
-		struct mode_guest g = { .mode = &modes[i] };
+	for_each_case(mode, modes)
+		test_mode(mode, variant->source);
+}
 
-		TH_LOG("%s", modes[i].name);
-		create_in_mode(&g, &e, variant->source);
-		vcpu_run_and_compare(g.vcpu, variant->source, NULL, NR_SAMPLES, &e);
-		kvm_vm_free(g.vm);
-	}
+/* VMX can't run real mode with such segments then, and KVM emulates each instruction. */
+#define SKIP_UNLESS_UNRESTRICTED()						\
+do {										\
+	if (host_cpu_is_intel && !kvm_is_unrestricted_guest_enabled())		\
+		SKIP(return, "The host emulates real mode, without unrestricted guest"); \
+} while (0)
+
+CALLCHAIN_TEST(modes, real)
+{
+	const struct mode mode = {
+		"16-bit, real mode", PAGING_OFF, 2, .real = true,
+		.cs_base = MEM_GPA, .ss_base = MEM_GPA + STACK_OFF,
+	};
+
+	SKIP_UNLESS_UNRESTRICTED();
+	test_mode(&mode, variant->source);
 }
 
 /* Where hardware reads PDPTEs at each walk, with NPT, so does the host. */
@@ -452,6 +471,7 @@ CALLCHAIN_TEST(modes, smm)
 
 	if (!kvm_has_cap(KVM_CAP_X86_SMM))
 		SKIP(return, "The host has no SMM for guests");
+	SKIP_UNLESS_UNRESTRICTED();
 
 	vm = vm_create_with_one_vcpu(&vcpu, guest_loop);
 	/* sti; 1: jmp 1b.  An SMI clears RFLAGS.IF, see vcpu_set_if(). */
