@@ -47,7 +47,7 @@ test-intel: ## run the KVM selftests on an emulated Intel host, with EPT and wit
 	@sh scripts/bootstrap.sh $(BOCHS)
 	@$(PYTHON) scripts/host.py test-intel
 
-host-table: ## write results/hosts.md: which tests passed on which host, of the last runs
+host-table: packages ## write results/hosts.md: which tests passed on which host, of the last runs
 	@$(PYTHON) scripts/host.py host-table
 
 test-baseline: packages ## test the tests: the walk of 2023 must fail some

@@ -133,6 +133,8 @@ class BochsMachine:
         check_console(console, "host")
         text = said.read_text(errors="replace")
         status = _STATUS.search(text)
+        if not status and not console.stat().st_size:
+            raise Failure(f"Bochs failed: {_last_words(shared / 'bochs.log', shared / 'bochs.out')}")
         if not status:
             raise Complaint(f"The host ended before its job was done: "
                             f"{_last_words(shared / 'bochs.log', console)}; see {console}")
@@ -251,8 +253,10 @@ class _Bochs:
         """Throw away what was drawn."""
         own = _OWN_SCREEN.search(self.out.read_text(errors="replace"))
         if own and len(self.screens) == 1:
-            self.screens.append(os.open(own[1], os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK))
-            tty.setraw(self.screens[1])
+            # It may have ended just now.
+            with contextlib.suppress(OSError, termios.error):
+                self.screens.append(os.open(own[1], os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK))
+                tty.setraw(self.screens[1])
         for screen in self.screens:
             with contextlib.suppress(OSError):
                 while os.read(screen, 65536):
@@ -273,7 +277,8 @@ def _follow(bochs: _Bochs, deadline: int, console: Path, said: Path,
     end = time.monotonic() + deadline
     position = 0
     while True:
-        running = bochs.process.poll() is None
+        # Asked first, so that nothing is said after the last read.
+        ended = bochs.process.poll() is not None or _ended(console, said)
         bochs.drain()
         with said.open("rb") as file:
             file.seek(position)
@@ -281,7 +286,7 @@ def _follow(bochs: _Bochs, deadline: int, console: Path, said: Path,
         position += len(data)
         if data:
             output(data.decode(errors="replace").replace("\r", ""))
-        if not running or _ended(console, said):
+        if ended:
             return
         if time.monotonic() > end:
             raise Complaint(f"The host did not end within {deadline} seconds, it hangs or "

@@ -2,6 +2,7 @@
 """Run the KVM selftests on the emulated Intel host."""
 
 import base64
+import gzip
 import io
 import re
 import tarfile
@@ -40,8 +41,9 @@ for test in {tests}; do
 	number=$((number + 1))
 	name="$number selftests: kvm: ${{test##*/}}"
 	echo "# selftests: kvm: ${{test##*/}}"
-	(cd "${{test%/*}}" && timeout {timeout} "./${{test##*/}}"; echo $? > /tmp/status) 2>&1 |
-		sed "s/^/# /"
+	# Each case has a process group of its own, and would keep the pipe open.
+	(cd "${{test%/*}}" && timeout {timeout} "./${{test##*/}}"; echo $? > /tmp/status
+	 pkill -KILL -f "^./${{test##*/}}") 2>&1 | sed "s/^/# /"
 	status=$(cat /tmp/status)
 	case $status in
 	0)	echo "ok $name" ;;
@@ -130,7 +132,9 @@ def _unpack(text: str, folder: Path) -> None:
     _, _, archive = text.partition(_ARCHIVE + "\n")
     lines = [line for line in archive.splitlines() if re.fullmatch(r"[A-Za-z0-9+/]+=*", line)]
     try:
-        with tarfile.open(fileobj=io.BytesIO(base64.b64decode("".join(lines)))) as tar:
+        # The whole of it: gzip's checksum comes last.
+        data = gzip.decompress(base64.b64decode("".join(lines)))
+        with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
             for member in tar.getmembers():
                 file = tar.extractfile(member)
                 if file:
@@ -160,10 +164,12 @@ def run(build: Build, results: Path, kernel_args: str = "", only: str = "",
         show(part)
 
     tests = selftests.choose(only)
-    outcome = BochsMachine(build, kernel_args).run(
-        job(tests, timeout, _PREPARE), _files(build, tests), results, deadline, output)
-    ktap = "".join(text)
-    (results / "selftests.ktap").write_text(ktap)
+    try:
+        outcome = BochsMachine(build, kernel_args).run(
+            job(tests, timeout, _PREPARE), _files(build, tests), results, deadline, output)
+    finally:
+        ktap = "".join(text)
+        (results / "selftests.ktap").write_text(ktap)
     if outcome.status and "\nnot ok " not in ktap:
         raise Failure(f"The tests did not run to their end; see {outcome.console}")
     return ktap

@@ -141,11 +141,13 @@ def run(build: Build, accel: str, results: Path, kernel_args: str = "",
         show(part)
 
     tests = choose(only)
-    outcome = Machine(build, accel, kernel_args, watch_device=True).run(
-        job(tests, timeout, _PREPARE_OURS.format(device=UNUSED_DEVICE)), results, deadline,
-        output)
-    ktap = "".join(text)
-    (results / "selftests.ktap").write_text(ktap)
+    try:
+        outcome = Machine(build, accel, kernel_args, watch_device=True).run(
+            job(tests, timeout, _PREPARE_OURS.format(device=UNUSED_DEVICE)), results, deadline,
+            output)
+    finally:
+        ktap = "".join(text)
+        (results / "selftests.ktap").write_text(ktap)
     if outcome.status and "\nnot ok " not in ktap:
         raise Failure(f"The tests did not run to their end; see {outcome.console}")
     return ktap
@@ -166,9 +168,17 @@ def by_program(ktap: str, tree: Path) -> Dict[str, List[Any]]:
     # kselftest nests by "# ", the parser expects KTAP's indentation.
     lines = [re.sub(r"^# ", "    ", line) for line in ktap.splitlines()]
     parsed = kunit_parser.parse_run_tests(lines, kunit_printer.null_printer)
-    # A host that dies in the midst of a line leaves a test without a name.
-    return {(program.name.split() or ["?"])[-1]: list(_leaves(program)) or [program]
-            for program in parsed.subtests}
+    programs: Dict[str, List[Any]] = {}
+    for program in parsed.subtests:
+        # A host that dies in the midst of a line leaves a test without a name.
+        cases = programs.setdefault((program.name.split() or ["?"])[-1], [])
+        leaves = list(_leaves(program))
+        cases += leaves
+        # A program may fail although its cases have passed, e.g. as it ends.
+        if not leaves or (program.status.name not in ("SUCCESS", "SKIPPED") and
+                          all(case.status.name in ("SUCCESS", "SKIPPED") for case in leaves)):
+            cases.append(program)
+    return programs
 
 
 def cases(ktap: str, tree: Path) -> List[Any]:

@@ -41,6 +41,27 @@ class CountTest(unittest.TestCase):
         self.assertRegex(counts.remarks[0], r"no longer skipped.*: a\.nmi\.\*")
 
 
+class ByProgramTest(unittest.TestCase):
+    @staticmethod
+    def _program(name: str, status: str, *cases: str) -> SimpleNamespace:
+        return SimpleNamespace(name=name, status=SimpleNamespace(name=status), subtests=[
+            SimpleNamespace(name=f"case {i}", status=SimpleNamespace(name=case), subtests=[])
+            for i, case in enumerate(cases)])
+
+    def test_program_that_fails_as_it_ends(self) -> None:
+        programs = [self._program("selftests: kvm: a", "FAILURE", "SUCCESS"),
+                    self._program("selftests: kvm: b", "FAILURE", "SUCCESS", "FAILURE"),
+                    self._program("", "FAILURE"), self._program("", "SUCCESS")]
+        parser = SimpleNamespace(parse_run_tests=lambda *_: SimpleNamespace(subtests=programs))
+        with mock.patch.dict("sys.modules", kunit_parser=parser,
+                             kunit_printer=SimpleNamespace(null_printer=None)):
+            found = selftests.by_program("", Path())
+        self.assertEqual({name: [case.status.name for case in cases]
+                          for name, cases in found.items()},
+                         {"a": ["SUCCESS", "FAILURE"], "b": ["SUCCESS", "FAILURE"],
+                          "?": ["FAILURE", "SUCCESS"]})
+
+
 class ExpectedSkipsTest(unittest.TestCase):
     def setUp(self) -> None:
         tmp = tempfile.TemporaryDirectory()

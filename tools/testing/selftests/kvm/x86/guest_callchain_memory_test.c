@@ -14,7 +14,7 @@
 
 /*
  * The address, for /dev/mem, of a page of registers of a device that nobody uses.  The
- * first register has 32 bits, does not change, and is not zero.
+ * first register has 32 bits, does not change, and is neither 0 nor all ones.
  */
 #define DEVICE_VARIABLE	"KVM_SELFTEST_DEVICE"
 
@@ -105,7 +105,7 @@ static void test_device(enum pmi_source source, void *device, bool paging)
 	vcpu_run(vcpu);
 	TEST_ASSERT_KVM_EXIT_REASON(vcpu, KVM_EXIT_IO);
 	vcpu_regs_get(vcpu, &regs);
-	TEST_ASSERT(regs.rax && regs.rax == READ_ONCE(*(u32 *)device),
+	TEST_ASSERT(regs.rax && regs.rax != U32_MAX && regs.rax == READ_ONCE(*(u32 *)device),
 		    "The guest reads 0x%lx from the device, the host 0x%x", (unsigned long)regs.rax,
 		    READ_ONCE(*(u32 *)device));
 	vcpu_set_if(vcpu);

@@ -410,6 +410,87 @@ CALLCHAIN_TEST(modes, reserved_pdpte)
 	kvm_vm_free(g.vm);
 }
 
+/*
+ * Two loops, each with a stack of its own in R8 to R11: a guest that goes from one to
+ * the other changes RIP, RSP and RBP without an exit.
+ */
+void two_loops(void);
+void first_loop(void);
+void second_loop(void);
+asm(".pushsection .text\n"
+    "two_loops:\n"
+    "	mov	%r8, %rsp\n"
+    "	mov	%r9, %rbp\n"
+    "	mov	$5000, %ecx\n"
+    "first_loop:\n"
+    "	loop	first_loop\n"
+    "	mov	%r10, %rsp\n"
+    "	mov	%r11, %rbp\n"
+    "	mov	$5000, %ecx\n"
+    "second_loop:\n"
+    "	loop	second_loop\n"
+    "	jmp	two_loops\n"
+    ".popsection");
+
+struct two_loops {
+	struct callchain_comparison first;
+	struct callchain_comparison second;
+};
+
+static void compare_two_loops(const struct callchain_sample *s, void *arg)
+{
+	struct two_loops *loops = arg;
+
+	if (s->ip == (u64)first_loop)
+		callchain_compare(s, &loops->first);
+	else if (s->ip == (u64)second_loop)
+		callchain_compare(s, &loops->second);
+}
+
+static void expect_loop(struct callchain_expectation *e, const struct guest_stack *stack,
+			void *loop)
+{
+	expect_guest_stack(e, "two loops", false, stack, DEFAULT_MAX_STACK);
+	e->ip = (u64)loop;
+	e->ips[1] = e->ip;
+}
+
+/* Registers that KVM may have cached before: VMX leaves RIP and RSP in the VMCS. */
+CALLCHAIN_TEST(modes, two_loops)
+{
+	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100 };
+	struct callchain_expectation first, second;
+	struct two_loops loops = { { .expected = &first }, { .expected = &second } };
+	struct guest_stack stacks[2];
+	struct kvm_vcpu *vcpu;
+	struct kvm_regs regs;
+	unsigned int round;
+	struct kvm_vm *vm;
+
+	vm = vm_create_with_one_vcpu(&vcpu, two_loops);
+	guest_stack_build(vm, &stacks[0], &layout);
+	guest_stack_build(vm, &stacks[1], &layout);
+	expect_loop(&first, &stacks[0], first_loop);
+	expect_loop(&second, &stacks[1], second_loop);
+
+	vcpu_regs_get(vcpu, &regs);
+	regs.r8 = stacks[0].sp;
+	regs.r9 = stacks[0].fp;
+	regs.r10 = stacks[1].sp;
+	regs.r11 = stacks[1].fp;
+	vcpu_regs_set(vcpu, &regs);
+	vcpu_set_if(vcpu);
+
+	for (round = 0; round < MAX_ROUNDS && (loops.first.nr_guest < NR_SAMPLES ||
+					       loops.second.nr_guest < NR_SAMPLES); round++)
+		vcpu_run_sampled(vcpu, variant->source, NULL, NR_SAMPLES, compare_two_loops,
+				 &loops);
+	TEST_ASSERT(loops.first.nr_guest >= NR_SAMPLES && loops.second.nr_guest >= NR_SAMPLES,
+		    "Only %u samples hit the first loop, %u the second one",
+		    loops.first.nr_guest, loops.second.nr_guest);
+	kvm_vm_free(vm);
+}
+
 static void switch_cr3_and_loop(void)
 {
 	asm volatile("mov %%rax, %%cr3; jmp guest_loop" : : );
@@ -707,7 +788,8 @@ static void compare_l2_sample(const struct callchain_sample *s, void *arg)
 
 /*
  * A PMI that comes as L2 exits hits L2, and has L2's stack, although the vCPU's
- * thread is about to switch to L1, which has no such stack.
+ * thread is about to switch to L1, which has no such stack.  An NMI on VMX comes
+ * while L2 spins, for it has an exit of its own.
  */
 CALLCHAIN_TEST(modes, nested_exits)
 {
