@@ -105,7 +105,7 @@ static void test_device(enum pmi_source source, void *device, bool paging)
 	vcpu_run(vcpu);
 	TEST_ASSERT_KVM_EXIT_REASON(vcpu, KVM_EXIT_IO);
 	vcpu_regs_get(vcpu, &regs);
-	TEST_ASSERT(regs.rax && regs.rax != U32_MAX && regs.rax == READ_ONCE(*(u32 *)device),
+	TEST_ASSERT(regs.rax && regs.rax != ~0U && regs.rax == READ_ONCE(*(u32 *)device),
 		    "The guest reads 0x%lx from the device, the host 0x%x", (unsigned long)regs.rax,
 		    READ_ONCE(*(u32 *)device));
 	vcpu_set_if(vcpu);
