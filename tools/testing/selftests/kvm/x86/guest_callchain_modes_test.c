@@ -360,7 +360,6 @@ static void test_mode(const struct mode *mode, enum pmi_source source)
 	struct mode_guest g = { .mode = mode };
 	struct callchain_expectation e;
 
-	TH_LOG("%s", mode->name);
 	create_in_mode(&g, &e, source);
 	vcpu_run_and_compare(g.vcpu, source, NULL, NR_SAMPLES, &e);
 	kvm_vm_free(g.vm);
@@ -370,8 +369,10 @@ CALLCHAIN_TEST(modes, all)
 {
 	const struct mode *mode;
 
-	for_each_case(mode, modes)
+	for_each_case(mode, modes) {
+		TH_LOG("%s", mode->name);
 		test_mode(mode, variant->source);
+	}
 }
 
 /* VMX can't run real mode with such segments then, and KVM emulates each instruction. */
