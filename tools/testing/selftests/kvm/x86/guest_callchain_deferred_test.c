@@ -525,7 +525,7 @@ static unsigned int count_walks(const struct samples *samples)
 /* Samples of several events, taken at one exit, have one walk. */
 CALLCHAIN_TEST(deferred, shared_walk)
 {
-	const struct perf_event_attr attr = { .sample_period = 300000 };
+	struct perf_event_attr attr = {};
 	const struct perf_event_attr kick_attr = {
 		.sample_period = 300000,
 		.wakeup_events = NR_SAMPLES,
@@ -536,8 +536,10 @@ CALLCHAIN_TEST(deferred, shared_walk)
 	unsigned int i, nr_joined = 0;
 	u64 walks = vcpu_get_stat(self->vcpu, callchain_walks);
 
+	/* Their timers meet again and again. */
 	for (i = 0; i < NR_EVENTS; i++) {
 		samples[i].e = &self->e;
+		attr.sample_period = 300000 + 5000 * i;
 		callchain_event_start(&events[i], variant->source, &attr, 0, -1);
 	}
 	TEST_ASSERT(!callchain_event_open(&kick, PMI_IRQ, &kick_attr, 0, -1), "kicker");
@@ -573,7 +575,7 @@ CALLCHAIN_TEST(deferred, shared_by_depths)
 	struct callchain_event events[3];
 	unsigned int i, nr_shared = 0;
 
-	/* Each one before and behind another; their timers meet again and again. */
+	/* Each one before and behind another.  Their timers meet again and again. */
 	for (i = 0; i < ARRAY_SIZE(events); i++) {
 		attr.sample_max_stack = i == 1 ? DEFAULT_MAX_STACK : 3;
 		attr.sample_period = 300000 + 5000 * i;
