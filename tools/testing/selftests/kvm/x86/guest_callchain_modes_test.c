@@ -475,6 +475,8 @@ CALLCHAIN_TEST(modes, two_loops)
 	expect_loop(&second, &stacks[1], second_loop);
 
 	vcpu_regs_get(vcpu, &regs);
+	/* Both stacks lie below what KVM knows of RSP. */
+	regs.rsp = BIT_ULL(46);
 	regs.r8 = stacks[0].sp;
 	regs.r9 = stacks[0].fp;
 	regs.r10 = stacks[1].sp;
