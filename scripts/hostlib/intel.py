@@ -98,7 +98,8 @@ def run_demo(build: Build, folder: Path, script: str, deadline: int, kernel_args
     files["bin/perf"] = build.perf
     files["kernel/arch/x86/boot/bzImage"] = build.bzimage
     files["run/shared/initrd.img"] = folder / "initrd.img"
-    files[f"selftests/{BENCH}"] = build.selftests / BENCH
+    for name in (BENCH, *_MODULES):
+        files[f"selftests/{name}"] = build.selftests / name
     job = f"{_JOB_ENV}(\n{script}\n)\n{_PACK}"
     outcome = BochsMachine(build, kernel_args).run(job, files, folder, deadline, said.feed)
     try:
