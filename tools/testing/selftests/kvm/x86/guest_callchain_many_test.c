@@ -6,6 +6,7 @@
  */
 #include <pthread.h>
 #include <sched.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -63,6 +64,8 @@ FIXTURE_SETUP(many)
 	unsigned int i;
 
 	SKIP_UNLESS_PMI(variant->source);
+	/* These run long enough for khugepaged, which takes stacks away for a moment. */
+	TEST_ASSERT(!prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0), "prctl(): %s", strerror(errno));
 	for (i = 0; i < NR_THREADS; i++) {
 		struct vcpu_thread *t = &self->threads[i];
 
