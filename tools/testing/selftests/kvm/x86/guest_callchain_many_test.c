@@ -29,7 +29,6 @@ struct vcpu_thread {
 	struct callchain_expectation e;
 	struct callchain_comparison c;
 	unsigned int nr_guest;
-	unsigned int nr_short;
 };
 
 FIXTURE(many)
@@ -99,30 +98,17 @@ static bool all_compared(FIXTURE_DATA(many) * self)
 
 static bool stop;
 
-/*
- * While this runs, the host may move a page, and a chain that needs it then ends there:
- * see assert_few_are_short().
- */
+/* Why KVM ended the vCPU's chains tells more than that one of them is short. */
 static void compare(const struct callchain_sample *s, void *arg)
 {
 	struct vcpu_thread *t = arg;
 
-	if (callchain_sample_is_guest(s) && s->nr && s->nr < t->e.nr &&
-	    !memcmp(s->ips, t->e.ips, s->nr * sizeof(*s->ips)))
-		t->nr_short++;
-	else
-		callchain_compare(s, &t->c);
-}
-
-static void assert_few_are_short(const struct vcpu_thread *t)
-{
-	u64 absent = vcpu_get_callchain_end_stat(t->vcpu, "no_memory") +
-		     vcpu_get_callchain_end_stat(t->vcpu, "unmapped");
-
-	TEST_ASSERT(t->nr_short <= absent, "%u chains are short, KVM missed a page for %lu",
-		    t->nr_short, absent);
-	TEST_ASSERT(t->nr_short <= t->nr_guest / 10, "%u chains are short, %u are whole",
-		    t->nr_short, t->nr_guest);
+	if (callchain_sample_is_guest(s) && s->nr < t->e.nr)
+		ksft_print_msg("%lu entries; ends so far: last %lu, unmapped %lu, no_memory %lu\n",
+			       (unsigned long)s->nr, vcpu_get_callchain_end_stat(t->vcpu, "last"),
+			       vcpu_get_callchain_end_stat(t->vcpu, "unmapped"),
+			       vcpu_get_callchain_end_stat(t->vcpu, "no_memory"));
+	callchain_compare(s, &t->c);
 }
 
 /* Each one goes on until all are done: none shall have the host for itself. */
@@ -159,8 +145,6 @@ static void run_disturbed(FIXTURE_DATA(many) * self,
 	WRITE_ONCE(stop, true);
 	for (i = 0; i < NR_THREADS; i++)
 		pthread_join(self->threads[i].thread, NULL);
-	for (i = 0; i < NR_THREADS; i++)
-		assert_few_are_short(&self->threads[i]);
 	ksft_print_msg("%u rounds, %u samples of the first vCPU, %u of the last one\n", round,
 		       self->threads[0].nr_guest, self->threads[NR_THREADS - 1].nr_guest);
 }
