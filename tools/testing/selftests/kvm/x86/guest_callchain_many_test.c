@@ -61,19 +61,7 @@ static void build_stack(struct vcpu_thread *t, unsigned int nr)
 
 FIXTURE_SETUP(many)
 {
-	struct kvm_vcpu *vcpus[NR_VCPUS];
-	unsigned int i;
-
 	SKIP_UNLESS_PMI(variant->source);
-	for (i = 0; i < NR_THREADS; i++) {
-		struct vcpu_thread *t = &self->threads[i];
-
-		if (!(i % NR_VCPUS))
-			self->vms[i / NR_VCPUS] = vm_create_with_vcpus(NR_VCPUS, guest_loop, vcpus);
-		t->vcpu = vcpus[i % NR_VCPUS];
-		t->source = variant->source;
-		build_stack(t, i);
-	}
 }
 
 FIXTURE_TEARDOWN(many)
@@ -81,8 +69,10 @@ FIXTURE_TEARDOWN(many)
 	unsigned int i;
 
 	host_restore();
-	for (i = 0; i < NR_VMS; i++)
-		kvm_vm_free(self->vms[i]);
+	for (i = 0; i < NR_VMS; i++) {
+		if (self->vms[i])
+			kvm_vm_free(self->vms[i]);
+	}
 }
 
 static bool all_compared(FIXTURE_DATA(many) * self)
@@ -98,19 +88,6 @@ static bool all_compared(FIXTURE_DATA(many) * self)
 
 static bool stop;
 
-/* Why KVM ended the vCPU's chains tells more than that one of them is short. */
-static void compare(const struct callchain_sample *s, void *arg)
-{
-	struct vcpu_thread *t = arg;
-
-	if (callchain_sample_is_guest(s) && s->nr < t->e.nr)
-		ksft_print_msg("%lu entries; ends so far: last %lu, unmapped %lu, no_memory %lu\n",
-			       (unsigned long)s->nr, vcpu_get_callchain_end_stat(t->vcpu, "last"),
-			       vcpu_get_callchain_end_stat(t->vcpu, "unmapped"),
-			       vcpu_get_callchain_end_stat(t->vcpu, "no_memory"));
-	callchain_compare(s, &t->c);
-}
-
 /* Each one goes on until all are done: none shall have the host for itself. */
 static void *run_vcpu(void *arg)
 {
@@ -122,18 +99,40 @@ static void *run_vcpu(void *arg)
 	callchain_event_start(&event, t->source, &attr, 0, -1);
 	while (!READ_ONCE(stop)) {
 		vcpu_run_until_sampled(t->vcpu, &event, 0);
-		callchain_event_read(&event, compare, t);
+		callchain_event_read(&event, callchain_compare, &t->c);
 		WRITE_ONCE(t->nr_guest, t->c.nr_guest);
 	}
 	callchain_event_close(&event);
 	return NULL;
 }
 
-static void run_disturbed(FIXTURE_DATA(many) * self,
+static void create_vcpus(FIXTURE_DATA(many) * self, enum pmi_source source)
+{
+	struct kvm_vcpu *vcpus[NR_VCPUS];
+	unsigned int i;
+
+	for (i = 0; i < NR_THREADS; i++) {
+		struct vcpu_thread *t = &self->threads[i];
+
+		if (!(i % NR_VCPUS))
+			self->vms[i / NR_VCPUS] = vm_create_with_vcpus(NR_VCPUS, guest_loop, vcpus);
+		t->vcpu = vcpus[i % NR_VCPUS];
+		t->source = source;
+		build_stack(t, i);
+	}
+}
+
+/*
+ * No process may be forked behind the creation of vCPUs, see host_override(): when one
+ * of them writes to a page that is shared by then, the host copies that, and for a
+ * moment the other vCPUs of its VM lack it, be it a page table.
+ */
+static void run_disturbed(FIXTURE_DATA(many) * self, enum pmi_source source,
 			  void (*disturb)(FIXTURE_DATA(many) * self, unsigned int round))
 {
 	unsigned int i, round;
 
+	create_vcpus(self, source);
 	for (i = 0; i < NR_THREADS; i++)
 		pthread_create(&self->threads[i].thread, NULL, run_vcpu, &self->threads[i]);
 	for (i = 0; i < NR_THREADS; i++) {
@@ -178,7 +177,7 @@ static void move_threads(FIXTURE_DATA(many) * self, unsigned int round)
 
 CALLCHAIN_TEST(many, migrated)
 {
-	run_disturbed(self, move_threads);
+	run_disturbed(self, variant->source, move_threads);
 }
 
 static char online_path[64];
@@ -204,7 +203,7 @@ CALLCHAIN_TEST(many, hotplugged)
 	if (CPU_COUNT(&cpus) < 2 || read_number(online_path) != 1)
 		SKIP(return, "There is no CPU that can go offline");
 	SKIP_UNLESS_OVERRIDDEN(online_path, 1);
-	run_disturbed(self, toggle_cpu);
+	run_disturbed(self, variant->source, toggle_cpu);
 }
 
 TEST_HARNESS_MAIN
