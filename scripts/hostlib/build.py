@@ -26,6 +26,8 @@ SELFTESTS = [f"x86/guest_callchain_{name}" for name in (
 # The instruments.  Tests of theirs run last: their module slows down what it watches.
 INSTRUMENT_TESTS = ["guest_callchain/guest_callchain_bound_test",
                     "guest_callchain/guest_callchain_midwalk_test"]
+# A 32-bit program, for kernels that run such.
+TEST_32BIT = "guest_callchain/guest_callchain_vmm32_test"
 BENCH = "guest_callchain/guest_callchain_bench"
 FUZZER = "guest_callchain/guest_callchain_fuzz"
 
@@ -81,6 +83,12 @@ class Build:
     @property
     def bzimage(self) -> Path:
         return self.kernel / "arch/x86/boot/bzImage"
+
+    @property
+    def tests(self) -> List[str]:
+        """Our test programs that this kernel can run."""
+        runs_32bit = "CONFIG_IA32_EMULATION=y\n" in (self.kernel / ".config").read_text()
+        return [*SELFTESTS, *([TEST_32BIT] if runs_32bit else []), *INSTRUMENT_TESTS]
 
     def assemble(self) -> None:
         """Make the tree what the source, patches and new files say; undo what else changed."""
@@ -204,7 +212,7 @@ class Build:
 
     def _build_selftests(self, kernel_inputs: str) -> None:
         stamp = self.path / "selftests.stamp"
-        programs = [*SELFTESTS, *INSTRUMENT_TESTS, BENCH, FUZZER]
+        programs = [*SELFTESTS, *INSTRUMENT_TESTS, TEST_32BIT, BENCH, FUZZER]
         inputs = _hash([kernel_inputs, *programs, *self._overlay(("tools/testing/",))])
         products = [self.selftests / program for program in programs]
         if self._is_current(stamp, inputs, *products):

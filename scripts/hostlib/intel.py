@@ -151,7 +151,7 @@ def _files(build: Build, tests: List[str]) -> Dict[str, Path]:
 def shell(build: Build, results: Path, kernel_args: str = "") -> None:
     """A shell on the host, with all selftests and perf."""
     BochsMachine(build, kernel_args).shell(
-        {**_files(build, selftests.choose("")), "bin/perf": build.perf}, results)
+        {**_files(build, selftests.choose(build, "")), "bin/perf": build.perf}, results)
 
 
 def run(build: Build, results: Path, kernel_args: str = "", only: str = "",
@@ -164,7 +164,7 @@ def run(build: Build, results: Path, kernel_args: str = "", only: str = "",
         text.append(part)
         show(part)
 
-    tests = selftests.choose(only)
+    tests = selftests.choose(build, only)
     try:
         outcome = BochsMachine(build, kernel_args).run(
             job(tests, timeout, _PREPARE), _files(build, tests), results, deadline, output)

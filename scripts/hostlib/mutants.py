@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple, Union
 
 from . import intel, objectcode, selftests
-from .build import INSTRUMENT_TESTS, SELFTESTS, Build
+from .build import INSTRUMENT_TESTS, SELFTESTS, TEST_32BIT, Build
 from .machine import Complaint
 from .source import Source
 from .tree import REPO, Tree, apply_patch
@@ -85,7 +85,8 @@ def parse(patch: Path) -> Mutant:
     elif not diff.startswith("diff --git "):
         wrong = 'behind its header and an empty line must come the diff, from "diff --git" on'
     touched = tuple(re.findall(r"^\+\+\+ b/(\S+)", diff, re.MULTILINE))
-    known = {test.split("/")[-1] for test in [*SELFTESTS, *INSTRUMENT_TESTS]} | _CHECKS.keys()
+    ours = [*SELFTESTS, TEST_32BIT, *INSTRUMENT_TESTS]
+    known = {test.split("/")[-1] for test in ours} | _CHECKS.keys()
     tests = tuple(header.get("Tests", "").split())
     if set(tests) - known:
         wrong = f"it names no test of ours by {', '.join(sorted(set(tests) - known))}"

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
-from .build import INSTRUMENT_TESTS, SELFTESTS, Build
+from .build import Build
 from .machine import UNUSED_DEVICE, Machine, pass_on
 from .tree import REPO
 from .ui import Failure
@@ -120,13 +120,12 @@ def job(tests: List[str], timeout: int, prepare: str = "") -> str:
                        prepare=prepare)
 
 
-def choose(only: str) -> List[str]:
-    """All our test programs, or those that TESTS= names."""
-    ours = [*SELFTESTS, *INSTRUMENT_TESTS]
-    tests = [test for test in ours if not only or test.split("/")[-1] in only.split()]
+def choose(build: Build, only: str) -> List[str]:
+    """All our test programs that this kernel can run, or those of them that TESTS= names."""
+    tests = [test for test in build.tests if not only or test.split("/")[-1] in only.split()]
     if not tests:
-        raise Failure(f"TESTS={only} names none of our tests, which are "
-                      + ", ".join(test.split("/")[-1] for test in ours))
+        raise Failure(f"TESTS={only} names none of this host's tests, which are "
+                      + ", ".join(test.split("/")[-1] for test in build.tests))
     return tests
 
 
@@ -140,7 +139,7 @@ def run(build: Build, accel: str, results: Path, kernel_args: str = "",
         text.append(part)
         show(part)
 
-    tests = choose(only)
+    tests = choose(build, only)
     try:
         outcome = Machine(build, accel, kernel_args, watch_device=True).run(
             job(tests, timeout, _PREPARE_OURS.format(device=UNUSED_DEVICE)), results, deadline,

@@ -9,7 +9,10 @@ from typing import List, Tuple
 from unittest import mock
 
 from hostlib import selftests
+from hostlib.build import INSTRUMENT_TESTS, TEST_32BIT, Build
 from hostlib.selftests import ExpectedSkip, expected_skips
+from hostlib.source import Source
+from hostlib.ui import Failure
 
 _LIST = """# where, which, why
 !debug	modes.*.smm	there is no SMM
@@ -39,6 +42,30 @@ class CountTest(unittest.TestCase):
         self.assertEqual(counts.failed, 0)
         self.assertEqual(len(counts.remarks), 1)
         self.assertRegex(counts.remarks[0], r"no longer skipped.*: a\.nmi\.\*")
+
+
+class ChooseTest(unittest.TestCase):
+    def _build(self, folder: str, config: str) -> Build:
+        build = Build(Path(folder), Source("any"), None)
+        build.kernel.mkdir(parents=True)
+        (build.kernel / ".config").write_text(config)
+        return build
+
+    def test_32_bit_program_needs_a_kernel_that_runs_it(self) -> None:
+        for config, runs in (("CONFIG_IA32_EMULATION=y\n", True),
+                             ("# CONFIG_IA32_EMULATION is not set\n", False)):
+            with tempfile.TemporaryDirectory() as tmp:
+                tests = selftests.choose(self._build(tmp, config), "")
+            self.assertEqual(TEST_32BIT in tests, runs)
+            self.assertIn(INSTRUMENT_TESTS[0], tests)
+
+    def test_some(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            build = self._build(tmp, "")
+            self.assertEqual(selftests.choose(build, "guest_callchain_test"),
+                             ["x86/guest_callchain_test"])
+            with self.assertRaisesRegex(Failure, "TESTS=x names none"):
+                selftests.choose(build, "x")
 
 
 class ByProgramTest(unittest.TestCase):
