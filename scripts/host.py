@@ -18,7 +18,8 @@ from typing import Tuple
 
 sys.dont_write_bytecode = True
 from hostlib import allselftests, baseline, bench, benchreport, demo, fuzz, gate  # noqa: E402
-from hostlib import hosttable, intel, mutants, objectcode, records, selftests, series, source  # noqa: E402
+from hostlib import hosttable, intel, mutants, objectcode, perftests, records  # noqa: E402
+from hostlib import selftests, series, source  # noqa: E402
 from hostlib.build import CONFIGS, Build  # noqa: E402
 from hostlib.machine import Complaint, Machine, choose_accel  # noqa: E402
 from hostlib.tree import BASELINE_V3, REPO  # noqa: E402
@@ -238,6 +239,7 @@ def cmd_test() -> int:
     complaints = objectcode.check(build.kernel)
     counts.add(selftests.Counts(int(not complaints), int(bool(complaints)), remarks=[
         f"failed: no mask before a load of a guest's word: {text}" for text in complaints]))
+    counts.add(perftests.run(build, results_dir("perf-test")))
     ktap = selftests.run(build, using, selftests_results(), kernel_args())
     counts.add(selftests.count(ktap, build.tree.path,
                                selftests.expected_skips(using, host_traits())))
