@@ -38,8 +38,9 @@ _ISOLINUX = (Path("/usr/lib/ISOLINUX/isolinux.bin"),
              Path("/usr/lib/syslinux/modules/bios/ldlinux.c32"))
 _PLUGINS = "/usr/lib/*/bochs/plugins/libbx_term_gui.so"
 
-# Linux 7.3 boots on it; on Bochs' Skylake it oopses in XSAVE.
-_MODEL = "corei7_haswell_4770"
+# It has SMAP, and Linux 7.3 boots on it; on Bochs' Skylake it oopses in XSAVE.  Newer ones
+# were not tried.
+_MODEL = "broadwell_ult"
 
 # ips: how many instructions Bochs' CPUs execute in a second of the emulated clock, which
 # has nothing to do with ours.  With fewer, PMIs leave a guest no time.
