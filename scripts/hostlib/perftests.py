@@ -11,7 +11,7 @@ from .selftests import Counts
 from .ui import Step, say
 
 # By their titles, as perf test takes them.
-_TITLES = ("Deferred callchains", "Callchains of guests")
+_TITLES = ("Deferred callchains", "Callchains of guests", "Unwinding guests' kernels by ORC")
 
 _RESULT = re.compile(r"\s*[\d.]+: (.+?)\s*: (Ok|FAILED!|Skip)")
 
