@@ -5,32 +5,36 @@ import unittest
 
 from hostlib import perftests
 
-_OUTPUT = """\
+_TITLE = "Deferred callchains"
+_FIRST = """\
  43: Deferred callchains                        :
  43.1: Join with samples                        : Running (1 active)
  43.1: Join with samples                        : Ok
- 43.2: Refuse malformed lengths                 : %s
-
-=== Test Summary ===
-Passed subtests   : 2
 """
+_SECOND = " 43.2: Refuse malformed lengths                 : %s\n"
 
 
 class CountTest(unittest.TestCase):
-    def test_subtests(self) -> None:
-        self.assertEqual(str(perftests.count("x", _OUTPUT % "Ok")),
-                         "2 passed, 0 failed, 0 skipped")
+    def test_all_pass(self) -> None:
+        counts = perftests.count(_TITLE, 0, _FIRST + _SECOND % "Ok")
+        self.assertEqual(str(counts), "2 passed, 0 failed, 0 skipped")
 
     def test_failure_and_skip_fail(self) -> None:
         for result in ("FAILED!", "Skip (no permission)"):
-            counts = perftests.count("x", _OUTPUT % result)
+            counts = perftests.count(_TITLE, 0, _FIRST + _SECOND % result)
             self.assertEqual(str(counts), "1 passed, 1 failed, 0 skipped")
             self.assertIn("Refuse malformed lengths", counts.remarks[0])
 
-    def test_nothing_found_fails(self) -> None:
-        counts = perftests.count("Gone", "=== Test Summary ===\n")
-        self.assertEqual((counts.passed, counts.failed), (0, 1))
-        self.assertIn("Gone", counts.remarks[0])
+    def test_early_end_fails(self) -> None:
+        for output in ("", _FIRST, _FIRST + _SECOND % "Running (1 active)",
+                       _FIRST + "took 3.: a while : Ok\n"):
+            counts = perftests.count(_TITLE, 0, output)
+            self.assertEqual(counts.failed, 1)
+            self.assertIn(_TITLE, counts.remarks[0])
+
+    def test_exit_status_counts(self) -> None:
+        counts = perftests.count(_TITLE, -11, _FIRST + _SECOND % "Ok")
+        self.assertEqual(counts.failed, 1)
 
 
 if __name__ == "__main__":
