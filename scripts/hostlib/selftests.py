@@ -122,11 +122,12 @@ def job(tests: List[str], timeout: int, prepare: str = "") -> str:
 
 def choose(build: Build, only: str) -> List[str]:
     """All our test programs that this kernel can run, or those of them that TESTS= names."""
-    tests = [test for test in build.tests if not only or test.split("/")[-1] in only.split()]
-    if not tests:
-        raise Failure(f"TESTS={only} names none of this host's tests, which are "
-                      + ", ".join(test.split("/")[-1] for test in build.tests))
-    return tests
+    tests = {test.split("/")[-1]: test for test in build.tests}
+    unknown = set(only.split()) - tests.keys()
+    if unknown:
+        raise Failure(f"This host has no test {', '.join(sorted(unknown))}; its tests are "
+                      + ", ".join(tests))
+    return [test for name, test in tests.items() if not only or name in only.split()]
 
 
 def run(build: Build, accel: str, results: Path, kernel_args: str = "",

@@ -9,7 +9,7 @@ from typing import List, Tuple
 from unittest import mock
 
 from hostlib import selftests
-from hostlib.build import INSTRUMENT_TESTS, TEST_32BIT, Build
+from hostlib.build import CONFIGS, INSTRUMENT_TESTS, TEST_32BIT, Build
 from hostlib.selftests import ExpectedSkip, expected_skips
 from hostlib.source import Source
 from hostlib.ui import Failure
@@ -59,13 +59,18 @@ class ChooseTest(unittest.TestCase):
             self.assertEqual(TEST_32BIT in tests, runs)
             self.assertIn(INSTRUMENT_TESTS[0], tests)
 
+    def test_debug_host_runs_it(self) -> None:
+        config = (CONFIGS / "debug.config").read_text()
+        with tempfile.TemporaryDirectory() as tmp:
+            self.assertIn(TEST_32BIT, self._build(tmp, config).tests)
+
     def test_some(self) -> None:
         with tempfile.TemporaryDirectory() as tmp:
             build = self._build(tmp, "")
             self.assertEqual(selftests.choose(build, "guest_callchain_test"),
                              ["x86/guest_callchain_test"])
-            with self.assertRaisesRegex(Failure, "TESTS=x names none"):
-                selftests.choose(build, "x")
+            with self.assertRaisesRegex(Failure, "no test x; its tests are guest_callchain_test"):
+                selftests.choose(build, "guest_callchain_test x")
 
 
 class ByProgramTest(unittest.TestCase):
