@@ -123,9 +123,9 @@ static void create_vcpus(FIXTURE_DATA(many) * self, enum pmi_source source)
 }
 
 /*
- * No process may be forked behind the creation of vCPUs, see host_override(): when one
- * of them writes to a page that is shared by then, the host copies that, and for a
- * moment the other vCPUs of its VM lack it, be it a page table.
+ * Fork nothing once the vCPUs exist, as host_override() does: when one of them writes to
+ * a page that it shares with a child, the host unmaps the page until it is copied, and a
+ * sample of another vCPU finds no stack there, or no page table.
  */
 static void run_disturbed(FIXTURE_DATA(many) * self, enum pmi_source source,
 			  void (*disturb)(FIXTURE_DATA(many) * self, unsigned int round))

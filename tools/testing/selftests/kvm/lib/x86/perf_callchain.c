@@ -820,6 +820,8 @@ void host_restore(void)
  * @path:	its file
  * @value:	what to write
  *
+ * Forks a process that puts the setting back, the first time for each file.
+ *
  * Return: whether the kernel took it; errno says why not.
  */
 bool host_override(const char *path, int value)
