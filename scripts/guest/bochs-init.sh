@@ -32,6 +32,7 @@ else
 		echo "bochs: status $?"
 	} > /dev/ttyS1 2>&1 </dev/ttyS1
 fi
-# Let the serial line send the rest.
-sleep 2
+# Reboot once the second serial line has sent the rest, which stty waits for: a test's
+# process may keep it open, and then nothing else does.
+stty -F /dev/ttyS1 115200 raw
 reboot -f

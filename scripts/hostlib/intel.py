@@ -43,7 +43,7 @@ for test in {tests}; do
 	echo "# selftests: kvm: ${{test##*/}}"
 	# Each case has a process group of its own, and would keep the pipe open.
 	(cd "${{test%/*}}" && timeout {timeout} "./${{test##*/}}"; echo $? > /tmp/status
-	 pkill -KILL -f "^./${{test##*/}}") 2>&1 | sed "s/^/# /"
+	 killall -KILL "${{test##*/}}" 2>/dev/null) 2>&1 | sed "s/^/# /"
 	status=$(cat /tmp/status)
 	case $status in
 	0)	echo "ok $name" ;;
