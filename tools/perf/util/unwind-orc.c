@@ -154,7 +154,7 @@ const struct orc_format *orc_format__find(const u8 *hash, const u8 *entries, uns
 	}
 	if (flags & GENMASK(15, 12))
 		return NULL;
-	/* Backports to kernels without a hash; the other formats have no such type. */
+	/* Some kernels took the format of 6.4 without its hash.  6.1 and 6.3 lack type 3. */
 	if (has_type_3)
 		return &format_6_4;
 	return flags & format_6_3.end_mask ? &format_6_3 : &format_5_12;
@@ -364,7 +364,7 @@ static enum orc_end orc_state__unwind(struct orc_state *state)
 	const u8 *saved;
 	u64 cfa;
 
-	/* Behind a call that doesn't return there may be another function. */
+	/* A call that doesn't return may end its function: the next address is another's. */
 	end = orc_source__find_rule(state->source, state->interrupted ? state->ip : state->ip - 1,
 				    &rule);
 	if (end)

@@ -9,7 +9,7 @@
 #include <linux/kvm.h>
 #include <linux/perf_event.h>
 
-/* KVM has a thread in this process, which nolibc's exit() would leave alone for ever. */
+/* KVM starts a thread in this process.  nolibc's exit() does not end it, exit_group() does. */
 #define exit(_status)				\
 do {						\
 	syscall(__NR_exit_group, _status);	\
