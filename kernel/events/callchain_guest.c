@@ -10,8 +10,20 @@
 
 #include "internal.h"
 
-/* May @event see the callchain of the guest that current runs? */
-static bool guest_callchain_wanted(const struct perf_event *event, unsigned int guest_state)
+/*
+ * BPF stack helpers read the very chain that is recorded, and know host stacks only: with
+ * such a program, samples of guests are taken for samples of the host.  Programs that
+ * @event's program tail-calls are not known here, and may read the guest's chain.
+ */
+bool perf_callchain_is_hosts(const struct perf_event *event)
+{
+	const struct bpf_prog *prog = READ_ONCE(event->prog);
+
+	return prog && prog->call_get_stack;
+}
+
+/* May @event see the stack of the guest that current runs? */
+bool perf_callchain_guest_wanted(const struct perf_event *event, unsigned int guest_state)
 {
 	const struct perf_event_attr *attr = &event->attr;
 
@@ -102,20 +114,18 @@ guest_callchain_walk(struct perf_sample_data *data, const struct perf_event_attr
  *
  * Return: the chain, in a per-CPU buffer that is good until the next sample in
  * the same context; empty if @event may not see it or the guest shows none.  NULL
- * if the sample is one of the host, or is to be taken for one: BPF stack helpers
- * read the very chain that is recorded, and know host stacks only.  Programs that
- * @event's program tail-calls are not known here, and may read the guest's chain.
+ * if the sample is one of the host, or is to be taken for one, see
+ * perf_callchain_is_hosts().
  */
 struct perf_callchain_entry *perf_callchain_guest(struct perf_sample_data *data,
 						  struct perf_event *event)
 {
 	unsigned int guest_state = perf_sample_guest_state(data, event);
-	const struct bpf_prog *prog = READ_ONCE(event->prog);
 
-	if (!guest_state || (prog && prog->call_get_stack))
+	if (!guest_state || perf_callchain_is_hosts(event))
 		return NULL;
 
-	if (unlikely(!guest_callchain_wanted(event, guest_state)))
+	if (unlikely(!perf_callchain_guest_wanted(event, guest_state)))
 		return &__empty_callchain;
 
 	if (event->attr.defer_guest_callchain)

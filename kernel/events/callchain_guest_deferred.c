@@ -66,6 +66,9 @@ struct perf_callchain_entry *perf_callchain_guest_request(struct perf_sample_dat
 	if (!request->max)
 		request->callchain.ip[3] = guest_callchain_cookie();
 	request->max = max_t(unsigned int, request->max, event->attr.sample_max_stack);
+	if (unlikely(event->attr.sample_type & PERF_SAMPLE_GUEST_STACK))
+		request->stack_size = max(request->stack_size,
+					  perf_guest_stack_size(&event->attr));
 
 	return &request->callchain;
 }
@@ -96,6 +99,12 @@ void __perf_guest_callchain_serve(struct perf_guest_callchain_request *request)
 	struct unwind_stacktrace trace = {};
 	u16 misc;
 
+	misc = request->guest_state & PERF_GUEST_USER ? PERF_RECORD_MISC_GUEST_USER :
+							PERF_RECORD_MISC_GUEST_KERNEL;
+	/* First: readers take the callchain for the last that they wait for. */
+	if (request->stack_size)
+		perf_guest_stack_serve(request->callchain.ip[3], misc, request->stack_size);
+
 	if (max >= ARRAY_SIZE(usual))
 		ips = kvmalloc_array(max + 1, sizeof(*ips), GFP_KERNEL);
 	if (ips) {
@@ -107,12 +116,11 @@ void __perf_guest_callchain_serve(struct perf_guest_callchain_request *request)
 	if (nr > 1)
 		trace.nr = guest_callchain_mark(ips, nr - 1, nr_kernel ? nr_kernel - 1 : 0);
 
-	misc = request->guest_state & PERF_GUEST_USER ? PERF_RECORD_MISC_GUEST_USER :
-							PERF_RECORD_MISC_GUEST_KERNEL;
 	/* That many entries, and their marker; of the IP alone, there are none. */
 	perf_event_callchain_deferred(request->callchain.ip[3], misc, &trace,
 				      nr_kernel > 1 ? nr_kernel : 0);
 	request->max = 0;
+	request->stack_size = 0;
 	if (ips != usual)
 		kvfree(ips);
 }

@@ -32,6 +32,14 @@
 #define LINUX_PT_REGS_64_SIZE	168
 #define LINUX_PT_REGS_32_SIZE	68
 
+/*
+ * The stack of a task of a 64-bit kernel ends where a multiple of this does, and with
+ * what was saved when the task left user mode.  Kernels that are built for FRED leave
+ * 16 bytes free behind that.
+ */
+#define LINUX_THREAD_SIZE_64	16384
+#define LINUX_FRED_RESERVED	16
+
 /* Selectors of a 64-bit kernel's 32-bit user mode; 64-bit code has another one. */
 #define LINUX_USER32_CS		0x23
 #define LINUX_USER_RPL		3
@@ -384,6 +392,46 @@ static enum guest_unwind_end guest_unwind_outermost(struct guest_unwind_state *s
 	return UNWIND_END_LAST;
 }
 
+/*
+ * Go on with user mode where a task's stack has its registers, unless frame pointers have
+ * led to the outermost frame: kernels that are built without them use RBP for something
+ * else, so that a chain of theirs breaks anywhere.  Return true if there is more to be
+ * walked.
+ */
+static bool guest_unwind_task(struct guest_unwind_state *state)
+{
+	unsigned int nr = state->nr, padding;
+	gva_t regs;
+	u64 sp;
+
+	/* What ends most walks comes first. */
+	if ((state->end == UNWIND_END_LAST && nr > 1) || state->end == UNWIND_END_DEPTH ||
+	    nr == state->max || state->user || state->word < 8)
+		return false;
+
+	/* Linux lives in the upper half; other guests are spared the look. */
+	sp = kvm_rsp_read(state->vcpu);
+	if ((s64)sp >= 0)
+		return false;
+
+	for (padding = 0; padding <= LINUX_FRED_RESERVED; padding += LINUX_FRED_RESERVED) {
+		regs = (sp | (LINUX_THREAD_SIZE_64 - 1)) + 1 - LINUX_PT_REGS_64_SIZE - padding;
+		state->sp = sp;
+		if (!guest_unwind_entry(state, regs) && state->user) {
+			state->end = UNWIND_CONTINUE;
+			return true;
+		}
+
+		/* What looked like an entry from the kernel isn't one. */
+		state->nr = nr;
+		state->nr_kernel = nr;
+		if (state->user)
+			return false;
+	}
+
+	return false;
+}
+
 /* One frame, wherever it lies, in words of any size. */
 static enum guest_unwind_end guest_unwind_frame(struct guest_unwind_state *state, gva_t frame)
 {
@@ -523,8 +571,8 @@ static enum guest_unwind_end guest_unwind_next(struct guest_unwind_state *state)
 	return guest_unwind_frame(state, frame);
 }
 
-static void guest_unwind_start(struct guest_unwind_state *state, struct kvm_vcpu *vcpu,
-			       u64 *ips, unsigned int max)
+static __always_inline void guest_unwind_start(struct guest_unwind_state *state,
+					       struct kvm_vcpu *vcpu, u64 *ips, unsigned int max)
 {
 	int cpl = kvm_x86_call(get_cpl)(vcpu);
 	int cs_db, cs_l;
@@ -590,6 +638,27 @@ static void guest_unwind_srcu_unlock(struct kvm *kvm, int idx)
 		srcu_read_unlock(&kvm->srcu, idx);
 }
 
+/*
+ * Make the guest's memory readable, until guest_memory_end(): memslots, and the
+ * guest's page tables, which are read by user accesses.
+ */
+static int guest_memory_begin(struct kvm_vcpu *vcpu)
+{
+	/* NMIs come before KVM has put the host's PKRU back, and saved the guest's. */
+	if (kvm_handling_nmi_from_guest(vcpu))
+		kvm_load_host_pkru(vcpu);
+
+	return guest_unwind_srcu_lock(vcpu->kvm);
+}
+
+static void guest_memory_end(struct kvm_vcpu *vcpu, int srcu_idx)
+{
+	guest_unwind_srcu_unlock(vcpu->kvm, srcu_idx);
+
+	if (kvm_handling_nmi_from_guest(vcpu))
+		kvm_load_guest_pkru(vcpu);
+}
+
 static void guest_unwind(struct guest_unwind_state *state)
 {
 	struct kvm_vcpu *vcpu = state->vcpu;
@@ -600,20 +669,14 @@ static void guest_unwind(struct guest_unwind_state *state)
 		return;
 	}
 
-	/* NMIs come before KVM has put the host's PKRU back, and saved the guest's. */
-	if (kvm_handling_nmi_from_guest(vcpu))
-		kvm_load_host_pkru(vcpu);
-
-	/* Memslots, and the guest's page tables, which are read by user accesses. */
-	srcu_idx = guest_unwind_srcu_lock(vcpu->kvm);
+	srcu_idx = guest_memory_begin(vcpu);
 	pagefault_disable();
-	while (!state->end && state->nr < state->max)
-		state->end = guest_unwind_next(state);
+	do {
+		while (!state->end && state->nr < state->max)
+			state->end = guest_unwind_next(state);
+	} while (guest_unwind_task(state));
 	pagefault_enable();
-	guest_unwind_srcu_unlock(vcpu->kvm, srcu_idx);
-
-	if (kvm_handling_nmi_from_guest(vcpu))
-		kvm_load_guest_pkru(vcpu);
+	guest_memory_end(vcpu, srcu_idx);
 }
 
 /*
@@ -624,7 +687,8 @@ static void guest_unwind(struct guest_unwind_state *state)
  * now, and never written.
  *
  * The work is bounded by @max: each entry takes five words and two walks of the page
- * tables at most, a frame two words and the registers of an entry frame five.
+ * tables at most, a frame two words and the registers of an entry frame five; to look for
+ * user mode's registers takes ten words and two walks, once.
  *
  * Called in the PMI (IRQ or NMI) that hit the guest, where registers may be cached,
  * see kvm_arch_pmi_in_guest(); or in the vCPU's thread, before the exit is handled.
@@ -653,6 +717,113 @@ unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned 
 	trace_kvm_stack_walk(vcpu->vcpu_id, state.nr, state.nr_reads, state.nr_walks, state.end);
 	*nr_kernel = state.nr_kernel;
 	return state.nr;
+}
+
+/* Find the pages of a piece of the guest's stack; returns how many bytes they have. */
+static unsigned int guest_stack_map(struct guest_unwind_state *state,
+				    struct perf_guest_stack *stack, gva_t gva, unsigned int size)
+{
+	unsigned int len, found = 0;
+
+	/* Stacks don't wrap around. */
+	if (size - 1 > guest_max_addr(state) - gva)
+		size = guest_max_addr(state) - gva + 1;
+
+	while (found < size && stack->nr_pages < ARRAY_SIZE(stack->pages)) {
+		state->end = guest_unwind_map(state, gva);
+		if (state->end)
+			break;
+
+		len = min_t(unsigned int, size - found, PAGE_SIZE - offset_in_page(gva));
+		stack->pages[stack->nr_pages].start = state->page_hva + offset_in_page(gva);
+		stack->pages[stack->nr_pages].size = len;
+		stack->nr_pages++;
+		gva += len;
+		found += len;
+	}
+
+	return found;
+}
+
+/*
+ * Find the stack that was in use when an IRQ or an exception came.  The stacks of these in
+ * Linux end below an unmapped page: an IRQ's with the stack pointer of what it has
+ * interrupted, an exception's with the same and SS.  A task's stack ends with user
+ * mode's SS, or with zero.  Return true if that is at @sp, with @end the end of the
+ * first piece.
+ */
+static bool guest_stack_interrupted(struct guest_unwind_state *state, gva_t end, u64 *sp)
+{
+	u64 word;
+
+	if (state->user || state->word < 8 || (s64)state->sp >= 0 ||
+	    state->end != UNWIND_END_UNMAPPED ||
+	    end - state->sp < 2 * sizeof(u64) || guest_unwind_read(state, end - sizeof(u64), &word))
+		return false;
+
+	/* SS */
+	if (word <= U16_MAX && guest_unwind_read(state, end - 2 * sizeof(u64), &word))
+		return false;
+
+	/* Kernels live in the upper half. */
+	if (!IS_ALIGNED(word, sizeof(u64)) || (s64)word >= 0 || !guest_canonical(state, word) ||
+	    (word >= state->sp && word < end))
+		return false;
+
+	*sp = word;
+	return true;
+}
+
+/*
+ * Find the guest's stack, at most @size bytes of it from the stack pointer up, and the
+ * registers by which it can be unwound.  Until kvm_arch_vcpu_stack_end(), the pages
+ * are what the memslots say: normal memory, which user accesses may read that don't
+ * fault.  Return false if the host can't see the guest's state.
+ *
+ * Called as kvm_arch_vcpu_stack_walk().
+ */
+bool kvm_arch_vcpu_stack_begin(struct kvm_vcpu *vcpu, struct perf_guest_stack *stack,
+			       unsigned int size)
+{
+	struct perf_guest_stack_info *info = &stack->info;
+	struct guest_unwind_state state __uninitialized;
+	gva_t end;
+
+	if (vcpu->arch.guest_state_protected)
+		return false;
+
+	guest_unwind_start(&state, vcpu, &info->ip, 1);
+	info->ip = kvm_get_linear_rip(vcpu);
+	info->abi = state.word == 8 ? PERF_SAMPLE_REGS_ABI_64 : PERF_SAMPLE_REGS_ABI_32;
+	info->sp = state.sp;
+	info->fp = state.fp;
+	info->flags = kvm_get_rflags(vcpu);
+	info->root = kvm_read_cr3(vcpu);
+	info->pieces[0].addr = state.sp;
+	info->pieces[0].size = 0;
+	info->pieces[1].addr = 0;
+	info->pieces[1].size = 0;
+	stack->nr_pages = 0;
+
+	stack->priv = guest_memory_begin(vcpu);
+	if (guest_memory_is_private(vcpu))
+		return true;
+
+	pagefault_disable();
+	info->pieces[0].size = guest_stack_map(&state, stack, state.sp, size);
+	end = state.sp + info->pieces[0].size;
+	if (info->pieces[0].size < size &&
+	    guest_stack_interrupted(&state, end, &info->pieces[1].addr))
+		info->pieces[1].size = guest_stack_map(&state, stack, info->pieces[1].addr,
+						       size - info->pieces[0].size);
+	pagefault_enable();
+	return true;
+}
+
+/* End what a successful kvm_arch_vcpu_stack_begin() has begun. */
+void kvm_arch_vcpu_stack_end(struct kvm_vcpu *vcpu, struct perf_guest_stack *stack)
+{
+	guest_memory_end(vcpu, stack->priv);
 }
 
 /*

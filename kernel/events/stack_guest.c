@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Stacks of guests, in samples that a host takes of the machines it runs: bytes and
+ * registers, for readers that know how the guest's frames are laid out.
+ */
+
+#include <linux/filter.h>
+#include <linux/perf_event.h>
+#include <linux/static_call.h>
+
+#include <asm/tlb.h>
+
+#include "internal.h"
+
+#define DEFAULT_STACK_SIZE	4096
+
+/**
+ * perf_guest_stack_size - tell how many bytes of a guest's stack an event wants
+ * @attr: the event's attributes
+ *
+ * Return: bytes, a multiple of 8; zero if it wants none.
+ */
+unsigned int perf_guest_stack_size(const struct perf_event_attr *attr)
+{
+	if (!(attr->sample_type & PERF_SAMPLE_GUEST_STACK))
+		return 0;
+
+	return attr->sample_stack_guest ?: DEFAULT_STACK_SIZE;
+}
+
+/* May @attr see the stack of the mode that @guest_state tells of? */
+static bool guest_stack_visible(const struct perf_event_attr *attr, unsigned int guest_state)
+{
+	if (guest_state & PERF_GUEST_USER)
+		return !attr->exclude_user && !attr->exclude_callchain_user;
+
+	return !attr->exclude_kernel && !attr->exclude_callchain_kernel;
+}
+
+/**
+ * perf_prepare_guest_stack - settle how many bytes of a guest's stack a sample has
+ * @data: the sample; all other fields but AUX data have their sizes by now
+ * @event: the event that is sampled
+ *
+ * How many of them can be read turns out when they are output.
+ *
+ * Context: NMI or IRQ.
+ */
+void perf_prepare_guest_stack(struct perf_sample_data *data, struct perf_event *event)
+{
+	unsigned int guest_state = perf_sample_guest_state(data, event), size = 0, used;
+
+	/* The guest's memory is read through the VMM's mappings, see guest_callchain_walk(). */
+	if (guest_state && !event->attr.defer_guest_callchain &&
+	    !perf_callchain_is_hosts(event) && perf_callchain_guest_wanted(event, guest_state) &&
+	    guest_stack_visible(&event->attr, guest_state) && nmi_uaccess_okay()) {
+		used = perf_sample_data_size(data, event) + sizeof(struct perf_guest_stack_info);
+		/* AUX data takes what is left, but its size must fit. */
+		if (event->attr.sample_type & PERF_SAMPLE_AUX)
+			used += sizeof(u64);
+		size = perf_guest_stack_size(&event->attr);
+		/* A record's size fits into 16 bits. */
+		if (used + size > U16_MAX)
+			size = used < U16_MAX ? round_down(U16_MAX - used, sizeof(u64)) : 0;
+	}
+
+	/* __perf_event_header_size() has counted the size itself, which each sample has. */
+	data->guest_stack_size = size;
+	if (size)
+		data->dyn_size += size + sizeof(struct perf_guest_stack_info);
+	data->sample_flags |= PERF_SAMPLE_GUEST_STACK;
+}
+
+/*
+ * Output @size bytes and what follows them: first the bytes of @stack that can be read,
+ * then whatever the ring buffer had there.
+ */
+static void output_stack(struct perf_output_handle *handle, const struct perf_guest_stack *stack,
+			 unsigned int size)
+{
+	struct perf_guest_stack_info info = stack->info;
+	unsigned int i, len, copied = 0, missing = 0;
+
+	for (i = 0; i < stack->nr_pages && copied < size && !missing; i++) {
+		len = min(stack->pages[i].size, size - copied);
+		missing = __output_copy_user(handle, stack->pages[i].start, len);
+		copied += len - missing;
+	}
+	if (size > copied)
+		__output_skip(handle, NULL, size - copied);
+
+	info.pieces[0].size = min(info.pieces[0].size, copied);
+	info.pieces[1].size = copied - info.pieces[0].size;
+	perf_output_put(handle, info);
+}
+
+/**
+ * perf_output_guest_stack - output the guest's stack into a sample
+ * @handle: the sample's
+ * @size: bytes, as perf_prepare_guest_stack() has settled
+ *
+ * Context: NMI or IRQ, the one that hit the guest.  Never faults in the guest's memory.
+ */
+void perf_output_guest_stack(struct perf_output_handle *handle, u64 size)
+{
+	struct perf_guest_stack stack __uninitialized;
+	bool found = false;
+	int rctx;
+
+	perf_output_put(handle, size);
+	if (!size)
+		return;
+
+	/*
+	 * Take the context's callchain buffer: a copy that faults may hit a tracepoint,
+	 * whose event must not walk the guest's stack as long as the hypervisor has
+	 * changed PKRU for this one.
+	 */
+	if (get_callchain_entry(&rctx)) {
+		found = static_call(__perf_guest_stack_begin)(&stack, size);
+		if (found) {
+			output_stack(handle, &stack, size);
+			static_call(__perf_guest_stack_end)(&stack);
+		}
+		put_callchain_entry(rctx);
+	}
+
+	if (!found) {
+		memset(&stack.info, 0, sizeof(stack.info));
+		stack.nr_pages = 0;
+		output_stack(handle, &stack, size);
+	}
+}
+
+struct guest_stack_record {
+	const struct perf_guest_stack *stack;
+	u16 misc;
+	unsigned int size;
+	struct {
+		struct perf_event_header	header;
+		u64				cookie;
+		u64				size;
+	} head;
+};
+
+static void output_record(struct perf_event *event, void *data)
+{
+	const struct perf_event_attr *attr = &event->attr;
+	struct guest_stack_record *record = data;
+	/* As in perf_callchain_deferred_output(). */
+	struct perf_sample_data sample __uninitialized;
+	struct perf_output_handle handle;
+	unsigned int guest_state, size;
+
+	guest_state = record->misc == PERF_RECORD_MISC_GUEST_USER ? PERF_GUEST_USER : 0;
+	if (!attr->defer_output || !(attr->sample_type & PERF_SAMPLE_GUEST_STACK) ||
+	    attr->exclude_guest || !guest_stack_visible(attr, guest_state))
+		return;
+
+	/* Another event may have asked for more. */
+	size = min(record->size, perf_guest_stack_size(attr));
+	record->head.size = size;
+	perf_event_header__init(&record->head.header, &sample, PERF_RECORD_GUEST_STACK_DEFERRED,
+				record->misc,
+				sizeof(record->head) + size + sizeof(record->stack->info), event);
+
+	if (perf_output_begin(&handle, &sample, event, record->head.header.size))
+		return;
+
+	perf_output_put(&handle, record->head);
+	output_stack(&handle, record->stack, size);
+	perf_event__output_id_sample(event, &handle, &sample);
+	perf_output_end(&handle);
+}
+
+/* Room for the largest struct sample_id, and for what a record has beside data. */
+#define MAX_DEFERRED_SIZE	round_down(U16_MAX - 256, sizeof(u64))
+
+/**
+ * perf_guest_stack_serve - emit a guest's stack whose dump was deferred
+ * @cookie: of the samples that it belongs to
+ * @misc: PERF_RECORD_MISC_GUEST_*, the mode that these samples hit
+ * @size: how many bytes to dump at most
+ *
+ * The record is as long as what can be read.  It is empty if there is nothing: each
+ * sample's other half comes, unless the ring buffer has no room for it.
+ *
+ * Context: as __perf_guest_callchain_serve().  May sleep.
+ */
+noinline void perf_guest_stack_serve(u64 cookie, u16 misc, unsigned int size)
+{
+	struct perf_guest_stack stack __uninitialized;
+	struct guest_stack_record record = {
+		.stack = &stack,
+		.misc = misc,
+		.head.cookie = cookie,
+	};
+	bool found;
+
+	found = static_call(__perf_guest_stack_begin)(&stack, min(size, MAX_DEFERRED_SIZE));
+	if (!found) {
+		memset(&stack.info, 0, sizeof(stack.info));
+		stack.nr_pages = 0;
+	}
+
+	record.size = round_up(stack.info.pieces[0].size + stack.info.pieces[1].size,
+			       sizeof(u64));
+	perf_iterate_sb(output_record, &record, NULL);
+
+	if (found)
+		static_call(__perf_guest_stack_end)(&stack);
+}
