@@ -6,7 +6,7 @@
  *
  * What the kernel knows besides its tables isn't known here: the walk ends at trampolines
  * of the function tracer and at BPF programs, and shows the trampoline where the function
- * graph tracer or a kretprobe has replaced a return address.
+ * graph tracer, which ends it, or a kretprobe has replaced a return address.
  */
 #include <string.h>
 
@@ -459,6 +459,7 @@ static const char *const end_names[NR_ORC_ENDS] = {
 	[ORC_END_REGISTER]	= "a register that isn't known",
 	[ORC_END_NO_STACK]	= "beyond the stack that was recorded",
 	[ORC_END_BACKWARDS]	= "the next frame is not above this one",
+	[ORC_END_NO_CALL]	= "no call before a return address",
 };
 
 const char *orc_end__name(enum orc_end end)

@@ -74,6 +74,7 @@ struct orc_source {
  * @ORC_END_REGISTER:	the rule takes a register that isn't known
  * @ORC_END_NO_STACK:	what was saved lies on no piece
  * @ORC_END_BACKWARDS:	the next frame does not lie above this one
+ * @ORC_END_NO_CALL:	no call precedes the return address; only those who have the code can tell
  */
 enum orc_end {
 	ORC_CONTINUE,
@@ -84,6 +85,7 @@ enum orc_end {
 	ORC_END_REGISTER,
 	ORC_END_NO_STACK,
 	ORC_END_BACKWARDS,
+	ORC_END_NO_CALL,
 	NR_ORC_ENDS,
 };
 

@@ -388,6 +388,46 @@ static enum oracle_end go_to_caller(struct walk *w)
 	return ORACLE_GOES_ON;
 }
 
+/* Linux: where a task's stack ends, with what user mode had in its registers. */
+#define THREAD_SIZE	0x4000
+#define FRED_RESERVED	16
+
+/*
+ * A kernel without frame pointers has been called by a program that may have them.  Linux
+ * lives in the upper half.
+ */
+static bool go_to_program(struct walk *w)
+{
+	const u64 top = (w->v->rsp | (THREAD_SIZE - 1)) + 1;
+	unsigned int free;
+
+	if (w->user || w->size != 8 || !(w->v->rsp & ORACLE_BIT(63)))
+		return false;
+
+	for (free = 0; free <= FRED_RESERVED; free += FRED_RESERVED) {
+		struct walk next = *w;
+
+		next.low = w->v->rsp;
+		if (!go_to_interrupted(&next, top - layout_64.size - free) && next.user) {
+			*w = next;
+			return w->ip < ORACLE_FIRST_MARKER;
+		}
+
+		/* The page that was read last is known still. */
+		w->have_page = next.have_page;
+		w->page = next.page;
+		w->page_gpa = next.page_gpa;
+	}
+
+	return false;
+}
+
+/* Frame pointers have led somewhere if they have led to their end, by one frame or more. */
+static bool is_whole(const struct oracle_chain *chain)
+{
+	return chain->end == ORACLE_DEPTH || (chain->end == ORACLE_LAST && chain->nr > 1);
+}
+
 /**
  * oracle_walk - tell what the callchain of a vCPU must be
  * @vcpu:	the vCPU
@@ -436,5 +476,7 @@ void oracle_walk(const struct oracle_vcpu *vcpu, oracle_read_fn read, void *arg,
 		chain->entries[chain->nr++].user = w.user;
 		/* Nobody looks for the callers of the last entry. */
 		chain->end = chain->nr == depth ? ORACLE_DEPTH : go_to_caller(&w);
+		if (chain->end && !is_whole(chain) && go_to_program(&w))
+			chain->end = ORACLE_GOES_ON;
 	}
 }

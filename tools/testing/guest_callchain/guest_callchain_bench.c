@@ -15,6 +15,8 @@
 #include <sys/sysinfo.h>
 #include <time.h>
 
+#include <asm/perf_regs.h>
+
 #include "guest_stack.h"
 #include "kvm_util.h"
 #include "perf_callchain.h"
@@ -22,15 +24,23 @@
 #include "test_modules.h"
 #include "test_util.h"
 
-/* What a sample of the greatest depth takes, and how many of them fit at most. */
+/* What a sample of the greatest depth takes, without a dump, and the largest ring. */
 #define MAX_SAMPLE_SIZE	2048
 #define MAX_RING_PAGES	32768
+
+/* Two pages, which any stack that is built has. */
+#define MAX_DUMP	8192
 
 /* Instructions, if counted, that the way to the host and back takes at least. */
 #define UNDISTURBED	500
 
 /* As many disturbances are noted. */
 #define MAX_GAPS	1024
+
+/* What perf record --call-graph dwarf asks for: all but the segments that have no value. */
+#define DWARF_REGS	(GENMASK_ULL(PERF_REG_X86_R15, 0) &			\
+			 ~(BIT_ULL(PERF_REG_X86_DS) | BIT_ULL(PERF_REG_X86_ES) |	\
+			   BIT_ULL(PERF_REG_X86_FS) | BIT_ULL(PERF_REG_X86_GS)))
 
 #define STOP_SIGNAL	SIGUSR1
 #define SAMPLE_SIGNAL	SIGUSR2
@@ -82,6 +92,7 @@ static struct {
 	enum mode mode;
 	enum source source;
 	struct guest_stack_layout layout;
+	unsigned int dump;	/* bytes of the stack in each sample */
 	u64 period_ns;
 	u64 run_ms;
 	u64 work;
@@ -228,6 +239,20 @@ static void check_chain(const u64 *ras, u64 nr)
 		    mode_names[bench.mode]);
 }
 
+/* A dump that is short costs less. */
+static void check_dump(const struct callchain_sample *s)
+{
+	u64 size = s->user_stack;
+
+	if (!bench.host) {
+		TEST_ASSERT(s->stack.size && s->stack.info->pieces[0].addr == bench.stack.sp,
+			    "%s: no dump of this stack", mode_names[bench.mode]);
+		size = s->stack.info->pieces[0].size;
+	}
+	TEST_ASSERT(size == bench.dump, "%s: a dump of %lu bytes, not %u",
+		    mode_names[bench.mode], size, bench.dump);
+}
+
 static void on_sample(const struct callchain_sample *s, void *arg)
 {
 	const u16 cpumode = bench.host ? PERF_RECORD_MISC_USER : PERF_RECORD_MISC_GUEST_KERNEL;
@@ -250,7 +275,9 @@ static void on_sample(const struct callchain_sample *s, void *arg)
 
 	bench.nr_samples++;
 	bench.bytes += s->size - (s->raw ? ALIGN(sizeof(u32) + sizeof(raw), sizeof(u64)) : 0);
-	if (bench.mode == MODE_IP || bench.mode == MODE_EMPTY) {
+	if (bench.dump)
+		check_dump(s);
+	if (bench.mode == MODE_IP || bench.mode == MODE_EMPTY || (bench.host && bench.dump)) {
 		TEST_ASSERT(!s->nr, "%s: the chain has %lu entries", mode_names[bench.mode], s->nr);
 		return;
 	}
@@ -357,6 +384,10 @@ static void build_host_stack(void)
 
 	bench.gaps = kvm_mmap(MAX_GAPS * sizeof(u64), PROT_READ | PROT_WRITE,
 			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1);
+	/* Room for a dump, and below it for signals. */
+	bench.stack.sp = (u64)kvm_mmap(8 * MAX_DUMP, PROT_READ | PROT_WRITE,
+				       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1) +
+			 7 * MAX_DUMP;
 	bench.stack.fp = bench.layout.nr_frames ? fp : 0;
 	for (i = 0; i < bench.layout.nr_frames; i++, fp += bench.layout.stride) {
 		bench.stack.ras[i] = 0x10000 + i;
@@ -375,6 +406,12 @@ static void build_guest(void)
 	if (vm->mmu.pgtable_levels == 5 && !bench.five_levels)
 		vcpu_use_4_level_paging(bench.vcpu);
 	guest_stack_build(vm, &bench.stack, &bench.layout);
+	if (bench.dump) {
+		/* A whole page: a dump of as many bytes takes one translation. */
+		bench.stack.sp = bench.stack.gva;
+		/* The frames are on the next one, and a PMI can't bring this one in. */
+		*(u64 *)addr_gva2hva(vm, bench.stack.sp) = 0;
+	}
 	guest_stack_use(bench.vcpu, &bench.stack, (gva_t)guest_work);
 	vcpu_regs_get(bench.vcpu, &regs);
 	regs.rcx = bench.work;
@@ -397,10 +434,11 @@ static void run_host(void)
 	register u64 r8 asm("r8") = rdtsc();
 	register u64 r9 asm("r9") = (u64)&bench.stop;
 	register u64 r10 asm("r10") = UNDISTURBED;
+	/* The call, and what it does, pushes two words: then RSP is as a guest's. */
+	register u64 r11 asm("r11") = bench.stack.sp + 2 * sizeof(u64);
 
-	/* The call must not write into the red zone. */
-	asm volatile("sub $128, %%rsp; call host_work; add $128, %%rsp"
-		     : "+r" (rcx), "+r" (rdi), "+r" (r8), "+r" (r10)
+	asm volatile("xchg %%rsp, %%r11; call host_work; xchg %%rsp, %%r11"
+		     : "+r" (rcx), "+r" (rdi), "+r" (r8), "+r" (r10), "+r" (r11)
 		     : "r" (rsi), "r" (rbx), "r" (r9) : "rax", "rdx", "memory", "cc");
 	bench.nr_gaps = (u64 *)rdi - bench.gaps;
 	bench.undisturbed = r10;
@@ -437,12 +475,13 @@ static unsigned int ring_pages(u64 nr_samples)
 {
 	unsigned int nr_pages = 64;
 
-	while (nr_pages < MAX_RING_PAGES && nr_pages * PAGE_SIZE < nr_samples * MAX_SAMPLE_SIZE)
+	while (nr_pages < MAX_RING_PAGES &&
+	       nr_pages * PAGE_SIZE < nr_samples * (MAX_SAMPLE_SIZE + bench.dump))
 		nr_pages *= 2;
 	return nr_pages;
 }
 
-/* The other half of samples counts as well. */
+/* The other half of samples counts as well, callchains and stacks. */
 static void on_deferred(const struct callchain_sample *s, void *arg)
 {
 	if (callchain_sample_is_guest(s))
@@ -503,6 +542,16 @@ static void measure(void)
 		attr.exclude_callchain_kernel = 1;
 		attr.exclude_callchain_user = 1;
 	}
+	if (bench.dump && bench.host) {
+		/* As perf record --call-graph dwarf does. */
+		attr.sample_type |= PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
+		attr.sample_regs_user = DWARF_REGS;
+		attr.sample_stack_user = bench.dump;
+		attr.exclude_callchain_user = 1;
+	} else if (bench.dump) {
+		attr.sample_type |= PERF_SAMPLE_GUEST_STACK;
+		attr.sample_stack_guest = bench.dump;
+	}
 	if (pmu_names[bench.source])
 		attr.sample_type |= PERF_SAMPLE_RAW;
 
@@ -551,6 +600,7 @@ static void measure(void)
 
 	bench.event.deferred_fn = on_deferred;
 	callchain_event_read(&bench.event, on_sample, NULL);
+	TEST_ASSERT(!bench.event.waits, "A sample lacks what was deferred");
 	check_event_had_pmu();
 	callchain_event_close(&bench.event);
 }
@@ -606,13 +656,13 @@ static void print_result(void)
 	u64 i;
 
 	printf("{\"target\": \"%s\", \"mode\": \"%s\", \"source\": \"%s\", \"depth\": %u, "
-	       "\"pages\": %lu, \"period_ns\": %lu, \"cpu_ns\": %lu, "
+	       "\"dump\": %u, \"pages\": %lu, \"period_ns\": %lu, \"cpu_ns\": %lu, "
 	       "\"work\": %lu, \"pmis\": %lu, \"samples\": %lu, \"throttled\": %u, "
 	       "\"bytes\": %lu, \"levels\": %u, \"latency_ticks\": [",
 	       bench.host ? "host" : bench.exits ? "exit" : "guest", mode_names[bench.mode],
 	       bench.mode == MODE_USERSPACE ? "timer" : source_names[bench.source],
-	       bench.layout.nr_frames, nr_pages_crossed(), bench.period_ns, bench.cpu_ns,
-	       bench.work_done, bench.nr_pmis, bench.nr_samples,
+	       bench.layout.nr_frames, bench.dump, nr_pages_crossed(), bench.period_ns,
+	       bench.cpu_ns, bench.work_done, bench.nr_pmis, bench.nr_samples,
 	       bench.event.nr_throttled, bench.bytes,
 	       bench.host ? 0 : bench.vcpu->vm->mmu.pgtable_levels);
 	for (i = 0; i < bench.nr_latencies; i++)
@@ -647,6 +697,7 @@ static void help(const char *name)
 	       " -i nmi or irq, of the test_pmi module; cpu-clock; or cycles\n"
 	       " -d return addresses on the stack\n"
 	       " -s bytes from one frame to the next\n"
+	       " -k bytes of the stack to dump\n"
 	       " -p nanoseconds from one PMI to the next\n"
 	       " -t milliseconds to run; 0 to run until the work is done\n"
 	       " -w loops to do at most\n", name);
@@ -657,7 +708,7 @@ int main(int argc, char *argv[])
 {
 	int opt;
 
-	while ((opt = getopt(argc, argv, "Hx5m:i:d:s:p:t:w:h")) != -1) {
+	while ((opt = getopt(argc, argv, "Hx5m:i:d:s:k:p:t:w:h")) != -1) {
 		switch (opt) {
 		case 'H':
 			bench.host = true;
@@ -679,6 +730,9 @@ int main(int argc, char *argv[])
 			break;
 		case 's':
 			bench.layout.stride = atoi_positive("Stride", optarg);
+			break;
+		case 'k':
+			bench.dump = atoi_positive("Dump", optarg);
 			break;
 		case 'p':
 			bench.period_ns = atoi_positive("Period", optarg);
@@ -703,6 +757,9 @@ int main(int argc, char *argv[])
 	TEST_ASSERT(!bench.host || (bench.mode != MODE_USERSPACE && bench.mode != MODE_DEFERRED),
 		    "That takes a guest");
 
+	TEST_ASSERT(bench.dump <= MAX_DUMP, "At most %u bytes are there to dump", MAX_DUMP);
+	TEST_ASSERT(!bench.dump || bench.mode == MODE_CALLCHAIN || bench.mode == MODE_DEFERRED,
+		    "Dumps come with callchains");
 	TEST_ASSERT(!bench.exits || bench.mode == MODE_OFF || bench.mode == MODE_DEFERRED,
 		    "Exits are timed without PMIs");
 

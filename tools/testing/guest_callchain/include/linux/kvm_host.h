@@ -28,6 +28,7 @@
 #define GENMASK_ULL(h, l)	((~0ULL >> (63 - (h))) & (~0ULL << (l)))
 #define GENMASK(h, l)		GENMASK_ULL(h, l)
 #define IS_ALIGNED(x, a)	(((x) & ((u64)(a) - 1)) == 0)
+#define min_t(type, x, y)	((type)(x) < (type)(y) ? (type)(x) : (type)(y))
 
 #define PAGE_SHIFT		12
 #define PAGE_SIZE		(1UL << PAGE_SHIFT)
@@ -93,11 +94,39 @@ struct kvm_vcpu {
 
 #define PERF_CONTEXT_MAX	(-4095ULL)
 
+enum { PERF_SAMPLE_REGS_ABI_NONE, PERF_SAMPLE_REGS_ABI_32, PERF_SAMPLE_REGS_ABI_64 };
+
+#define PERF_GUEST_STACK_MAX_PAGES	18
+
+struct perf_guest_stack {
+	struct perf_guest_stack_info {
+		u64 abi;
+		u64 ip;
+		u64 sp;
+		u64 fp;
+		u64 flags;
+		u64 root;
+		struct {
+			u64 addr;
+			u64 size;
+		} pieces[2];
+	} info;
+	unsigned int nr_pages;
+	struct {
+		const void *start;
+		unsigned int size;
+	} pages[PERF_GUEST_STACK_MAX_PAGES];
+	int priv;
+};
+
 #define static_assert(expr)	_Static_assert(expr, #expr)
 
 unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned int max,
 				      unsigned int *nr_kernel);
 struct perf_guest_callchain_request *kvm_arch_vcpu_callchain_request(struct kvm_vcpu *vcpu);
+bool kvm_arch_vcpu_stack_begin(struct kvm_vcpu *vcpu, struct perf_guest_stack *stack,
+			       unsigned int size);
+void kvm_arch_vcpu_stack_end(struct kvm_vcpu *vcpu, struct perf_guest_stack *stack);
 
 /* What the guest's memory is, and how it is counted, see fuzz_stack_walk.c. */
 gpa_t kvm_mmu_gva_to_gpa_peek(struct kvm_vcpu *vcpu, gva_t gva, u64 access);
@@ -211,6 +240,17 @@ static inline u64 kvm_get_segment_base(struct kvm_vcpu *vcpu, int seg)
 static inline u64 kvm_rip_read(struct kvm_vcpu *vcpu)
 {
 	return vcpu->state.rip & kvm_reg_mode_mask(vcpu);
+}
+
+/* Only shown in dumps. */
+static inline u64 kvm_get_rflags(struct kvm_vcpu *vcpu)
+{
+	return X86_EFLAGS_FIXED;
+}
+
+static inline u64 kvm_read_cr3(struct kvm_vcpu *vcpu)
+{
+	return 0;
 }
 
 /* Nothing here asks for deferred walks. */

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 typedef uint64_t u64;
+typedef int64_t s64;
 typedef uint32_t u32;
 typedef uint16_t u16;
 typedef uint8_t u8;

@@ -17,6 +17,7 @@
 #define NR_SAMPLES	20
 #define NR_GUEST	100	/* samples to be compared, of each vCPU */
 #define NR_ROUNDS	6	/* of what disturbs the vCPUs */
+#define NR_COOKIES	1000	/* to be compared, of each vCPU */
 
 /* Further than a stack's return addresses are from each other. */
 #define TEXT_STRIDE	BIT_ULL(20)
@@ -29,6 +30,8 @@ struct vcpu_thread {
 	struct callchain_expectation e;
 	struct callchain_comparison c;
 	unsigned int nr_guest;
+	u64 cookies[NR_COOKIES];
+	unsigned int nr_cookies;
 };
 
 FIXTURE(many)
@@ -88,6 +91,41 @@ static bool all_compared(FIXTURE_DATA(many) * self)
 
 static bool stop;
 
+static void compare(const struct callchain_sample *s, void *arg)
+{
+	struct vcpu_thread *t = arg;
+
+	callchain_compare(s, &t->c);
+	if (callchain_sample_is_guest(s) && s->cookie && !s->shares_walk &&
+	    t->nr_cookies < NR_COOKIES)
+		t->cookies[t->nr_cookies++] = s->cookie;
+}
+
+static int compare_cookies(const void *a, const void *b)
+{
+	u64 x = *(const u64 *)a, y = *(const u64 *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Wherever and by whichever event a walk was requested, its record is the only one. */
+static void assert_cookies_differ(FIXTURE_DATA(many) * self)
+{
+	static u64 cookies[NR_THREADS * NR_COOKIES];
+	unsigned int i, nr = 0;
+
+	for (i = 0; i < NR_THREADS; i++) {
+		memcpy(&cookies[nr], self->threads[i].cookies,
+		       self->threads[i].nr_cookies * sizeof(u64));
+		nr += self->threads[i].nr_cookies;
+	}
+
+	qsort(cookies, nr, sizeof(u64), compare_cookies);
+	for (i = 1; i < nr; i++)
+		TEST_ASSERT(cookies[i] != cookies[i - 1], "Two walks have the cookie 0x%lx",
+			    cookies[i]);
+}
+
 /* Each one goes on until all are done: none shall have the host for itself. */
 static void *run_vcpu(void *arg)
 {
@@ -99,7 +137,7 @@ static void *run_vcpu(void *arg)
 	callchain_event_start(&event, t->source, &attr, 0, -1);
 	while (!READ_ONCE(stop)) {
 		vcpu_run_until_sampled(t->vcpu, &event, 0);
-		callchain_event_read(&event, callchain_compare, &t->c);
+		callchain_event_read(&event, compare, t);
 		WRITE_ONCE(t->nr_guest, t->c.nr_guest);
 	}
 	callchain_event_close(&event);
@@ -144,6 +182,7 @@ static void run_disturbed(FIXTURE_DATA(many) * self, enum pmi_source source,
 	WRITE_ONCE(stop, true);
 	for (i = 0; i < NR_THREADS; i++)
 		pthread_join(self->threads[i].thread, NULL);
+	assert_cookies_differ(self);
 	ksft_print_msg("%u rounds, %u samples of the first vCPU, %u of the last one\n", round,
 		       self->threads[0].nr_guest, self->threads[NR_THREADS - 1].nr_guest);
 }

@@ -47,6 +47,30 @@ static void compare_with_end(struct kvm_vcpu *vcpu, enum pmi_source source,
 	TEST_ASSERT_EQ(vcpu_get_callchain_end_stat(vcpu, end), nr);
 }
 
+static void has_no_stack(const struct callchain_sample *s, void *arg)
+{
+	unsigned int *nr_guest = arg;
+
+	if (!callchain_sample_is_guest(s))
+		return;
+
+	TEST_ASSERT(s->stack.info && !s->stack.info->pieces[0].size &&
+		    !s->stack.info->pieces[1].size, "A dump of what is no stack");
+	++*nr_guest;
+}
+
+/* Nothing is dumped where nothing is followed. */
+static void expect_no_stack(struct kvm_vcpu *vcpu, enum pmi_source source)
+{
+	const struct perf_event_attr attr = {
+		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_GUEST_STACK,
+	};
+	unsigned int nr_guest = 0;
+
+	vcpu_run_until_guest_sampled(vcpu, source, &attr, NR_SAMPLES, has_no_stack, &nr_guest,
+				     &nr_guest);
+}
+
 static void *map_device(const char *address)
 {
 	int fd = open("/dev/mem", O_RDWR | O_SYNC);
@@ -111,6 +135,7 @@ static void test_device(enum pmi_source source, void *device, bool paging)
 	vcpu_set_if(vcpu);
 
 	compare_with_end(vcpu, source, &e, "no_memory");
+	expect_no_stack(vcpu, source);
 	kvm_vm_free(vm);
 }
 
@@ -165,6 +190,7 @@ static void test_private(enum pmi_source source, int level)
 
 	expect_guest_stack(&e, "private memory", false, &stack, 1);
 	compare_with_end(vcpu, source, &e, "no_memory");
+	expect_no_stack(vcpu, source);
 	kvm_vm_free(vm);
 }
 

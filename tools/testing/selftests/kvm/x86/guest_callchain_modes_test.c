@@ -333,6 +333,66 @@ static void run_to_loop(struct kvm_vcpu *vcpu, enum pmi_source source, u64 loop)
 	TEST_ASSERT(ip == loop, "The guest stands at 0x%lx, not at 0x%lx", ip, loop);
 }
 
+/* As many frames as there are on a stack of 16-bit code. */
+#define DUMP_SIZE	(NR_FRAMES * PAGE_SIZE)
+
+/**
+ * struct dump_words - what dumps of a stack must have
+ * @info:	what tells of the dump, but for what is left to chance
+ * @words:	return addresses: where they are, and in how many bytes
+ * @nr:		how many
+ * @word:	bytes in each
+ * @nr_dumps:	how many dumps there were
+ */
+struct dump_words {
+	struct callchain_stack_info info;
+	struct {
+		u64 addr;
+		u64 ra;
+	} words[NR_FRAMES];
+	unsigned int nr;
+	u8 word;
+	unsigned int nr_dumps;
+};
+
+static void compare_words(const struct callchain_sample *s, void *arg)
+{
+	const struct callchain_stack_info *info = s->stack.info;
+	struct dump_words *d = arg;
+	unsigned int i;
+
+	if (!callchain_sample_is_guest(s) || s->ip != d->info.ip)
+		return;
+
+	TEST_ASSERT(info, "A sample without a dump");
+	TEST_ASSERT(info->abi == d->info.abi && info->ip == d->info.ip &&
+		    info->sp == d->info.sp && info->root == d->info.root &&
+		    info->pieces[0].addr == d->info.sp && !info->pieces[1].size,
+		    "abi %lu, ip 0x%lx, sp 0x%lx, root 0x%lx", info->abi, info->ip, info->sp,
+		    info->root);
+	for (i = 0; i < d->nr; i++) {
+		u64 off = d->words[i].addr - d->info.sp;
+
+		TEST_ASSERT(off + d->word <= info->pieces[0].size, "A dump of %lu bytes",
+			    info->pieces[0].size);
+		TEST_ASSERT(!memcmp(s->stack.data + off, &d->words[i].ra, d->word),
+			    "Return address %u is not 0x%lx", i, d->words[i].ra);
+	}
+	d->nr_dumps++;
+}
+
+static void run_and_compare_words(struct kvm_vcpu *vcpu, enum pmi_source source,
+				  struct dump_words *d)
+{
+	const struct perf_event_attr attr = {
+		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_GUEST_STACK,
+		.sample_stack_guest = DUMP_SIZE,
+	};
+
+	vcpu_run_until_guest_sampled(vcpu, source, &attr, NR_SAMPLES, compare_words, d,
+				     &d->nr_dumps);
+}
+
 static void create_in_mode(struct mode_guest *g, struct callchain_expectation *e,
 			   enum pmi_source source)
 {
@@ -359,9 +419,23 @@ static void test_mode(const struct mode *mode, enum pmi_source source)
 {
 	struct mode_guest g = { .mode = mode };
 	struct callchain_expectation e;
+	struct dump_words d;
+	unsigned int i, off;
 
 	create_in_mode(&g, &e, source);
 	vcpu_run_and_compare(g.vcpu, source, NULL, NR_SAMPLES, &e);
+
+	d = (struct dump_words){
+		.info = { .abi = PERF_SAMPLE_REGS_ABI_32, .ip = e.ip, .sp = g.stack,
+			  .root = g.cr3 },
+		.word = mode->word,
+	};
+	/* Those that build_stack() has put there. */
+	for (i = 0, off = PAGE_SIZE; i < NR_FRAMES; i++, off += PAGE_SIZE / 2) {
+		d.words[d.nr].addr = g.stack + off;
+		d.words[d.nr++].ra = (u32)(e.ips[2 + i] - mode->cs_base);
+	}
+	run_and_compare_words(g.vcpu, source, &d);
 	kvm_vm_free(g.vm);
 }
 
@@ -716,6 +790,7 @@ static void test_nested(enum pmi_source source, bool tdp)
 	struct callchain_expectation e;
 	struct guest_stack stack;
 	struct kvm_vcpu *vcpu;
+	struct dump_words d;
 	u64 *tdp_ptes[2];
 	struct kvm_vm *vm;
 	unsigned int i;
@@ -751,6 +826,18 @@ static void test_nested(enum pmi_source source, bool tdp)
 			   &stack, DEFAULT_MAX_STACK);
 	run_to_loop(vcpu, source, e.ip);
 	vcpu_run_and_compare(vcpu, source, NULL, NR_SAMPLES, &e);
+
+	d = (struct dump_words){
+		.info = { .abi = PERF_SAMPLE_REGS_ABI_64, .ip = e.ip, .sp = stack.sp,
+			  .root = l2.cr3 },
+		.word = sizeof(u64),
+	};
+	for (i = 0; i < NR_FRAMES && stack.frames[i] + 16 <= stack.sp + DUMP_SIZE; i++) {
+		d.words[d.nr].addr = stack.frames[i] + 8;
+		d.words[d.nr++].ra = stack.ras[i];
+	}
+	TEST_ASSERT(d.nr > moved, "Only %u frames are dumped", d.nr);
+	run_and_compare_words(vcpu, source, &d);
 	for (i = 0; tdp && i < ARRAY_SIZE(tdp_ptes); i++)
 		TEST_ASSERT(!(*tdp_ptes[i] & accessed),
 			    "Sampling set the Accessed bit of an entry in L1's NPT or EPT: 0x%lx",

@@ -24,6 +24,32 @@ enum pmi_source {
 	PMI_STOCK = 0x200,
 };
 
+/* What follows the bytes of a guest's stack, see perf_event_open(2). */
+struct callchain_stack_info {
+	u64 abi;
+	u64 ip;
+	u64 sp;
+	u64 fp;
+	u64 flags;
+	u64 root;
+	struct {
+		u64 addr;
+		u64 size;
+	} pieces[2];
+};
+
+/**
+ * struct callchain_stack - PERF_SAMPLE_GUEST_STACK
+ * @size:	bytes of @data
+ * @data:	the guest's stack, from @info->sp up
+ * @info:	what follows @data in the record; NULL if @size is zero
+ */
+struct callchain_stack {
+	u64 size;
+	const u8 *data;
+	const struct callchain_stack_info *info;
+};
+
 /**
  * struct callchain_sample - one PERF_RECORD_SAMPLE
  * @cpumode:	PERF_RECORD_MISC_*, what the PMI interrupted
@@ -35,6 +61,8 @@ enum pmi_source {
  * @shares_walk: what was deferred is the same record as for the sample before
  * @alone:	what was deferred has been lost
  * @raw:	PERF_SAMPLE_RAW; not aligned
+ * @stack:	PERF_SAMPLE_GUEST_STACK, in the sample or deferred
+ * @user_stack:	how many bytes PERF_SAMPLE_STACK_USER has of a process' stack
  */
 struct callchain_sample {
 	u16 cpumode;
@@ -46,6 +74,8 @@ struct callchain_sample {
 	bool shares_walk;
 	bool alone;
 	const void *raw;
+	struct callchain_stack stack;
+	u64 user_stack;
 };
 
 /* kernel.perf_event_max_stack, and so the depth of an event that asks for none */
@@ -89,13 +119,17 @@ typedef void (*callchain_sample_fn)(const struct callchain_sample *sample, void 
  * @ring:	the ring buffer, of both
  * @map_size:	bytes of it, the first page included
  * @sample_type: what its samples consist of
+ * @nr_user_regs: registers of PERF_SAMPLE_REGS_USER, if a sample has any
  * @nr_throttled: how often perf was seen to throttle it, see callchain_event_read()
  * @cookie:	of the last sample of the guest whose chain was deferred
  * @waits:	a sample was left in the ring, as what was deferred isn't there yet
  * @defers:	the chains of guests are deferred, all of them; checked at each sample
  * @may_lose:	samples may lack what was deferred, and the ring may be too small
  * @nr_lost:	how many records it was too small for
- * @deferred_fn: called with each PERF_RECORD_CALLCHAIN_DEFERRED as well, or NULL
+ * @nr_stacks:	how many PERF_RECORD_GUEST_STACK_DEFERRED were read
+ * @max_stack:	bytes of the largest of these
+ * @deferred_fn: called with what is deferred as well, or NULL: each callchain, and
+ *		each stack, which has no entries
  */
 struct callchain_event {
 	int fd;
@@ -103,12 +137,15 @@ struct callchain_event {
 	struct perf_event_mmap_page *ring;
 	size_t map_size;
 	u64 sample_type;
+	unsigned int nr_user_regs;
 	unsigned int nr_throttled;
 	u64 cookie;
 	bool waits;
 	bool defers;
 	bool may_lose;
 	u64 nr_lost;
+	unsigned int nr_stacks;
+	u64 max_stack;
 	callchain_sample_fn deferred_fn;
 };
 
@@ -137,6 +174,10 @@ void vcpu_run_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
 void vcpu_run_sampled_bpf(struct kvm_vcpu *vcpu, enum pmi_source source,
 			  const struct perf_event_attr *attr, int prog_fd,
 			  unsigned int nr_samples, callchain_sample_fn fn, void *arg);
+void vcpu_run_until_guest_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
+				  const struct perf_event_attr *attr, unsigned int nr_samples,
+				  callchain_sample_fn fn, void *arg,
+				  const unsigned int *nr_guest);
 void vcpu_run_sampled_to_exit(struct kvm_vcpu *vcpu, enum pmi_source source,
 			      const struct perf_event_attr *attr,
 			      callchain_sample_fn fn, void *arg);

@@ -171,6 +171,18 @@ static void copy_from_ring(void *dst, const struct perf_event_mmap_page *page, u
 	memcpy(dst + n, ring, size - n);
 }
 
+/* Returns where the next field is. */
+static const u64 *parse_stack(struct callchain_stack *stack, const u64 *pos)
+{
+	stack->size = *pos++;
+	if (!stack->size)
+		return pos;
+
+	stack->data = (const u8 *)pos;
+	stack->info = (const void *)(stack->data + stack->size);
+	return (const u64 *)(stack->info + 1);
+}
+
 /* In the order of the ABI, see perf_event_open(2). */
 static void parse_sample(struct callchain_sample *sample, const struct callchain_event *event,
 			 const struct perf_event_header *header, const u64 *body)
@@ -195,6 +207,23 @@ static void parse_sample(struct callchain_sample *sample, const struct callchain
 		pos = (const void *)sample->raw + *(const u32 *)pos;
 	}
 
+	/* An ABI, and registers unless that is zero, as it is for kernel threads. */
+	if (event->sample_type & PERF_SAMPLE_REGS_USER)
+		pos += *pos ? 1 + event->nr_user_regs : 1;
+
+	/* The size, as many bytes, and unless that is zero how many of them could be read. */
+	if (event->sample_type & PERF_SAMPLE_STACK_USER) {
+		u64 size = *pos++;
+
+		if (size) {
+			pos += size / sizeof(*pos);
+			sample->user_stack = *pos++;
+		}
+	}
+
+	if (event->sample_type & PERF_SAMPLE_GUEST_STACK)
+		pos = parse_stack(&sample->stack, pos);
+
 	TEST_ASSERT((const void *)pos - (const void *)body == header->size - sizeof(*header),
 		    "A sample of %lu entries in %u bytes", sample->nr, header->size);
 }
@@ -202,15 +231,13 @@ static void parse_sample(struct callchain_sample *sample, const struct callchain
 /* Records that wait to be read, in the order in which they were written. */
 struct record {
 	struct perf_event_header header;
-	u64 body[1024];
+	u64 body[64 * 1024 / sizeof(u64)];
 };
 
 /* Copies the record at @pos; returns where the next one is. */
 static u64 copy_record(struct record *record, const struct perf_event_mmap_page *page, u64 pos)
 {
 	copy_from_ring(&record->header, page, pos, sizeof(record->header));
-	TEST_ASSERT(record->header.size <= sizeof(*record), "perf record of %u bytes",
-		    record->header.size);
 	copy_from_ring(record->body, page, pos + sizeof(record->header),
 		       record->header.size - sizeof(record->header));
 	return pos + record->header.size;
@@ -221,14 +248,40 @@ static bool is_guest_context(u64 ip)
 	return ip == (u64)PERF_CONTEXT_GUEST_KERNEL || ip == (u64)PERF_CONTEXT_GUEST_USER;
 }
 
+static void parse_deferred_stack(struct callchain_stack *stack, const struct record *record)
+{
+	u64 size = record->body[1];
+
+	/* Unlike that of a sample, it has what follows the bytes even if there are none. */
+	stack->size = size;
+	stack->data = (const u8 *)&record->body[2];
+	stack->info = (const void *)(stack->data + size);
+	TEST_ASSERT(record->header.size ==
+		    sizeof(record->header) + 2 * sizeof(u64) + size + sizeof(*stack->info),
+		    "A deferred stack of %lu bytes in %u bytes", size, record->header.size);
+}
+
+/* Find the record of a type that has a cookie, behind @pos. */
+static bool find_deferred(struct record *record, const struct perf_event_mmap_page *page,
+			  u64 pos, u64 head, u32 type, u64 cookie)
+{
+	while (pos < head) {
+		pos = copy_record(record, page, pos);
+		if (record->header.type == type && record->body[0] == cookie)
+			return true;
+	}
+
+	return false;
+}
+
 /*
- * Join a sample of a guest with what was deferred: the record with its cookie, not
- * far behind.  That begins with a context marker, which would be there twice if it
- * is the sample's; joined, the chain is what it would be without deferral.  Fails
- * if that record isn't there, or not yet.
+ * Join a sample of a guest with what was deferred: the records with its cookie, not
+ * far behind; @stack keeps the guest's.  The callchain begins with a context marker,
+ * which would be there twice if it is the sample's; joined, the chain is what it
+ * would be without deferral.  Fails if these records aren't there, or not yet.
  */
 static bool join_deferred(struct callchain_sample *sample, struct callchain_event *event,
-			  u64 pos, u64 head, u64 *joined)
+			  u64 pos, u64 head, u64 *joined, struct record *stack)
 {
 	struct record record;
 	u64 cookie, nr;
@@ -246,14 +299,11 @@ static bool join_deferred(struct callchain_sample *sample, struct callchain_even
 	TEST_ASSERT(sample->nr == 4, "A sample of %lu entries is to be joined", sample->nr);
 	sample->nr = 2;
 
-	record.header.type = 0;
-	while (pos < head) {
-		pos = copy_record(&record, event->ring, pos);
-		if (record.header.type == PERF_RECORD_CALLCHAIN_DEFERRED &&
-		    record.body[0] == cookie)
-			break;
-	}
-	if (record.header.type != PERF_RECORD_CALLCHAIN_DEFERRED || record.body[0] != cookie) {
+	if (!find_deferred(&record, event->ring, pos, head, PERF_RECORD_CALLCHAIN_DEFERRED,
+			   cookie) ||
+	    (event->sample_type & PERF_SAMPLE_GUEST_STACK &&
+	     !find_deferred(stack, event->ring, pos, head, PERF_RECORD_GUEST_STACK_DEFERRED,
+			    cookie))) {
 		sample->alone = true;
 		return event->may_lose;
 	}
@@ -274,6 +324,13 @@ static bool join_deferred(struct callchain_sample *sample, struct callchain_even
 	} else {
 		memcpy(&joined[2], &record.body[2], nr * sizeof(u64));
 		sample->nr = 2 + nr;
+	}
+	if (event->sample_type & PERF_SAMPLE_GUEST_STACK) {
+		TEST_ASSERT(!sample->stack.size, "The guest's stack was not deferred");
+		TEST_ASSERT((stack->header.misc & PERF_RECORD_MISC_CPUMODE_MASK) == sample->cpumode,
+			    "A deferred stack of cpumode %u for a sample of cpumode %u",
+			    stack->header.misc & PERF_RECORD_MISC_CPUMODE_MASK, sample->cpumode);
+		parse_deferred_stack(&sample->stack, stack);
 	}
 	sample->ips = joined;
 	sample->shares_walk = cookie == event->cookie;
@@ -304,11 +361,13 @@ unsigned int callchain_event_read(struct callchain_event *event,
 	while (pos < head) {
 		struct callchain_sample sample;
 		u64 joined[ARRAY_SIZE(record.body)];
+		struct record stack;
 
 		next = copy_record(&record, page, pos);
 		if (record.header.type == PERF_RECORD_SAMPLE) {
 			parse_sample(&sample, event, &record.header, record.body);
-			event->waits = !join_deferred(&sample, event, next, head, joined);
+			event->waits = !join_deferred(&sample, event, next, head, joined,
+						      &stack);
 			if (event->waits)
 				break;
 			/* No chain at all is one that nobody may see. */
@@ -336,6 +395,17 @@ unsigned int callchain_event_read(struct callchain_event *event,
 			};
 			event->deferred_fn(&sample, arg);
 		}
+		if (record.header.type == PERF_RECORD_GUEST_STACK_DEFERRED) {
+			sample = (struct callchain_sample) {
+				.cpumode = record.header.misc & PERF_RECORD_MISC_CPUMODE_MASK,
+				.size = record.header.size,
+				.cookie = record.body[0],
+			};
+			if (event->deferred_fn)
+				event->deferred_fn(&sample, arg);
+			event->nr_stacks++;
+			event->max_stack = max(event->max_stack, record.body[1]);
+		}
 		if (record.header.type == PERF_RECORD_THROTTLE)
 			event->nr_throttled++;
 	}
@@ -357,6 +427,9 @@ static void open_deferred(struct callchain_event *event,
 		.config = PERF_COUNT_SW_DUMMY,
 		.defer_output = 1,
 		.guest_callchain = 1,
+		.sample_type = sampled->sample_type &
+			       (PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_GUEST_STACK),
+		.sample_stack_guest = sampled->sample_stack_guest,
 		.inherit = sampled->inherit,
 		.exclude_user = sampled->exclude_user,
 	};
@@ -373,8 +446,10 @@ static void open_deferred(struct callchain_event *event,
  * @event:	is filled in
  * @source:	the kind of PMI
  * @attr:	what to set beyond the source, or NULL; the event starts disabled.
- *		sample_type may be zero for what tests want, or consist of PERF_SAMPLE_IP,
- *		PERF_SAMPLE_CALLCHAIN and PERF_SAMPLE_RAW.
+ *		sample_type may be zero for what most tests want, or consist of
+ *		PERF_SAMPLE_IP, PERF_SAMPLE_CALLCHAIN, PERF_SAMPLE_RAW,
+ *		PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER and
+ *		PERF_SAMPLE_GUEST_STACK.
  * @pid:	whom to sample, as for perf_event_open(2)
  * @cpu:	where, likewise
  * @nr_pages:	how many pages of samples, a power of two
@@ -398,6 +473,7 @@ int callchain_event_open_ring(struct callchain_event *event, enum pmi_source sou
 
 	event->deferred_fd = -1;
 	event->sample_type = a.sample_type;
+	event->nr_user_regs = __builtin_popcountll(a.sample_regs_user);
 	event->nr_throttled = 0;
 	event->cookie = 0;
 	event->waits = false;
@@ -406,6 +482,8 @@ int callchain_event_open_ring(struct callchain_event *event, enum pmi_source sou
 			!a.exclude_callchain_user;
 	event->may_lose = false;
 	event->nr_lost = 0;
+	event->nr_stacks = 0;
+	event->max_stack = 0;
 	event->deferred_fn = NULL;
 	event->map_size = (1 + nr_pages) * (size_t)getpagesize();
 	event->ring = mmap(NULL, event->map_size, PROT_READ | PROT_WRITE, MAP_SHARED,
@@ -562,6 +640,36 @@ void vcpu_run_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
 }
 
 /**
+ * vcpu_run_until_guest_sampled - run a vCPU until enough samples have hit its guest
+ * @vcpu:	the vCPU, see vcpu_run_sampled()
+ * @source:	the kind of PMI
+ * @attr:	what to set beyond the source
+ * @nr_samples:	how many samples to take at a time; half of them must hit the guest in the end
+ * @fn:		called with each sample; counts in @nr_guest those that hit the guest
+ * @arg:	passed to @fn
+ * @nr_guest:	the count
+ *
+ * A host that is slow, or not alone, may have the next PMI before it is back in the
+ * guest: the period doubles until it is not.
+ */
+void vcpu_run_until_guest_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
+				  const struct perf_event_attr *attr, unsigned int nr_samples,
+				  callchain_sample_fn fn, void *arg,
+				  const unsigned int *nr_guest)
+{
+	struct perf_event_attr a = attr ? *attr : (struct perf_event_attr){};
+	unsigned int round;
+
+	for (round = 0; round < MAX_ROUNDS && *nr_guest < nr_samples / 2; round++) {
+		vcpu_run_sampled(vcpu, source, &a, nr_samples, fn, arg);
+		a.sample_period = 2 * (a.sample_period ?: SAMPLE_PERIOD_NS);
+	}
+
+	TEST_ASSERT(*nr_guest >= nr_samples / 2, "Only %u of %u samples are the guest's",
+		    *nr_guest, round * nr_samples);
+}
+
+/**
  * vcpu_run_sampled_to_exit - sample a vCPU until its guest exits to userspace
  * @vcpu:	the vCPU
  * @source:	the kind of PMI
@@ -648,21 +756,10 @@ unsigned int vcpu_run_and_compare(struct kvm_vcpu *vcpu, enum pmi_source source,
 				  unsigned int nr_samples,
 				  const struct callchain_expectation *e)
 {
-	struct perf_event_attr a = attr ? *attr : (struct perf_event_attr){};
 	struct callchain_comparison c = { .expected = e };
-	unsigned int round;
 
-	/*
-	 * The guest does nothing but loop, but a host that is slow, or not alone,
-	 * may have the next PMI before it is back in the guest.
-	 */
-	for (round = 0; round < MAX_ROUNDS && c.nr_guest < nr_samples / 2; round++) {
-		vcpu_run_sampled(vcpu, source, &a, nr_samples, callchain_compare, &c);
-		a.sample_period = 2 * (a.sample_period ?: SAMPLE_PERIOD_NS);
-	}
-
-	TEST_ASSERT(c.nr_guest >= nr_samples / 2, "%s: only %u of %u samples are the guest's",
-		    e->name, c.nr_guest, round * nr_samples);
+	vcpu_run_until_guest_sampled(vcpu, source, attr, nr_samples, callchain_compare, &c,
+				     &c.nr_guest);
 	return c.nr_guest;
 }
 

@@ -1,0 +1,575 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Stacks of guests: records that may hold anything, and a stack that is unwound by the
+ * tables of a vmlinux.
+ */
+#include <elf.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <linux/bits.h>
+#include <linux/kernel.h>
+#include <linux/perf_event.h>
+#include <perf/event.h>
+
+#include "build-id.h"
+#include "callchain.h"
+#include "dso.h"
+#include "event.h"
+#include "evsel.h"
+#include "guest-orc.h"
+#include "machine.h"
+#include "sample.h"
+#include "symbol_conf.h"
+#include "tests.h"
+
+#define NR_BYTES	64
+
+/* A record whose stack has NR_BYTES bytes, in two pieces. */
+struct stack_record {
+	struct perf_record_guest_stack_deferred	deferred;
+	u8					data[NR_BYTES];
+	struct perf_record_guest_stack_info	info;
+};
+
+static void make_record(struct stack_record *record)
+{
+	*record = (struct stack_record) {
+		.deferred = {
+			.header = {
+				.type = PERF_RECORD_GUEST_STACK_DEFERRED,
+				.size = sizeof(*record),
+			},
+			.cookie = 42,
+			.size = NR_BYTES,
+		},
+		.info.pieces = { { .size = NR_BYTES - 8 }, { .size = 8 } },
+	};
+}
+
+static int parse(struct stack_record *record, struct perf_sample *sample)
+{
+	memset(sample, 0, sizeof(*sample));
+	return perf_event__parse_guest_stack((union perf_event *)record, sample);
+}
+
+static int test_records(void)
+{
+	struct stack_record record;
+	struct perf_sample sample;
+
+	make_record(&record);
+	TEST_ASSERT_VAL("a record is refused", !parse(&record, &sample));
+	TEST_ASSERT_VAL("cookie", sample.deferred_cookie == 42);
+	TEST_ASSERT_VAL("stack", sample.guest_stack.size == NR_BYTES &&
+			sample.guest_stack.data == record.deferred.data &&
+			sample.guest_stack.info == &record.info);
+
+	record.info.pieces[1].size = 9;
+	TEST_ASSERT_VAL("a second piece that is too large", parse(&record, &sample));
+	record.info.pieces[1].size = -8ULL;
+	TEST_ASSERT_VAL("a second piece that wraps", parse(&record, &sample));
+	record.info.pieces[1].size = 0;
+	record.info.pieces[0].size = NR_BYTES + 1;
+	TEST_ASSERT_VAL("a first piece that is too large", parse(&record, &sample));
+
+	make_record(&record);
+	record.deferred.size = NR_BYTES + 8;
+	TEST_ASSERT_VAL("a stack that leaves no room for what follows", parse(&record, &sample));
+	record.deferred.size = -8ULL;
+	TEST_ASSERT_VAL("a stack that wraps", parse(&record, &sample));
+	record.deferred.size = NR_BYTES - 4;
+	TEST_ASSERT_VAL("a size that is no multiple of 8", parse(&record, &sample));
+
+	make_record(&record);
+	record.deferred.header.size -= 8;
+	TEST_ASSERT_VAL("a record that is cut short", parse(&record, &sample));
+	record.deferred.header.size = sizeof(record.deferred) - 8;
+	TEST_ASSERT_VAL("a record without a size", parse(&record, &sample));
+	return 0;
+}
+
+#ifdef HAVE_LIBELF_SUPPORT
+#define TEXT		0xffffffff81000000ULL
+#define TEXT_SIZE	0x100
+#define IPS		0xffffffff82000000ULL
+
+/* Rules of Linux 7.3: a call, whose caller's SP is 16 bytes above; the outermost frame. */
+#define RULE_SP		3
+#define RULE_CALL	(2 << 8)
+#define RULE_END	BIT(8)
+#define RULE_UNDEFINED	0
+
+/* Return addresses, with a call before them but for the last, and the outermost function. */
+#define CALL_1		0x20
+#define CALL_2		0x30
+#define NO_CALL		0x80
+#define OUTERMOST	0xc0
+#define OUTERMOST_CALL	0xd0
+
+/* Chains that tell whose kernel it is: see there. */
+#define NR_PROOFS	5
+
+#define SP		0xffffc90000001000ULL
+
+enum { NOTHING, CODE, ORC_IPS, ORC_RULES, ORC_HASH, NOTES, NAMES, NR_SECTIONS };
+
+static const char names[] =
+	"\0.text\0.orc_unwind_ip\0.orc_unwind\0.orc_header\0.notes\0.names";
+
+struct vmlinux {
+	Elf64_Ehdr	ehdr;
+	Elf64_Shdr	shdrs[NR_SECTIONS];
+	s32		ips[2];
+	u16		rules[2][3];
+	u8		hash[ORC_HASH_SIZE];
+	Elf64_Nhdr	note;
+	char		note_name[4];
+	u8		build_id[BUILD_ID_SIZE];
+	char		names[sizeof(names)];
+	/* What would be a call, before the code. */
+	u8		before[2];
+	u8		code[TEXT_SIZE];
+};
+
+static const u8 call_rax[] = { 0xff, 0xd0 };
+
+static void make_section(struct vmlinux *file, int nr, const char *name, u64 addr,
+			 const void *data, u64 size)
+{
+	file->shdrs[nr] = (Elf64_Shdr) {
+		.sh_name = (const char *)memmem(names, sizeof(names), name, strlen(name) + 1) -
+			   names,
+		.sh_type = SHT_PROGBITS,
+		.sh_addr = addr,
+		.sh_offset = (const u8 *)data - (const u8 *)file,
+		.sh_size = size,
+	};
+}
+
+static void make_call(struct vmlinux *file, u64 end)
+{
+	memcpy(&file->code[end - sizeof(call_rax)], call_rax, sizeof(call_rax));
+}
+
+static void make_vmlinux(struct vmlinux *file)
+{
+	static const u8 hash[ORC_HASH_SIZE] = {
+		0x13, 0x7c, 0x36, 0xad, 0x76, 0x27, 0xc4, 0xdd, 0x55, 0x93,
+		0x21, 0x76, 0xbb, 0x0e, 0xcd, 0xbd, 0x50, 0x41, 0xfc, 0x82,
+	};
+
+	*file = (struct vmlinux) {
+		.ehdr = {
+			.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB,
+				     EV_CURRENT },
+			.e_type = ET_EXEC,
+			.e_machine = EM_X86_64,
+			.e_version = EV_CURRENT,
+			.e_shoff = offsetof(struct vmlinux, shdrs),
+			.e_ehsize = sizeof(Elf64_Ehdr),
+			.e_shentsize = sizeof(Elf64_Shdr),
+			.e_shnum = NR_SECTIONS,
+			.e_shstrndx = NAMES,
+		},
+		.ips = { (s32)(TEXT - IPS), (s32)(TEXT + OUTERMOST - IPS - ORC_IP_SIZE) },
+		.rules = { { 16, 0, RULE_CALL | RULE_SP }, { 0, 0, RULE_END } },
+		.note = { sizeof(file->note_name), BUILD_ID_SIZE, NT_GNU_BUILD_ID },
+		.note_name = "GNU",
+		.build_id = { 42 },
+	};
+	memcpy(file->hash, hash, sizeof(hash));
+	memcpy(file->names, names, sizeof(names));
+	memcpy(file->before, call_rax, sizeof(call_rax));
+	memset(file->code, 0xcc, sizeof(file->code));
+	make_call(file, CALL_1);
+	make_call(file, CALL_2);
+	make_call(file, OUTERMOST_CALL);
+	make_section(file, CODE, ".text", TEXT, file->code, sizeof(file->code));
+	file->shdrs[CODE].sh_flags = SHF_EXECINSTR;
+	make_section(file, ORC_IPS, ".orc_unwind_ip", IPS, file->ips, sizeof(file->ips));
+	make_section(file, ORC_RULES, ".orc_unwind", 0, file->rules, sizeof(file->rules));
+	make_section(file, ORC_HASH, ".orc_header", 0, file->hash, sizeof(file->hash));
+	make_section(file, NOTES, ".notes", 0, &file->note,
+		     offsetof(struct vmlinux, names) - offsetof(struct vmlinux, note));
+	file->shdrs[NOTES].sh_type = SHT_NOTE;
+	make_section(file, NAMES, ".names", 0, file->names, sizeof(file->names));
+	file->shdrs[NAMES].sh_type = SHT_STRTAB;
+}
+
+static struct guest_orc *load_for(const struct vmlinux *file, size_t size, u64 text,
+				  const struct dso *kernel)
+{
+	char path[] = "/tmp/perf-test-vmlinux-XXXXXX";
+	struct guest_orc *orc = NULL;
+	const char *why_not;
+	int fd = mkstemp(path);
+
+	if (fd < 0)
+		return NULL;
+	if (write(fd, file, size) == (ssize_t)size)
+		orc = guest_orc__load(path, text, kernel, &why_not);
+	close(fd);
+	unlink(path);
+	return orc;
+}
+
+static struct guest_orc *load(const struct vmlinux *file, size_t size, u64 text)
+{
+	return load_for(file, size, text, NULL);
+}
+
+/* A sample in the guest's kernel, with two return addresses and something above them. */
+struct stack_sample {
+	u64					words[6];
+	struct perf_record_guest_stack_info	info;
+	struct {
+		u64	nr;
+		u64	ips[5];
+	} chain;
+	struct perf_sample			sample;
+};
+
+static void make_sample(struct stack_sample *s, u64 text, u64 first, u64 second)
+{
+	*s = (struct stack_sample) {
+		.words = { 0, text + first, 0, text + second, 0, 1234 },
+		.info = {
+			.abi = PERF_SAMPLE_REGS_ABI_64,
+			.ip = text + 0x10,
+			.sp = SP,
+			.pieces[0] = { .addr = SP, .size = sizeof(s->words) },
+		},
+		.chain = { 5, { PERF_CONTEXT_GUEST_KERNEL, text + 0x10, PERF_CONTEXT_GUEST_USER,
+				0x401000, 0x402000 } },
+		.sample = {
+			.cpumode = PERF_RECORD_MISC_GUEST_KERNEL,
+			.callchain = (struct ip_callchain *)&s->chain,
+			.guest_stack = { sizeof(s->words), (const u8 *)s->words, &s->info },
+		},
+	};
+}
+
+/* Is the chain still the one that was recorded? */
+static bool is_as_recorded(const struct stack_sample *s)
+{
+	return !s->sample.merged_callchain && (const void *)s->sample.callchain == &s->chain;
+}
+
+static enum orc_end unwind(struct guest_orc *orc, u64 text, u64 first, u64 second)
+{
+	struct stack_sample s;
+	enum orc_end end;
+
+	make_sample(&s, text, first, second);
+	end = guest_orc__unwind(orc, &s.sample);
+	if (s.sample.merged_callchain)
+		free(s.sample.callchain);
+	return end;
+}
+
+/* Samples whose chains come to their end: it is the guest's kernel. */
+static void prove(struct guest_orc *orc, u64 text)
+{
+	for (int i = 0; i < NR_PROOFS; i++)
+		unwind(orc, text, CALL_1, OUTERMOST_CALL);
+}
+
+/* Three frames of a kernel that was moved, and then a word that is no return address. */
+static int test_unwind(u64 moved)
+{
+	const u64 text = TEXT + moved;
+	const u64 expected[] = { PERF_CONTEXT_GUEST_KERNEL, text + 0x10, text + CALL_1,
+				 text + CALL_2, PERF_CONTEXT_GUEST_USER, 0x401000, 0x402000 };
+	struct stack_sample s;
+	struct vmlinux file;
+	struct guest_orc *orc;
+	enum orc_end end;
+
+	make_vmlinux(&file);
+	orc = load(&file, sizeof(file), moved ? text : 0);
+	TEST_ASSERT_VAL("the tables are not found", orc);
+
+	/* A chain without a return address proves nothing. */
+	for (int i = 0; i < NR_PROOFS; i++) {
+		make_sample(&s, text, CALL_1, CALL_2);
+		s.info.ip = text + OUTERMOST;
+		TEST_ASSERT_VAL("end of the outermost frame",
+				guest_orc__unwind(orc, &s.sample) == ORC_END_OUTERMOST);
+		free(s.sample.callchain);
+	}
+
+	make_sample(&s, text, CALL_1, CALL_2);
+	end = guest_orc__unwind(orc, &s.sample);
+	TEST_ASSERT_VAL("end of a chain that proves nothing", end == ORC_END_NO_TABLE);
+	TEST_ASSERT_VAL("a chain of tables that nothing proves", is_as_recorded(&s));
+
+	prove(orc, text);
+	end = guest_orc__unwind(orc, &s.sample);
+	guest_orc__delete(orc);
+	TEST_ASSERT_VAL("end", end == ORC_END_NO_TABLE);
+	TEST_ASSERT_VAL("allocated", s.sample.merged_callchain);
+	TEST_ASSERT_VAL("length", s.sample.callchain->nr == ARRAY_SIZE(expected));
+	TEST_ASSERT_VAL("chain", !memcmp(s.sample.callchain->ips, expected, sizeof(expected)));
+	free(s.sample.callchain);
+	return 0;
+}
+
+/* Code around a return address: there or not, as the file has it or as it may be patched. */
+static const struct call_case {
+	const char	*name;
+	bool		is_call;
+	u8		after;
+	u8		size;
+	u8		code[16];
+} call_cases[] = {
+	{ "call",			true,  0, 5, { 0xe8, 0x10, 0x00, 0x00, 0x00 } },
+	{ "call of what is no code",	false, 0, 5, { 0xe8, 0x10, 0x00, 0x00, 0x40 } },
+	{ "jmp",			false, 0, 5, { 0xe9, 0x10, 0x00, 0x00, 0x00 } },
+	{ "call *%rax",			true,  0, 2, { 0xff, 0xd0 } },
+	{ "jmp *%rax",			false, 0, 2, { 0xff, 0xe0 } },
+	{ "call *%r11",			true,  0, 3, { 0x41, 0xff, 0xd3 } },
+	{ "call *%r12",			true,  0, 3, { 0x41, 0xff, 0xd4 } },
+	{ "call *(%rax)",		true,  0, 2, { 0xff, 0x10 } },
+	{ "call *8(%rax)",		true,  0, 3, { 0xff, 0x50, 0x08 } },
+	{ "call *8(%rsp)",		true,  0, 4, { 0xff, 0x54, 0x24, 0x08 } },
+	{ "call *x(%rax)",		true,  0, 6, { 0xff, 0x90, 1, 2, 3, 4 } },
+	{ "call *x(%rip)",		true,  0, 6, { 0xff, 0x15, 1, 2, 3, 4 } },
+	{ "call *(%rsp)",		true,  0, 3, { 0xff, 0x14, 0x24 } },
+	{ "call *x(%rsp)",		true,  0, 7, { 0xff, 0x94, 0x24, 1, 2, 3, 4 } },
+	{ "call *x",			true,  0, 7, { 0xff, 0x14, 0x25, 1, 2, 3, 4 } },
+	{ "within call *x(%rax)",	false, 2, 6, { 0xff, 0x90, 1, 2, 3, 4 } },
+	{ "call *x(%rip), now call",	true,  1, 6, { 0xff, 0x15, 1, 2, 3, 4 } },
+	{ "call *x, now call",		true,  2, 7, { 0xff, 0x14, 0x25, 1, 2, 3, 4 } },
+	{ "retpoline, now call *%rax",	true,  3, 5, { 0xe8, 0x10, 0x00, 0x00, 0x00 } },
+	{ "retpoline, now call *%r11",	true,  2, 5, { 0xe8, 0x10, 0x00, 0x00, 0x00 } },
+	{ "within a call",		false, 1, 5, { 0xe8, 0x10, 0x00, 0x00, 0x00 } },
+	{ "rep stosb, now call",	true,  0, 5, { 0xf3, 0xaa, 0x90, 0x90, 0x90 } },
+	{ "two NOPs",			false, 0, 2, { 0x90, 0x90 } },
+	{ "NOPs before a function",	false, 0, 16, { [0 ... 15] = 0x90 } },
+	{ "NOP of the function tracer",	false, 0, 5, { 0x0f, 0x1f, 0x44, 0x00, 0x00 } },
+	{ "lretq",			true,  0, 2, { 0x48, 0xcb } },
+	{ "lret",			false, 0, 2, { 0x90, 0xcb } },
+	{ "a kretprobe's trampoline",	true,  5, 5, { 0x68, 0x80, 0x00, 0x00, 0x81 } },
+	{ "push of another address",	false, 5, 5, { 0x68, 0x81, 0x00, 0x00, 0x81 } },
+};
+
+static int test_call(const struct call_case *c)
+{
+	struct vmlinux file;
+	struct guest_orc *orc;
+	enum orc_end end;
+
+	make_vmlinux(&file);
+	memcpy(&file.code[NO_CALL + c->after - c->size], c->code, c->size);
+	orc = load(&file, sizeof(file), 0);
+	TEST_ASSERT_VAL("the tables are not found", orc);
+
+	end = unwind(orc, TEXT, NO_CALL, OUTERMOST_CALL);
+	guest_orc__delete(orc);
+	TEST_ASSERT_VAL(c->name, end == (c->is_call ? ORC_END_OUTERMOST : ORC_END_NO_CALL));
+	return 0;
+}
+
+static int test_calls(void)
+{
+	struct vmlinux file;
+	struct guest_orc *orc;
+
+	for (size_t i = 0; i < ARRAY_SIZE(call_cases); i++) {
+		if (test_call(&call_cases[i]))
+			return -1;
+	}
+
+	make_vmlinux(&file);
+	orc = load(&file, sizeof(file), 0);
+	TEST_ASSERT_VAL("the tables are not found", orc);
+	TEST_ASSERT_VAL("begin of the code", unwind(orc, TEXT, 0, OUTERMOST_CALL) ==
+			ORC_END_NO_CALL);
+	TEST_ASSERT_VAL("begin of a thread", unwind(orc, TEXT, CALL_1, OUTERMOST) ==
+			ORC_END_OUTERMOST);
+	guest_orc__delete(orc);
+
+	file.rules[1][2] = RULE_UNDEFINED;
+	orc = load(&file, sizeof(file), 0);
+	TEST_ASSERT_VAL("tables with an undefined rule", orc);
+	TEST_ASSERT_VAL("the graph tracer's trampoline", unwind(orc, TEXT, CALL_1, OUTERMOST) ==
+			ORC_END_UNDEFINED);
+	guest_orc__delete(orc);
+
+	file.shdrs[CODE].sh_type = SHT_NOBITS;
+	orc = load(&file, sizeof(file), 0);
+	TEST_ASSERT_VAL("a kernel without code", orc);
+	TEST_ASSERT_VAL("code without data", unwind(orc, TEXT, CALL_1, CALL_2) ==
+			ORC_END_NO_CALL);
+	guest_orc__delete(orc);
+	return 0;
+}
+
+/* Some chains come to an end, but five fail before as many do. */
+static int test_other_kernel(void)
+{
+	struct machine machine = { .guest_orc_tried = true };
+	struct stack_sample s;
+	struct vmlinux file;
+	int i;
+
+	make_vmlinux(&file);
+	machine.guest_orc = load(&file, sizeof(file), 0);
+	TEST_ASSERT_VAL("the tables are not found", machine.guest_orc);
+
+	for (i = 0; i < NR_PROOFS - 1; i++)
+		unwind(machine.guest_orc, TEXT, CALL_1, OUTERMOST_CALL);
+	for (i = 0; i < NR_PROOFS; i++) {
+		TEST_ASSERT_VAL("refused too early", machine.guest_orc);
+		make_sample(&s, TEXT, CALL_1, NO_CALL);
+		TEST_ASSERT_VAL("end of a chain that fails",
+				sample__unwind_guest(&s.sample, &machine) == ORC_END_NO_CALL);
+		TEST_ASSERT_VAL("a chain that fails", is_as_recorded(&s));
+	}
+	TEST_ASSERT_VAL("another kernel is not refused", !machine.guest_orc);
+	TEST_ASSERT_VAL("another kernel unwinds",
+			sample__unwind_guest(&s.sample, &machine) == ORC_CONTINUE &&
+			is_as_recorded(&s));
+	return 0;
+}
+
+/* A stack of return addresses and nothing else: more frames than a chain has room for. */
+static int test_many_frames(void)
+{
+	static u64 words[300];
+	struct machine machine = { .guest_orc_tried = true };
+	struct stack_sample s;
+	struct vmlinux file;
+	size_t i;
+
+	make_vmlinux(&file);
+	file.rules[0][0] = sizeof(u64);
+	machine.guest_orc = load(&file, sizeof(file), 0);
+	TEST_ASSERT_VAL("the tables are not found", machine.guest_orc);
+
+	for (i = 0; i < NR_PROOFS; i++) {
+		make_sample(&s, TEXT, 0, 0);
+		s.words[0] = TEXT + OUTERMOST_CALL;
+		TEST_ASSERT_VAL("end of a short chain", ORC_END_OUTERMOST ==
+				guest_orc__unwind(machine.guest_orc, &s.sample));
+		free(s.sample.callchain);
+	}
+
+	make_sample(&s, TEXT, 0, 0);
+	for (i = 0; i < ARRAY_SIZE(words); i++)
+		words[i] = TEXT + CALL_1;
+	s.info.pieces[0].size = sizeof(words);
+	s.sample.guest_stack.size = sizeof(words);
+	s.sample.guest_stack.data = (const u8 *)words;
+	TEST_ASSERT_VAL("end of a chain that is too long", ORC_END_NO_TABLE ==
+			guest_orc__unwind(machine.guest_orc, &s.sample));
+	/* Two markers, the kernel's frames, and user mode's. */
+	TEST_ASSERT_VAL("length", s.sample.callchain->nr == 1 + 256 + 3);
+	free(s.sample.callchain);
+	guest_orc__delete(machine.guest_orc);
+	return 0;
+}
+
+/* Once it is known to be the guest's, chains that fail are cut there. */
+static int test_own_kernel(void)
+{
+	const u64 expected[] = { PERF_CONTEXT_GUEST_KERNEL, TEXT + 0x10, TEXT + CALL_1,
+				 PERF_CONTEXT_GUEST_USER, 0x401000, 0x402000 };
+	struct machine machine = { .guest_orc_tried = true };
+	struct stack_sample s;
+	struct vmlinux file;
+
+	make_vmlinux(&file);
+	machine.guest_orc = load(&file, sizeof(file), 0);
+	TEST_ASSERT_VAL("the tables are not found", machine.guest_orc);
+
+	prove(machine.guest_orc, TEXT);
+	for (int i = 0; i < 2 * NR_PROOFS; i++) {
+		make_sample(&s, TEXT, CALL_1, NO_CALL);
+		TEST_ASSERT_VAL("end of a chain that fails",
+				sample__unwind_guest(&s.sample, &machine) == ORC_END_NO_CALL);
+		TEST_ASSERT_VAL("allocated", s.sample.merged_callchain);
+		TEST_ASSERT_VAL("chain", s.sample.callchain->nr == ARRAY_SIZE(expected) &&
+				!memcmp(s.sample.callchain->ips, expected, sizeof(expected)));
+		free(s.sample.callchain);
+	}
+	TEST_ASSERT_VAL("the guest's kernel is refused", machine.guest_orc);
+	guest_orc__delete(machine.guest_orc);
+	return 0;
+}
+
+static int test_build_id(void)
+{
+	struct dso *kernel = dso__new("[guest.kernel.kallsyms]");
+	struct guest_orc *own, *unknown, *other, *forced;
+	struct build_id bid;
+	struct vmlinux file;
+
+	TEST_ASSERT_VAL("no memory", kernel);
+	make_vmlinux(&file);
+	unknown = load_for(&file, sizeof(file), 0, kernel);
+	build_id__init(&bid, file.build_id, BUILD_ID_SIZE);
+	dso__set_build_id(kernel, &bid);
+	own = load_for(&file, sizeof(file), 0, kernel);
+	file.build_id[0]++;
+	other = load_for(&file, sizeof(file), 0, kernel);
+	symbol_conf.ignore_vmlinux_buildid = true;
+	forced = load_for(&file, sizeof(file), 0, kernel);
+	symbol_conf.ignore_vmlinux_buildid = false;
+
+	guest_orc__delete(unknown);
+	guest_orc__delete(own);
+	guest_orc__delete(other);
+	guest_orc__delete(forced);
+	dso__put(kernel);
+	TEST_ASSERT_VAL("build-id that is not known", unknown);
+	TEST_ASSERT_VAL("same build-id", own);
+	TEST_ASSERT_VAL("another build-id", !other);
+	TEST_ASSERT_VAL("another build-id, ignored", forced);
+	return 0;
+}
+
+static int test_refused(void)
+{
+	struct vmlinux file;
+
+	make_vmlinux(&file);
+	file.shdrs[ORC_HASH].sh_size = 8;
+	TEST_ASSERT_VAL("a hash of another size", !load(&file, sizeof(file), 0));
+
+	make_vmlinux(&file);
+	file.hash[0]++;
+	TEST_ASSERT_VAL("an unknown hash", !load(&file, sizeof(file), 0));
+
+	make_vmlinux(&file);
+	file.shdrs[ORC_RULES].sh_size -= 2;
+	TEST_ASSERT_VAL("less rules than addresses", !load(&file, sizeof(file), 0));
+
+	make_vmlinux(&file);
+	file.shdrs[ORC_IPS].sh_offset = sizeof(file);
+	TEST_ASSERT_VAL("a section beyond the end", !load(&file, sizeof(file), 0));
+
+	make_vmlinux(&file);
+	file.ehdr.e_machine = EM_AARCH64;
+	TEST_ASSERT_VAL("another machine", !load(&file, sizeof(file), 0));
+	TEST_ASSERT_VAL("a file that is cut short", !load(&file, sizeof(file.ehdr) - 1, 0));
+	return 0;
+}
+#endif
+
+static int test__guest_stack(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	if (test_records())
+		return TEST_FAIL;
+#ifdef HAVE_LIBELF_SUPPORT
+	if (test_unwind(0) || test_unwind(0x2a00000) || test_refused() || test_calls() ||
+	    test_many_frames() || test_other_kernel() || test_own_kernel() || test_build_id())
+		return TEST_FAIL;
+#endif
+	return TEST_OK;
+}
+
+DEFINE_SUITE("Stacks of guests", guest_stack);

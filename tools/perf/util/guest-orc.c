@@ -1,0 +1,535 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Callchains of guests whose kernels have no frame pointers: unwind the stack that a
+ * sample carries by the ORC tables of the guest's vmlinux.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <gelf.h>
+#include <inttypes.h>
+#include <libelf.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <linux/kernel.h>
+#include <linux/perf_event.h>
+#include <linux/unaligned.h>
+#include <linux/zalloc.h>
+#include <perf/event.h>
+
+#include "build-id.h"
+#include "callchain.h"
+#include "debug.h"
+#include "dso.h"
+#include "event.h"
+#include "guest-orc.h"
+#include "machine.h"
+#include "map.h"
+#include "maps.h"
+#include "sample.h"
+#include "symbol.h"
+#include "symbol_conf.h"
+
+/* Kernels live in the upper half. */
+#define is_kernel_address(addr)	((s64)(addr) < 0)
+
+/* As long as the kernel's own chains, and a bit more: these have no limit of an event. */
+#define MAX_FRAMES	256
+
+/* So many chains tell whether the file is the guest's kernel. */
+#define NR_PROOFS	5
+
+/* Stock kernels have five sections of code: .text, and some that only boot needs. */
+#define MAX_CODE	16
+
+/* What is taken from the file; addresses are those of the file. */
+struct orc_sections {
+	Elf_Data		*ips;
+	Elf_Data		*entries;
+	Elf_Data		*header;
+	u64			ips_addr;
+	u64			text;
+	u64			end;
+	struct orc_piece	code[MAX_CODE];
+	unsigned int		nr_code;
+};
+
+/**
+ * struct guest_orc - the tables of a guest's kernel
+ * @elf:	the file that they are in, open as long as they are used
+ * @fd:		of the file
+ * @start:	begin of the kernel's code in the guest
+ * @offset:	what has to be added to addresses of the file to get those in the guest
+ * @nr_whole:	chains that came to their end, until it is known whose kernel it is
+ * @nr_failed:	chains that came to a return address without a call, likewise
+ * @sections:	of the file
+ * @table:	of the kernel without modules
+ */
+struct guest_orc {
+	Elf			*elf;
+	int			fd;
+	u64			start;
+	u64			offset;
+	unsigned int		nr_whole;
+	unsigned int		nr_failed;
+	struct orc_sections	sections;
+	struct orc_table	table;
+};
+
+static void orc_sections__add_code(struct orc_sections *sections, Elf_Scn *scn,
+				   const GElf_Shdr *shdr)
+{
+	Elf_Data *data = elf_rawdata(scn, NULL);
+
+	if (shdr->sh_size > UINT64_MAX - shdr->sh_addr)
+		return;
+
+	sections->end = max(sections->end, shdr->sh_addr + shdr->sh_size);
+	if (data && data->d_buf && sections->nr_code < MAX_CODE)
+		sections->code[sections->nr_code++] = (struct orc_piece) {
+			shdr->sh_addr, data->d_size, data->d_buf,
+		};
+}
+
+static bool orc_sections__find(struct orc_sections *sections, Elf *elf)
+{
+	Elf_Scn *scn = NULL;
+	GElf_Shdr shdr;
+	size_t names;
+
+	if (elf_getshdrstrndx(elf, &names))
+		return false;
+
+	while ((scn = elf_nextscn(elf, scn))) {
+		const char *name;
+
+		if (!gelf_getshdr(scn, &shdr))
+			return false;
+		name = elf_strptr(elf, names, shdr.sh_name);
+		if (!name)
+			return false;
+
+		if (!strcmp(name, ".orc_unwind_ip")) {
+			sections->ips = elf_rawdata(scn, NULL);
+			sections->ips_addr = shdr.sh_addr;
+		} else if (!strcmp(name, ".orc_unwind")) {
+			sections->entries = elf_rawdata(scn, NULL);
+		} else if (!strcmp(name, ".orc_header")) {
+			sections->header = elf_rawdata(scn, NULL);
+		} else if (!strcmp(name, ".text")) {
+			sections->text = shdr.sh_addr;
+		}
+		if (shdr.sh_flags & SHF_EXECINSTR)
+			orc_sections__add_code(sections, scn, &shdr);
+	}
+	return true;
+}
+
+/* Fill in the table of a kernel that runs @offset bytes from where its file says. */
+static const char *orc_table__read(struct orc_table *table, const struct orc_sections *sections,
+				   u64 offset)
+{
+	const u8 *hash = NULL;
+	size_t nr;
+
+	if (!sections->ips || !sections->entries || !sections->text)
+		return "it has no ORC tables";
+
+	nr = sections->ips->d_size / ORC_IP_SIZE;
+	if (!nr || nr > UINT_MAX || nr * ORC_IP_SIZE != sections->ips->d_size ||
+	    nr * ORC_ENTRY_SIZE != sections->entries->d_size ||
+	    !sections->ips->d_buf || !sections->entries->d_buf)
+		return "its ORC tables are broken";
+
+	if (sections->header) {
+		hash = sections->header->d_buf;
+		if (!hash || sections->header->d_size != ORC_HASH_SIZE)
+			return "its ORC tables are broken";
+	}
+
+	table->format = orc_format__find(hash, sections->entries->d_buf, nr);
+	if (!table->format)
+		return "its ORC tables have a format that this perf doesn't know";
+
+	table->addr = sections->ips_addr + offset;
+	table->ips = sections->ips->d_buf;
+	table->entries = sections->entries->d_buf;
+	table->nr = nr;
+	table->end = sections->end + offset;
+	return NULL;
+}
+
+/**
+ * guest_orc__load - read the ORC tables of a kernel
+ * @path:	its vmlinux
+ * @text:	where its code begins in the guest; zero if it is where the file says
+ * @kernel:	the guest's kernel, if its build-id may be known; NULL otherwise
+ * @why_not:	takes the reason if there are none
+ *
+ * Return: the tables, NULL if there are none.
+ */
+struct guest_orc *guest_orc__load(const char *path, u64 text, const struct dso *kernel,
+				  const char **why_not)
+{
+	struct guest_orc *orc;
+	struct build_id bid = {};
+	GElf_Ehdr ehdr;
+
+	*why_not = "it is not the guest's kernel";
+	if (kernel && dso__has_build_id(kernel) && !symbol_conf.ignore_vmlinux_buildid &&
+	    filename__read_build_id(path, &bid) >= 0 && !dso__build_id_equal(kernel, &bid))
+		return NULL;
+
+	*why_not = "there is no memory";
+	orc = zalloc(sizeof(*orc));
+	if (!orc)
+		return NULL;
+
+	orc->fd = open(path, O_RDONLY | O_CLOEXEC);
+	if (orc->fd < 0) {
+		*why_not = strerror(errno);
+		goto err;
+	}
+
+	elf_version(EV_CURRENT);
+	orc->elf = elf_begin(orc->fd, ELF_C_READ_MMAP, NULL);
+	if (!orc->elf || !gelf_getehdr(orc->elf, &ehdr) || ehdr.e_machine != EM_X86_64 ||
+	    ehdr.e_ident[EI_DATA] != ELFDATA2LSB || !orc_sections__find(&orc->sections, orc->elf)) {
+		*why_not = "it is no kernel of x86-64";
+		goto err;
+	}
+
+	if (!text)
+		text = orc->sections.text;
+	orc->offset = text - orc->sections.text;
+	*why_not = orc_table__read(&orc->table, &orc->sections, orc->offset);
+	if (*why_not)
+		goto err;
+
+	orc->start = text;
+	return orc;
+err:
+	guest_orc__delete(orc);
+	return NULL;
+}
+
+void guest_orc__delete(struct guest_orc *orc)
+{
+	if (!orc)
+		return;
+
+	elf_end(orc->elf);
+	if (orc->fd >= 0)
+		close(orc->fd);
+	free(orc);
+}
+
+static const struct orc_table *guest_orc__find_table(u64 ip, void *arg)
+{
+	struct guest_orc *orc = arg;
+
+	return ip >= orc->start && ip < orc->table.end ? &orc->table : NULL;
+}
+
+/* The fewest and the most bytes of a call. */
+#define MIN_CALL	2
+#define MAX_CALL	7
+
+/*
+ * Sizes of NOPs where alternatives have a call.  Between functions there may be as many:
+ * the few addresses where functions of assembly begin pass as well.
+ */
+#define MIN_NOPS	3
+#define MAX_NOPS	15
+
+static bool orc_sections__has_direct_call(const struct orc_sections *sections,
+					  const struct orc_piece *code, u64 pos)
+{
+	u64 target;
+
+	if (code->size - pos < 5 || code->data[pos] != 0xe8)
+		return false;
+	target = code->addr + pos + 5 + (s32)get_unaligned_le32(&code->data[pos + 1]);
+	return target >= sections->text && target < sections->end;
+}
+
+/* Is it an opcode ff /2 that takes @size bytes, or took more before it was made direct? */
+static bool is_indirect_call(const u8 *code, size_t size)
+{
+	u8 mod = code[1] >> 6, rm = code[1] & 7;
+	size_t full = 2;
+
+	if (code[0] != 0xff || (code[1] >> 3 & 7) != 2)
+		return false;
+	if (mod != 3 && rm == 4)
+		full++;
+	/* Neither of these has a base, but a displacement. */
+	if (mod == 2 || (!mod && (rm == 5 || (rm == 4 && size > 2 && (code[2] & 7) == 5))))
+		full += 4;
+	else if (mod == 1)
+		full++;
+	return full == size || (size == 5 && full > size);
+}
+
+/*
+ * Does a call end at @pos?  As the file has it, or as the kernel may have patched it: an
+ * indirect call to a direct one, NOPs to one, or the call of a retpoline to an indirect
+ * one, which begins where that did and has 2 or 3 bytes.
+ */
+static bool orc_sections__has_call(const struct orc_sections *sections,
+				   const struct orc_piece *code, u64 pos)
+{
+	size_t size, nops = 0;
+
+	for (size = MIN_CALL; size <= MAX_CALL && size <= pos; size++) {
+		if (is_indirect_call(&code->data[pos - size], size))
+			return true;
+		if ((size == 5 || size == 2 || size == 3) &&
+		    orc_sections__has_direct_call(sections, code, pos - size))
+			return true;
+	}
+	while (nops <= MAX_NOPS && nops < pos && code->data[pos - nops - 1] == 0x90)
+		nops++;
+	return nops >= MIN_NOPS && nops <= MAX_NOPS;
+}
+
+/*
+ * Older kernels boot to their outermost frame by lretq.  A kretprobe's trampoline is where
+ * the function that is probed returns to; it begins by pushing its own address.
+ */
+static bool needs_no_call(const struct orc_piece *code, u64 pos)
+{
+	if (pos >= 2 && code->data[pos - 2] == 0x48 && code->data[pos - 1] == 0xcb)
+		return true;
+	return code->size - pos >= 5 && code->data[pos] == 0x68 &&
+	       get_unaligned_le32(&code->data[pos + 1]) == (u32)(code->addr + pos);
+}
+
+/* Can a function have returned to @ip?  No word of a stack is a frame only by its value. */
+static bool guest_orc__is_return_address(const struct guest_orc *orc, u64 ip)
+{
+	u64 addr = ip - orc->offset;
+	unsigned int i;
+
+	for (i = 0; i < orc->sections.nr_code; i++) {
+		const struct orc_piece *code = &orc->sections.code[i];
+		u64 pos = addr - code->addr;
+
+		if (addr < code->addr || pos > code->size)
+			continue;
+		if (orc_sections__has_call(&orc->sections, code, pos) || needs_no_call(code, pos))
+			return true;
+	}
+	return false;
+}
+
+/*
+ * Does the rule of the last address itself end the chain?  Nothing has called what begins
+ * a thread, nor the trampoline by which the function graph tracer replaces return addresses.
+ */
+static bool orc_state__ends_here(const struct orc_state *state)
+{
+	struct orc_state next = *state;
+
+	next.interrupted = true;
+	orc_state__next(&next);
+	return next.end == ORC_END_OUTERMOST || next.end == ORC_END_UNDEFINED;
+}
+
+/*
+ * Where user mode begins in the guest's callchain, that is at its context marker; the
+ * number of entries if it does not.
+ */
+static u64 callchain__find_user(const struct ip_callchain *chain)
+{
+	u64 i;
+
+	for (i = 0; chain && i < chain->nr; i++) {
+		if (chain->ips[i] == PERF_CONTEXT_GUEST_USER)
+			return i;
+	}
+	return chain ? chain->nr : 0;
+}
+
+/*
+ * By its own tables, nine in ten of a guest's chains or more are whole, and nearly none
+ * fails; by another kernel's, one in eight fails, and fewer than one in 200 are whole.
+ * Once decided, that stays.
+ */
+static void guest_orc__judge(struct guest_orc *orc, bool whole, enum orc_end end)
+{
+	if (orc->nr_whole == NR_PROOFS || orc->nr_failed == NR_PROOFS)
+		return;
+
+	orc->nr_whole += whole;
+	orc->nr_failed += end == ORC_END_NO_CALL;
+}
+
+/**
+ * guest_orc__unwind - replace the kernel's part of a sample's callchain
+ * @orc:	tables of the guest's kernel
+ * @sample:	a sample of the guest's kernel, with its stack
+ *
+ * User mode's part stays as the host's kernel has found it by frame pointers; if it has
+ * found none, that is the address at which the kernel was entered.  The chain stays as
+ * it is if the tables yield no frame beyond the sample's; as long as nothing proves that
+ * they are the guest's, also if they don't yield all frames.
+ *
+ * Return: why there are no more frames.
+ */
+enum orc_end guest_orc__unwind(struct guest_orc *orc, struct perf_sample *sample)
+{
+	const struct perf_record_guest_stack_info *info = sample->guest_stack.info;
+	const struct orc_piece pieces[2] = {
+		{ info->pieces[0].addr, info->pieces[0].size, sample->guest_stack.data },
+		{ info->pieces[1].addr, info->pieces[1].size,
+		  sample->guest_stack.data + info->pieces[0].size },
+	};
+	const struct orc_source source = {
+		.find_table = guest_orc__find_table,
+		.arg = orc,
+		.pieces = pieces,
+		.nr_pieces = info->pieces[1].size ? 2 : 1,
+	};
+	u64 user = callchain__find_user(sample->callchain), nr_user;
+	u64 ips[1 + MAX_FRAMES + 2], nr = 0;
+	struct ip_callchain *chain;
+	struct orc_state state;
+	bool ended;
+
+	ips[nr++] = PERF_CONTEXT_GUEST_KERNEL;
+	orc_state__for_each_frame(&state, &source, info->ip, info->sp, info->fp) {
+		/* What is no code is no return address. */
+		if (nr > MAX_FRAMES || !guest_orc__find_table(state.ip, orc)) {
+			state.end = ORC_END_NO_TABLE;
+			break;
+		}
+		if (!state.interrupted && !guest_orc__is_return_address(orc, state.ip)) {
+			if (!orc_state__ends_here(&state)) {
+				state.end = ORC_END_NO_CALL;
+				break;
+			}
+			state.interrupted = true;
+		}
+		ips[nr++] = state.ip;
+	}
+	ended = state.end == ORC_END_USER || state.end == ORC_END_OUTERMOST;
+	guest_orc__judge(orc, ended && nr > 2, state.end);
+	if (nr < 2 || (!ended && (nr == 2 || orc->nr_whole < NR_PROOFS)))
+		return state.end;
+
+	nr_user = sample->callchain ? sample->callchain->nr - user : 0;
+	if (!nr_user && state.end == ORC_END_USER && !is_kernel_address(state.ip)) {
+		ips[nr++] = PERF_CONTEXT_GUEST_USER;
+		ips[nr++] = state.ip;
+	}
+
+	chain = malloc(sizeof(*chain) + (nr + nr_user) * sizeof(u64));
+	if (!chain)
+		return state.end;
+
+	chain->nr = nr + nr_user;
+	memcpy(chain->ips, ips, nr * sizeof(u64));
+	if (nr_user)
+		memcpy(&chain->ips[nr], &sample->callchain->ips[user], nr_user * sizeof(u64));
+
+	if (sample->merged_callchain)
+		free(sample->callchain);
+	sample->callchain = chain;
+	sample->merged_callchain = true;
+	return state.end;
+}
+
+/*
+ * Where the guest has its kernel's code, by its kallsyms; zero if it isn't known.  A map
+ * that was loaded from a vmlinux without symbols begins where the file says.
+ */
+static u64 machine__kernel_text(struct machine *machine)
+{
+	struct map *map = machine__kernel_map(machine);
+	struct kmap *kmap = map ? map__kmap(map) : NULL;
+
+	if (kmap && kmap->ref_reloc_sym)
+		return kmap->ref_reloc_sym->addr;
+
+	return map ? map__start(map) : 0;
+}
+
+static const struct dso *machine__kernel_dso(struct machine *machine)
+{
+	struct map *map = machine__kernel_map(machine);
+
+	return map ? map__dso(map) : NULL;
+}
+
+/*
+ * perf record gives the guest's kernel the build-id of the host's: that says nothing.  It
+ * may hide the host's kernel, and with it which build-id that is.
+ */
+static const struct dso *machine__identified_kernel(struct machine *machine)
+{
+	const struct dso *kernel = machine__kernel_dso(machine), *host = NULL;
+
+	if (machine->machines)
+		host = machine__kernel_dso(&machine->machines->host);
+
+	return kernel && host && dso__has_build_id(host) &&
+	       !dso__build_id_equal(kernel, dso__bid(host)) ? kernel : NULL;
+}
+
+/* The tables of a guest; loaded once, and told once if there are none. */
+static struct guest_orc *machine__guest_orc(struct machine *machine)
+{
+	const char *path = symbol_conf.default_guest_vmlinux_name, *why_not;
+
+	if (machine->guest_orc_tried)
+		return machine->guest_orc;
+
+	machine->guest_orc_tried = true;
+	/* As for symbols: other guests may run other kernels. */
+	if (!machine__is_default_guest(machine))
+		return NULL;
+	if (!path) {
+		pr_warning("Stacks of guests are not unwound: --guestvmlinux names no kernel\n");
+		return NULL;
+	}
+
+	machine->guest_orc = guest_orc__load(path, machine__kernel_text(machine),
+					     machine__identified_kernel(machine), &why_not);
+	if (!machine->guest_orc)
+		pr_warning("Stacks of guests are not unwound by %s: %s\n", path, why_not);
+	return machine->guest_orc;
+}
+
+/**
+ * sample__unwind_guest - unwind the guest's stack that a sample carries
+ * @sample:	a sample whose deferred parts are there
+ * @machine:	the guest that was sampled
+ *
+ * Return: why there are no more frames; ORC_CONTINUE if there was nothing to unwind.
+ */
+enum orc_end sample__unwind_guest(struct perf_sample *sample, struct machine *machine)
+{
+	const struct perf_record_guest_stack_info *info = sample->guest_stack.info;
+	struct guest_orc *orc;
+	enum orc_end end;
+
+	if (!info || !machine || sample->cpumode != PERF_RECORD_MISC_GUEST_KERNEL ||
+	    info->abi != PERF_SAMPLE_REGS_ABI_64)
+		return ORC_CONTINUE;
+
+	orc = machine__guest_orc(machine);
+	if (!orc)
+		return ORC_CONTINUE;
+
+	end = guest_orc__unwind(orc, sample);
+	if (orc->nr_failed == NR_PROOFS) {
+		pr_warning("Stacks of guests are not unwound by %s: it is not the guest's kernel, or that is not where --guestkallsyms says\n",
+			   symbol_conf.default_guest_vmlinux_name);
+		guest_orc__delete(orc);
+		machine->guest_orc = NULL;
+	}
+	return end;
+}

@@ -1,0 +1,28 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef __PERF_GUEST_ORC_H
+#define __PERF_GUEST_ORC_H
+
+#include "unwind-orc.h"
+
+struct dso;
+struct machine;
+struct perf_sample;
+
+struct guest_orc;
+
+#ifdef HAVE_LIBELF_SUPPORT
+struct guest_orc *guest_orc__load(const char *path, u64 text, const struct dso *kernel,
+				  const char **why_not);
+enum orc_end guest_orc__unwind(struct guest_orc *orc, struct perf_sample *sample);
+void guest_orc__delete(struct guest_orc *orc);
+enum orc_end sample__unwind_guest(struct perf_sample *sample, struct machine *machine);
+#else
+static inline void guest_orc__delete(struct guest_orc *orc __maybe_unused) {}
+static inline enum orc_end sample__unwind_guest(struct perf_sample *sample __maybe_unused,
+						struct machine *machine __maybe_unused)
+{
+	return ORC_CONTINUE;
+}
+#endif
+
+#endif /* __PERF_GUEST_ORC_H */

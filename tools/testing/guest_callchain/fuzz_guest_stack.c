@@ -1,0 +1,386 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Fuzz tools/perf/util/guest-orc.c and unwind-orc.c under libFuzzer.
+ *
+ * The input is a guest's vmlinux and some dumps of its stack: bytes of any kind, or a
+ * small kernel of which some are changed.  AddressSanitizer and UBSan watch; what comes
+ * out must be a chain.
+ */
+#include <elf.h>
+#include <libelf.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <linux/kernel.h>
+#include <linux/perf_event.h>
+#include <linux/zalloc.h>
+#include <perf/event.h>
+
+#include "build-id.h"
+#include "callchain.h"
+#include "debug.h"
+#include "dso.h"
+#include "event.h"
+#include "guest-orc.h"
+#include "machine.h"
+#include "map.h"
+#include "sample.h"
+#include "symbol.h"
+#include "symbol_conf.h"
+
+#define TEXT		0xffffffff81000000ULL
+#define IPS		0xffffffff82000000ULL
+#define STACK		0xffffc90000001000ULL
+#define IRQ_STACK	0xffffc90000042000ULL
+#define MOVED		0x2a00000ULL
+
+#define NR_RULES	16
+#define RULE_SIZE	16
+#define CODE_SIZE	(NR_RULES * RULE_SIZE)
+#define MAX_WORDS	64
+
+/* What the kernel's part of a chain has at most: see MAX_FRAMES there. */
+#define MAX_CHAIN	(1 + 256 + 2)
+
+enum { NOTHING, CODE, ORC_IPS, ORC_RULES, ORC_HASH, NAMES, NR_SECTIONS };
+
+static const char names[] = "\0.text\0.orc_unwind_ip\0.orc_unwind\0.orc_header\0.names";
+
+/* The code comes last: what reads beyond it reads beyond the file. */
+struct vmlinux {
+	Elf64_Ehdr	ehdr;
+	Elf64_Shdr	shdrs[NR_SECTIONS];
+	s32		ips[NR_RULES];
+	u16		rules[NR_RULES][3];
+	u8		hash[ORC_HASH_SIZE];
+	char		names[sizeof(names)];
+	u8		code[CODE_SIZE];
+} __packed;
+
+static const u8 hashes[][ORC_HASH_SIZE] = {
+	{ 0xfe, 0x5d, 0x32, 0xbf, 0x58, 0x1b, 0xd6, 0x3b, 0x2c, 0xa9,
+	  0xa5, 0xc6, 0x5b, 0xa5, 0xa6, 0x25, 0xea, 0xb3, 0xfe, 0x24 },
+	{ 0x13, 0x7c, 0x36, 0xad, 0x76, 0x27, 0xc4, 0xdd, 0x55, 0x93,
+	  0x21, 0x76, 0xbb, 0x0e, 0xcd, 0xbd, 0x50, 0x41, 0xfc, 0x82 },
+};
+
+#define FUZZ_ASSERT(_cond, ...)						\
+do {									\
+	if (!(_cond)) {							\
+		fprintf(stderr, "fuzz_guest_stack: " __VA_ARGS__);	\
+		fputc('\n', stderr);					\
+		abort();						\
+	}								\
+} while (0)
+
+/* Bytes of the input, and when they are used up, what its first ones are the seed of. */
+static struct {
+	const u8 *data;
+	size_t size;
+	u64 state;
+} input;
+
+static u64 rnd(unsigned int nr_bytes)
+{
+	u64 value = 0;
+
+	if (input.size >= nr_bytes) {
+		memcpy(&value, input.data, nr_bytes);
+		input.data += nr_bytes;
+		input.size -= nr_bytes;
+		return value;
+	}
+
+	input.size = 0;
+	input.state ^= input.state << 13;
+	input.state ^= input.state >> 7;
+	input.state ^= input.state << 17;
+	return input.state * 0x2545f4914f6cdd1dULL >> (64 - 8 * nr_bytes);
+}
+
+static u64 rnd_below(unsigned int limit)
+{
+	return rnd(2) % limit;
+}
+
+/* The file as libelf finds it; of its own size, so that no byte behind it can be read. */
+static u8 *file;
+static size_t file_size;
+
+Elf *__wrap_elf_begin(int fd, Elf_Cmd cmd, Elf *ref);
+
+Elf *__wrap_elf_begin(int fd __maybe_unused, Elf_Cmd cmd __maybe_unused,
+		      Elf *ref __maybe_unused)
+{
+	return elf_memory((char *)file, file_size);
+}
+
+/* What guest-orc.c needs of perf, but not to load tables and to unwind. */
+struct symbol_conf symbol_conf;
+int verbose;
+
+int eprintf(int level __maybe_unused, int var __maybe_unused, const char *fmt __maybe_unused, ...)
+{
+	return 0;
+}
+
+void *zalloc(size_t size)
+{
+	return calloc(1, size);
+}
+
+struct kmap *map__kmap(struct map *map __maybe_unused)
+{
+	return NULL;
+}
+
+bool build_id__is_defined(const struct build_id *bid __maybe_unused)
+{
+	return false;
+}
+
+bool dso__build_id_equal(const struct dso *dso __maybe_unused,
+			 const struct build_id *bid __maybe_unused)
+{
+	return true;
+}
+
+int filename__read_build_id(const char *filename __maybe_unused,
+			    struct build_id *bid __maybe_unused)
+{
+	return -1;
+}
+
+static void make_section(struct vmlinux *vmlinux, int nr, const char *name, u64 addr,
+			 const void *data, u64 size)
+{
+	vmlinux->shdrs[nr] = (Elf64_Shdr) {
+		.sh_name = (const char *)memmem(names, sizeof(names), name, strlen(name) + 1) -
+			   names,
+		.sh_type = SHT_PROGBITS,
+		.sh_addr = addr,
+		.sh_offset = (const u8 *)data - (const u8 *)vmlinux,
+		.sh_size = size,
+	};
+}
+
+/* Mostly rules that find a next frame, now and then any. */
+static void make_rule(u16 rule[3])
+{
+	static const u16 usual[] = {
+		2 << 8 | 3,		/* 7.3: a call, by SP */
+		2 << 8 | 4,		/* by BP */
+		2 << 8 | 8 << 4 | 3,	/* with a BP that was saved */
+		3 << 8 | 1 << 11 | 3,	/* what was interrupted */
+		4 << 8 | 1 << 11 | 3,
+		2 << 8 | 9,		/* SP is on the stack */
+		2 << 8 | 10,
+		2 << 8 | 5,		/* 6.4: a call, by SP */
+		2 << 8 | 1 << 4 | 5,
+		3 << 8 | 1 << 11 | 5,
+		0 << 8 | 5,		/* 6.1: likewise */
+		1 << 8 | 5,
+		1 << 8 | 1 << 10,
+	};
+	unsigned int kind = rnd(1);
+
+	rule[0] = 8 * rnd_below(16);
+	rule[1] = -8 * (int)rnd_below(4);
+	rule[2] = usual[kind % ARRAY_SIZE(usual)];
+	if (kind >= 240) {
+		rule[0] = rnd(2);
+		rule[1] = rnd(2);
+		rule[2] = rnd(2);
+	}
+}
+
+/* Something of each kind of call, and what is none, before each 16th byte. */
+static void make_code(u8 *code)
+{
+	static const u8 calls[][7] = {
+		{ 0x90, 0x90, 0xe8, 0x10, 0x00, 0x00, 0x00 },
+		{ 0x90, 0x90, 0x90, 0x90, 0x90, 0xff, 0xd0 },
+		{ 0x90, 0x90, 0x90, 0x90, 0x41, 0xff, 0xd3 },
+		{ 0x90, 0xff, 0x15, 0x01, 0x02, 0x03, 0x04 },
+		{ 0xff, 0x94, 0x24, 0x01, 0x02, 0x03, 0x04 },
+		{ 0xff, 0x14, 0x25, 0x01, 0x02, 0x03, 0x04 },
+		{ 0x90, 0x90, 0x0f, 0x1f, 0x44, 0x00, 0x00 },
+	};
+	unsigned int i;
+
+	for (i = 0; i < NR_RULES; i++) {
+		u8 kind = rnd(1);
+
+		memset(&code[i * RULE_SIZE], kind, RULE_SIZE);
+		memcpy(&code[(i + 1) * RULE_SIZE - sizeof(calls[0])],
+		       calls[kind % ARRAY_SIZE(calls)], sizeof(calls[0]));
+	}
+}
+
+static void make_vmlinux(struct vmlinux *vmlinux)
+{
+	unsigned int i, changes;
+
+	*vmlinux = (struct vmlinux) {
+		.ehdr = {
+			.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB,
+				     EV_CURRENT },
+			.e_type = ET_EXEC,
+			.e_machine = EM_X86_64,
+			.e_version = EV_CURRENT,
+			.e_shoff = offsetof(struct vmlinux, shdrs),
+			.e_ehsize = sizeof(Elf64_Ehdr),
+			.e_shentsize = sizeof(Elf64_Shdr),
+			.e_shnum = NR_SECTIONS,
+			.e_shstrndx = NAMES,
+		},
+	};
+	memcpy(vmlinux->names, names, sizeof(names));
+	memcpy(vmlinux->hash, hashes[rnd_below(ARRAY_SIZE(hashes))], ORC_HASH_SIZE);
+	make_code(vmlinux->code);
+	for (i = 0; i < NR_RULES; i++) {
+		vmlinux->ips[i] = (s32)(TEXT + i * RULE_SIZE - (IPS + i * ORC_IP_SIZE));
+		make_rule(vmlinux->rules[i]);
+	}
+
+	make_section(vmlinux, CODE, ".text", TEXT, vmlinux->code, sizeof(vmlinux->code));
+	vmlinux->shdrs[CODE].sh_flags = SHF_EXECINSTR;
+	make_section(vmlinux, ORC_IPS, ".orc_unwind_ip", IPS, vmlinux->ips, sizeof(vmlinux->ips));
+	make_section(vmlinux, ORC_RULES, ".orc_unwind", 0, vmlinux->rules,
+		     sizeof(vmlinux->rules));
+	/* Kernels before 6.3.10 have none. */
+	if (rnd_below(4))
+		make_section(vmlinux, ORC_HASH, ".orc_header", 0, vmlinux->hash,
+			     sizeof(vmlinux->hash));
+	make_section(vmlinux, NAMES, ".names", 0, vmlinux->names, sizeof(vmlinux->names));
+	vmlinux->shdrs[NAMES].sh_type = SHT_STRTAB;
+
+	/* A section that is in no file; code that ends within a call. */
+	if (!rnd_below(16))
+		vmlinux->shdrs[rnd_below(NR_SECTIONS)].sh_type = SHT_NOBITS;
+	file_size = sizeof(*vmlinux) - rnd_below(8);
+	vmlinux->shdrs[CODE].sh_size -= sizeof(*vmlinux) - file_size;
+
+	/* Most kernels are as they should be, but for the end of their code. */
+	for (changes = rnd_below(8); changes > 4; changes--) {
+		unsigned int size = 1 << rnd_below(4);
+		size_t limit = rnd_below(4) ? offsetof(struct vmlinux, names) : sizeof(*vmlinux);
+		u64 value = rnd_below(2) ? rnd(8) : -rnd_below(64);
+
+		memcpy((u8 *)vmlinux + rnd_below(limit - size), &value, size);
+	}
+}
+
+/* What lies on a stack: return addresses, other places of it, registers, and anything. */
+static u64 rnd_word(u64 text)
+{
+	switch (rnd_below(8)) {
+	case 0:
+		return rnd(8);
+	case 1:
+		return STACK + 8 * rnd_below(MAX_WORDS);
+	case 2:
+		return IRQ_STACK + 8 * rnd_below(MAX_WORDS);
+	case 3:
+		return 0x33 - rnd_below(0x24);
+	case 4:
+		return text + rnd_below(CODE_SIZE + 8);
+	default:
+		return text + RULE_SIZE * rnd_below(NR_RULES + 1);
+	}
+}
+
+static void unwind(struct guest_orc *orc, u64 text)
+{
+	struct {
+		u64 nr;
+		u64 ips[4];
+	} recorded = { 4, { PERF_CONTEXT_GUEST_KERNEL, text + 1, PERF_CONTEXT_GUEST_USER,
+			    0x401000 } };
+	struct perf_record_guest_stack_info info = { .abi = PERF_SAMPLE_REGS_ABI_64 };
+	unsigned int nr = rnd_below(MAX_WORDS), i;
+	/* Of its own size, as the file. */
+	u8 *stack = malloc(nr * sizeof(u64) ?: 1);
+	struct perf_sample sample = {
+		.cpumode = PERF_RECORD_MISC_GUEST_KERNEL,
+		.callchain = rnd_below(4) ? (struct ip_callchain *)&recorded : NULL,
+		.guest_stack = { nr * sizeof(u64), stack, &info },
+	};
+	bool has_user = sample.callchain;
+	struct ip_callchain *chain;
+	enum orc_end end;
+
+	for (i = 0; i < nr; i++) {
+		u64 word = rnd_word(text);
+
+		memcpy(&stack[i * sizeof(u64)], &word, sizeof(word));
+	}
+	info.ip = rnd_word(text);
+	info.sp = rnd_below(8) ? STACK + 8 * rnd_below(8) : rnd_word(text);
+	info.fp = rnd_word(text);
+	info.pieces[1].size = nr ? 8 * rnd_below(nr) : 0;
+	info.pieces[0].size = nr * sizeof(u64) - info.pieces[1].size;
+	info.pieces[0].addr = rnd_below(8) ? STACK : -8 * rnd_below(MAX_WORDS);
+	info.pieces[1].addr = rnd_below(8) ? IRQ_STACK : rnd(8);
+
+	end = guest_orc__unwind(orc, &sample);
+	FUZZ_ASSERT(end < NR_ORC_ENDS, "ends by %u", end);
+
+	chain = sample.callchain;
+	if (sample.merged_callchain) {
+		FUZZ_ASSERT(chain->nr >= 2 && chain->nr <= MAX_CHAIN + 2,
+			    "a chain of %llu entries", (unsigned long long)chain->nr);
+		FUZZ_ASSERT(chain->ips[0] == PERF_CONTEXT_GUEST_KERNEL && chain->ips[1] == info.ip,
+			    "a chain that does not begin at the sample");
+		FUZZ_ASSERT(!has_user || (chain->ips[chain->nr - 2] == PERF_CONTEXT_GUEST_USER &&
+					  chain->ips[chain->nr - 1] == 0x401000),
+			    "a chain without its user mode");
+		free(chain);
+	} else {
+		FUZZ_ASSERT(!chain == !has_user, "a chain of nowhere");
+	}
+	free(stack);
+}
+
+int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
+{
+	const char *why_not = NULL;
+	struct guest_orc *orc;
+	unsigned int i;
+	u64 text = 0;
+
+	input.state = 0x9e3779b97f4a7c15ULL;
+	input.data = data;
+	input.size = size;
+	if (size >= 8) {
+		input.state ^= rnd(8);
+		input.state = input.state ?: 1;
+	}
+
+	if (rnd_below(8)) {
+		struct vmlinux vmlinux;
+
+		make_vmlinux(&vmlinux);
+		file = malloc(file_size);
+		memcpy(file, &vmlinux, file_size);
+	} else {
+		file_size = input.size;
+		file = malloc(file_size ?: 1);
+		memcpy(file, input.data, file_size);
+	}
+	if (rnd_below(2))
+		text = rnd_below(16) ? TEXT + MOVED : rnd(8);
+
+	orc = guest_orc__load("/dev/null", text, NULL, &why_not);
+	FUZZ_ASSERT(!orc == !!why_not, "no tables and no reason, or both");
+	/* Enough for it to be taken for the guest's kernel, or for another. */
+	for (i = 0; orc && i < 8; i++)
+		unwind(orc, text ?: TEXT);
+	guest_orc__delete(orc);
+	free(file);
+	return 0;
+}

@@ -1,0 +1,741 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Dumps of a guest's stack in perf samples: stacks of known words, cut short by
+ * whatever can't be read, are compared byte by byte with what was built.
+ */
+#include <linux/perf_event.h>
+#include <sys/mman.h>
+
+#include "callchain_harness.h"
+
+/* perf wakes up who waits for them when half of the ring buffer is full as well. */
+#define NR_SAMPLES	10
+
+/* The largest dump touches 17 pages; one more follows. */
+#define NR_PAGES	18
+#define DEFAULT_SIZE	4096
+
+/* Linux's, in bytes. */
+#define THREAD_SIZE	(4 * PAGE_SIZE)
+#define PT_REGS_SIZE	168
+
+static struct perf_event_attr attr_of_size(unsigned int size)
+{
+	return (struct perf_event_attr) {
+		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_GUEST_STACK,
+		.sample_stack_guest = size,
+	};
+}
+
+/**
+ * struct dump_expectation - what each sample of a guest must have beside its chain
+ * @chain:	the chain, and with it cpumode and IP
+ * @vm:		the VM
+ * @info:	registers, and what can be read
+ * @size:	of the event
+ * @found:	bytes that seem to be there, but can't be read beyond the pieces; zero if
+ *		all can
+ * @none:	the sample has no dump
+ * @deferred:	the dump is deferred
+ * @nr_guest:	how many samples were compared
+ */
+struct dump_expectation {
+	struct callchain_expectation chain;
+	struct kvm_vm *vm;
+	struct callchain_stack_info info;
+	unsigned int size;
+	unsigned int found;
+	bool none;
+	bool deferred;
+	unsigned int nr_guest;
+};
+
+/* addr_gva2hva() is for the lower half. */
+static void *gva2hva(struct kvm_vm *vm, gva_t gva)
+{
+	u64 *pte = vm_get_pte_level(vm, gva, PG_LEVEL_4K);
+
+	return addr_gpa2hva(vm, PTE_GET_PA(*pte)) + gva % PAGE_SIZE;
+}
+
+static void compare_bytes(const struct dump_expectation *e, const u8 *data, u64 gva, u64 size)
+{
+	u64 i;
+
+	for (i = 0; i < size; i++) {
+		u8 byte = *(u8 *)gva2hva(e->vm, gva + i);
+
+		TEST_ASSERT(data[i] == byte, "%s: the byte of 0x%lx is 0x%x, not 0x%x",
+			    e->chain.name, gva + i, data[i], byte);
+	}
+}
+
+static void compare_dump(const struct callchain_sample *s, void *arg)
+{
+	const struct callchain_stack_info *info = s->stack.info;
+	struct dump_expectation *e = arg;
+	const u8 *data = s->stack.data;
+	const char *name = e->chain.name;
+	unsigned int i, size = e->size;
+
+	if (!callchain_sample_is_guest(s)) {
+		TEST_ASSERT(!s->stack.size, "%s: a sample of the host has a guest's stack", name);
+		return;
+	}
+
+	e->nr_guest += callchain_sample_compare(s, &e->chain);
+	if (e->none) {
+		TEST_ASSERT(!s->stack.size, "%s: %lu bytes of stack", name, s->stack.size);
+		return;
+	}
+
+	/* A deferred record is as long as what is there. */
+	if (e->deferred)
+		size = e->found ?: round_up(e->info.pieces[0].size + e->info.pieces[1].size, 8);
+	TEST_ASSERT(s->stack.size == size,
+		    "%s: %lu bytes of stack", name, s->stack.size);
+	TEST_ASSERT(!memcmp(info, &e->info, sizeof(*info)),
+		    "%s: abi %lu, ip 0x%lx, sp 0x%lx, fp 0x%lx, flags 0x%lx, root 0x%lx, %lu bytes at 0x%lx, %lu at 0x%lx",
+		    name, info->abi, info->ip, info->sp, info->fp, info->flags, info->root,
+		    info->pieces[0].size, info->pieces[0].addr, info->pieces[1].size,
+		    info->pieces[1].addr);
+	for (i = 0; i < ARRAY_SIZE(info->pieces); i++) {
+		compare_bytes(e, data, info->pieces[i].addr, info->pieces[i].size);
+		data += info->pieces[i].size;
+	}
+}
+
+/* As vcpu_run_and_compare(). */
+static void run_and_compare(struct kvm_vcpu *vcpu, enum pmi_source source,
+			    struct perf_event_attr attr, struct dump_expectation *e)
+{
+	struct kvm_sregs sregs;
+	struct kvm_regs regs;
+
+	vcpu_set_if(vcpu);
+	vcpu_regs_get(vcpu, &regs);
+	vcpu_sregs_get(vcpu, &sregs);
+	e->vm = vcpu->vm;
+	e->size = attr.sample_stack_guest ?: DEFAULT_SIZE;
+	e->info.abi = PERF_SAMPLE_REGS_ABI_64;
+	e->info.ip = e->chain.ip;
+	e->info.sp = regs.rsp;
+	e->info.fp = regs.rbp;
+	e->info.flags = regs.rflags;
+	e->info.root = sregs.cr3;
+	e->info.pieces[0].addr = regs.rsp;
+	e->deferred = source & PMI_DEFERRED && !attr.exclude_callchain_kernel &&
+		      !attr.exclude_callchain_user;
+	e->nr_guest = 0;
+	vcpu_run_until_guest_sampled(vcpu, source, &attr, NR_SAMPLES, compare_dump, e,
+				     &e->nr_guest);
+}
+
+/* The instruction pointer, alone. */
+static void expect_ip(struct callchain_expectation *e, const char *name, bool user)
+{
+	const struct guest_stack none = {};
+
+	expect_guest_stack(e, name, user, &none, DEFAULT_MAX_STACK);
+}
+
+FIXTURE(stack)
+{
+	struct kvm_vcpu *vcpu;
+	struct kvm_vm *vm;
+	gva_t gva;
+};
+
+FIXTURE_VARIANT(stack)
+{
+	enum pmi_source source;
+	bool user;
+};
+
+PMI_VARIANTS(stack, _kernel, .user = false);
+PMI_VARIANTS(stack, _user, .user = true);
+
+/*
+ * Words that differ, and can't be taken for addresses: what they tell is their own
+ * address.  The pages begin where a task's stack may begin, and the page behind them
+ * is not mapped.
+ */
+static void fill(struct kvm_vm *vm, gva_t gva, unsigned int nr_pages)
+{
+	u64 i;
+
+	for (i = 0; i < nr_pages * PAGE_SIZE; i += 8)
+		*(u64 *)gva2hva(vm, gva + i) = 0xdead000000000000ULL ^ (gva + i);
+}
+
+static void assert_filled(struct kvm_vm *vm, gva_t gva, unsigned int nr_pages)
+{
+	u64 i;
+
+	for (i = 0; i < nr_pages * PAGE_SIZE; i += 8)
+		TEST_ASSERT_EQ(*(u64 *)gva2hva(vm, gva + i), 0xdead000000000000ULL ^ (gva + i));
+}
+
+static gva_t alloc_stack(struct kvm_vm *vm, gva_t min, unsigned int nr_pages, bool user)
+{
+	gva_t gva = vm_alloc(vm, (nr_pages + 5) * PAGE_SIZE, min);
+
+	gva = round_up(gva, THREAD_SIZE);
+	*vm_get_pte_level(vm, gva + nr_pages * PAGE_SIZE, PG_LEVEL_4K) = 0;
+	fill(vm, gva, nr_pages);
+	if (user)
+		vm_set_user_accessible(vm, gva, nr_pages);
+	return gva;
+}
+
+FIXTURE_SETUP(stack)
+{
+	SKIP_UNLESS_PMI(variant->source);
+	self->vm = vm_create_looping(&self->vcpu, 4, variant->user);
+	self->gva = alloc_stack(self->vm, DEFAULT_GUEST_STACK_VADDR_MIN, NR_PAGES,
+				variant->user);
+}
+
+FIXTURE_TEARDOWN(stack)
+{
+	kvm_vm_free(self->vm);
+}
+
+static void set_sp(struct kvm_vcpu *vcpu, u64 sp)
+{
+	struct kvm_regs regs;
+
+	vcpu_regs_get(vcpu, &regs);
+	regs.rsp = sp;
+	/* No walk gets far by this one. */
+	regs.rbp = 0xb00;
+	vcpu_regs_set(vcpu, &regs);
+}
+
+static const struct {
+	const char *name;
+	unsigned int offset;
+	unsigned int size;
+	unsigned int expected;
+} dumps[] = {
+	{ "4 KiB if the event doesn't say",	0,		0,	4096 },
+	{ "one word",				0x100,		8,	8 },
+	{ "from an odd address",		0x123,		512,	512 },
+	{ "two pages",				0xff8,		16,	16 },
+	{ "three pages",			0xff8,		8192,	8192 },
+	{ "60 KiB",				0x7f8,		61440,	61440 },
+	{ "the last word",			NR_PAGES * 4096 - 8,	4096,	8 },
+	{ "the last three bytes",		NR_PAGES * 4096 - 3,	4096,	3 },
+	{ "half a page before the end",		NR_PAGES * 4096 - 2048,	4096,	2048 },
+	{ "a page that is not mapped",		NR_PAGES * 4096,	4096,	0 },
+};
+
+CALLCHAIN_TEST(stack, known_words)
+{
+	struct dump_expectation e;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(dumps); i++) {
+		e = (struct dump_expectation){ .info.pieces[0].size = dumps[i].expected };
+		expect_ip(&e.chain, dumps[i].name, variant->user);
+		set_sp(self->vcpu, self->gva + dumps[i].offset);
+		run_and_compare(self->vcpu, variant->source, attr_of_size(dumps[i].size), &e);
+	}
+}
+
+/* The record's size has 16 bits: of the largest dump, a bit less than asked for comes. */
+static void is_largest(const struct callchain_sample *s, void *arg)
+{
+	struct dump_expectation *e = arg;
+	u64 size = s->stack.size;
+
+	if (!callchain_sample_is_guest(s))
+		return;
+
+	TEST_ASSERT(size > 65000 && size < 65528 && s->stack.info->pieces[0].size == size &&
+		    !s->stack.info->pieces[1].size, "%lu bytes of stack", size);
+	compare_bytes(e, s->stack.data, e->info.sp, size);
+	e->nr_guest++;
+}
+
+CALLCHAIN_TEST(stack, largest)
+{
+	const struct perf_event_attr attr = attr_of_size(65528);
+	struct dump_expectation e = { .vm = self->vm, .info.sp = self->gva + 0x7f8 };
+
+	set_sp(self->vcpu, e.info.sp);
+	vcpu_set_if(self->vcpu);
+	vcpu_run_until_guest_sampled(self->vcpu, variant->source, &attr, NR_SAMPLES, is_largest,
+				     &e, &e.nr_guest);
+}
+
+/* Page tables and stack stay as they are: there are no Accessed bits to be set. */
+CALLCHAIN_TEST(stack, no_trace)
+{
+	struct dump_expectation e = { .info.pieces[0].size = 8192 };
+	u64 *ptes[3], before[3];
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(ptes); i++) {
+		ptes[i] = vm_get_pte_level(self->vm, self->gva + i * PAGE_SIZE, PG_LEVEL_4K);
+		*ptes[i] &= ~(PTE_ACCESSED_MASK(&self->vm->mmu) | PTE_DIRTY_MASK(&self->vm->mmu));
+		before[i] = *ptes[i];
+	}
+
+	expect_ip(&e.chain, "no trace", variant->user);
+	set_sp(self->vcpu, self->gva + 0x800);
+	run_and_compare(self->vcpu, variant->source, attr_of_size(8192), &e);
+
+	for (i = 0; i < ARRAY_SIZE(ptes); i++)
+		TEST_ASSERT(*ptes[i] == before[i], "PTE %u is 0x%lx, not 0x%lx", i, *ptes[i],
+			    before[i]);
+	assert_filled(self->vm, self->gva, NR_PAGES);
+}
+
+/* What user mode may not read ends its dump; the kernel may read it. */
+CALLCHAIN_TEST(stack, supervisor_page)
+{
+	struct dump_expectation e = { .info.pieces[0].size = variant->user ? 0x800 : 4096 };
+
+	*vm_get_pte_level(self->vm, self->gva + PAGE_SIZE, PG_LEVEL_4K) &=
+		~PTE_USER_MASK(&self->vm->mmu);
+	expect_ip(&e.chain, "supervisor page", variant->user);
+	set_sp(self->vcpu, self->gva + 0x800);
+	run_and_compare(self->vcpu, variant->source, attr_of_size(4096), &e);
+}
+
+CALLCHAIN_TEST(stack, no_memslot)
+{
+	struct dump_expectation e = { .info.pieces[0].size = 0x100 };
+	u64 *pte = vm_get_pte_level(self->vm, self->gva + PAGE_SIZE, PG_LEVEL_4K);
+
+	*pte = (*pte & ~PHYSICAL_PAGE_MASK) | (self->vm->max_gfn << PAGE_SHIFT);
+	expect_ip(&e.chain, "no memslot", variant->user);
+	set_sp(self->vcpu, self->gva + 0xf00);
+	run_and_compare(self->vcpu, variant->source, attr_of_size(4096), &e);
+}
+
+/* A page of PROT_NONE looks mapped; only the copy finds that it can't be read. */
+CALLCHAIN_TEST(stack, forbidden_page)
+{
+	struct dump_expectation e = { .info.pieces[0].size = 0x100, .found = 4096 };
+	u64 *pte = vm_get_pte_level(self->vm, self->gva + PAGE_SIZE, PG_LEVEL_4K);
+	void *hva = addr_gpa2hva(self->vm, PTE_GET_PA(*pte));
+
+	expect_ip(&e.chain, "a page of PROT_NONE", variant->user);
+	set_sp(self->vcpu, self->gva + 0xf00);
+	TEST_ASSERT(!mprotect(hva, PAGE_SIZE, PROT_NONE), "mprotect(): %s", strerror(errno));
+	run_and_compare(self->vcpu, variant->source, attr_of_size(4096), &e);
+	TEST_ASSERT(!mprotect(hva, PAGE_SIZE, PROT_READ | PROT_WRITE), "mprotect()");
+}
+
+/* Where addresses end, or are none, stacks do. */
+CALLCHAIN_TEST(stack, no_address)
+{
+	static const u64 sps[] = { 0x0000800000000000ULL, 0x8000000000000000ULL, -8ULL, -1ULL };
+	struct dump_expectation e;
+	unsigned int i;
+
+	for (i = 0; i < ARRAY_SIZE(sps); i++) {
+		e = (struct dump_expectation){};
+		expect_ip(&e.chain, "no address", variant->user);
+		set_sp(self->vcpu, sps[i]);
+		run_and_compare(self->vcpu, variant->source, attr_of_size(4096), &e);
+	}
+}
+
+/* Who may not see a mode's chain may not see its stack. */
+CALLCHAIN_TEST(stack, excluded)
+{
+	struct perf_event_attr attrs[] = {
+		attr_of_size(0), attr_of_size(0), attr_of_size(0), attr_of_size(0),
+	};
+	struct dump_expectation e;
+	unsigned int i;
+	bool own;
+
+	attrs[0].exclude_user = 1;
+	attrs[1].exclude_callchain_user = 1;
+	attrs[2].exclude_callchain_kernel = 1;
+	for (i = 0; i < 3; i++) {
+		own = variant->user ? i < 2 : i == 2;
+		e = (struct dump_expectation){ .info.pieces[0].size = 4096, .none = own };
+		expect_ip(&e.chain, "excluded", variant->user);
+		if (own)
+			e.chain.nr = 0;
+		set_sp(self->vcpu, self->gva);
+		run_and_compare(self->vcpu, variant->source, attrs[i], &e);
+	}
+}
+
+/* A stack that reaches the last address ends there, although address zero is mapped. */
+CALLCHAIN_TEST(stack, wraps)
+{
+	const u64 sp = -0x100ULL;
+	struct dump_expectation e = { .info.pieces[0].size = 0x100 };
+	u64 *pte = vm_get_pte_level(self->vm, self->gva, PG_LEVEL_4K);
+
+	virt_pg_map(self->vm, -PAGE_SIZE, PTE_GET_PA(pte[0]));
+	virt_pg_map(self->vm, 0, PTE_GET_PA(pte[1]));
+	if (variant->user) {
+		vm_set_user_accessible(self->vm, -PAGE_SIZE, 1);
+		vm_set_user_accessible(self->vm, 0, 1);
+	}
+	expect_ip(&e.chain, "the last address", variant->user);
+	set_sp(self->vcpu, sp);
+	run_and_compare(self->vcpu, variant->source, attr_of_size(4096), &e);
+}
+
+static void is_refused(struct perf_event_attr attr, const char *why)
+{
+	int fd;
+
+	attr.type = PERF_TYPE_SOFTWARE;
+	attr.config = PERF_COUNT_SW_CPU_CLOCK;
+	attr.size = sizeof(attr);
+	fd = perf_event_open(&attr, 0, -1);
+	TEST_ASSERT(fd < 0 && errno == EINVAL, "perf takes %s", why);
+}
+
+TEST(attr)
+{
+	struct perf_event_attr attr = attr_of_size(0);
+	const char *why_not;
+	int fd;
+
+	if (!pmi_source_available(PMI_IRQ, &why_not))
+		SKIP(return, "%s", why_not);
+
+	attr.guest_callchain = 1;
+	attr.type = PERF_TYPE_SOFTWARE;
+	attr.config = PERF_COUNT_SW_CPU_CLOCK;
+	attr.size = sizeof(attr);
+	fd = perf_event_open(&attr, 0, -1);
+	TEST_ASSERT(fd >= 0, "perf_event_open() failed: %s", strerror(errno));
+	close(fd);
+
+	attr.sample_stack_guest = 12;
+	is_refused(attr, "a size that is no multiple of 8");
+	attr.sample_stack_guest = 16;
+	attr.guest_callchain = 0;
+	is_refused(attr, "a guest's stack without its callchain");
+	attr.guest_callchain = 1;
+	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_GUEST_STACK;
+	is_refused(attr, "a guest's stack without any callchain");
+	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN;
+	is_refused(attr, "a size without PERF_SAMPLE_GUEST_STACK");
+}
+
+static void ignore_sample(const struct callchain_sample *s, void *arg)
+{
+}
+
+static void count_walks(const struct callchain_sample *s, void *arg)
+{
+	unsigned int *nr_walks = arg;
+
+	*nr_walks += callchain_sample_is_guest(s) && !s->shares_walk;
+}
+
+static unsigned int nr_stacks(struct callchain_event *event)
+{
+	unsigned int nr;
+
+	callchain_event_read(event, ignore_sample, NULL);
+	nr = event->nr_stacks;
+	event->nr_stacks = 0;
+	return nr;
+}
+
+#define RECEIVED	(PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_GUEST_STACK)
+
+/* Events without samples of their own, and how many bytes of a deferred stack they get. */
+static const struct {
+	const char *name;
+	struct perf_event_attr attr;
+	unsigned int size;
+} receiver_cases[] = {
+	{ "asks", { .defer_output = 1, .sample_type = RECEIVED }, 64 },
+	{ "asks for less", { .defer_output = 1, .sample_type = RECEIVED,
+			     .sample_stack_guest = 16 }, 16 },
+	{ "asks for callchains only", { .defer_output = 1,
+					.sample_type = RECEIVED & ~PERF_SAMPLE_GUEST_STACK } },
+	{ "takes nothing deferred", { .sample_type = RECEIVED } },
+	{ "excludes guests", { .defer_output = 1, .sample_type = RECEIVED,
+			       .exclude_guest = 1 } },
+	{ "excludes the kernel", { .defer_output = 1, .sample_type = RECEIVED,
+				   .exclude_kernel = 1 } },
+	{ "excludes the kernel's callchain", { .defer_output = 1, .sample_type = RECEIVED,
+					       .exclude_callchain_kernel = 1 } },
+	{ "excludes user mode", { .defer_output = 1, .sample_type = RECEIVED,
+				  .exclude_user = 1 }, 64 },
+};
+
+/*
+ * Deferred stacks go to who asks for them, and may see them: as much as they ask for, and
+ * only if a sample asked.
+ */
+TEST(receivers)
+{
+	struct callchain_event events[ARRAY_SIZE(receiver_cases)];
+	struct perf_event_attr attr = attr_of_size(64);
+	unsigned int i, nr, nr_walks = 0;
+	struct kvm_vcpu *vcpu;
+	const char *why_not;
+	struct kvm_vm *vm;
+
+	if (!pmi_source_available(PMI_IRQ, &why_not))
+		SKIP(return, "%s", why_not);
+
+	vm = vm_create_looping(&vcpu, 4, false);
+	set_sp(vcpu, alloc_stack(vm, DEFAULT_GUEST_STACK_VADDR_MIN, 1, false));
+	vcpu_set_if(vcpu);
+	for (i = 0; i < ARRAY_SIZE(receiver_cases); i++) {
+		struct perf_event_attr receiver = receiver_cases[i].attr;
+
+		receiver.type = PERF_TYPE_SOFTWARE;
+		receiver.config = PERF_COUNT_SW_DUMMY;
+		callchain_event_start(&events[i], PMI_ATTR, &receiver, 0, -1);
+	}
+
+	vcpu_run_until_guest_sampled(vcpu, PMI_IRQ_DEFERRED, &attr, NR_SAMPLES, count_walks,
+				     &nr_walks, &nr_walks);
+	for (i = 0; i < ARRAY_SIZE(receiver_cases); i++) {
+		unsigned int size = receiver_cases[i].size;
+
+		nr = nr_stacks(&events[i]);
+		TEST_ASSERT(nr == (size ? nr_walks : 0) && events[i].max_stack == size,
+			    "A receiver that %s got %u stacks of up to %lu bytes of %u walks",
+			    receiver_cases[i].name, nr, events[i].max_stack, nr_walks);
+	}
+
+	attr.sample_type &= ~PERF_SAMPLE_GUEST_STACK;
+	attr.sample_stack_guest = 0;
+	nr_walks = 0;
+	vcpu_run_until_guest_sampled(vcpu, PMI_IRQ_DEFERRED, &attr, NR_SAMPLES, count_walks,
+				     &nr_walks, &nr_walks);
+	for (i = 0; i < ARRAY_SIZE(receiver_cases); i++)
+		TEST_ASSERT(!nr_stacks(&events[i]), "A stack was dumped that no sample asked for");
+
+	for (i = 0; i < ARRAY_SIZE(receiver_cases); i++)
+		callchain_event_close(&events[i]);
+	kvm_vm_free(vm);
+}
+
+/*
+ * The stacks of a Linux guest.  An IRQ's ends with the stack pointer of what was
+ * interrupted, an exception's with SS and that pointer before it.
+ */
+#define KERNEL_GVA	0xffff888000000000ULL
+
+FIXTURE(linux_stack)
+{
+	struct kvm_vcpu *vcpu;
+	struct kvm_vm *vm;
+	gva_t irq;
+	gva_t task;
+};
+
+FIXTURE_VARIANT(linux_stack)
+{
+	enum pmi_source source;
+	int levels;
+};
+
+PMI_VARIANTS(linux_stack, _4_level, .levels = 4);
+PMI_VARIANTS(linux_stack, _5_level, .levels = 5);
+
+FIXTURE_SETUP(linux_stack)
+{
+	SKIP_UNLESS_PMI(variant->source);
+	SKIP_UNLESS_LEVELS(variant->levels);
+	self->vm = vm_create_looping(&self->vcpu, variant->levels, false);
+	self->irq = alloc_stack(self->vm, KERNEL_GVA, THREAD_SIZE / PAGE_SIZE, false);
+	self->task = alloc_stack(self->vm, KERNEL_GVA, THREAD_SIZE / PAGE_SIZE, false);
+}
+
+FIXTURE_TEARDOWN(linux_stack)
+{
+	kvm_vm_free(self->vm);
+}
+
+static void write_word(struct kvm_vm *vm, gva_t gva, u64 word)
+{
+	*(u64 *)gva2hva(vm, gva) = word;
+}
+
+/* Bytes on the IRQ's stack. */
+#define NR_IRQ	0x200
+
+/* What the stack at which a sample is taken ends with, and whether that is another one. */
+static const struct {
+	const char *name;
+	bool is_sp[2];
+	u64 last[2];
+	bool found;
+} ends[] = {
+	{ "an IRQ's",			{ false, true },	{ 0x1234, 0 },		true },
+	{ "an exception's",		{ true, false },	{ 0, 0x18 },		true },
+	{ "a task's",			{ false, false },	{ 0x7ffc0000f000, 0x2b } },
+	{ "a kernel thread's",		{ false, false },	{ 0, 0 } },
+	{ "user mode's address",	{ false, false },	{ 0, 0x7ffc0000f000 } },
+	{ "not aligned",		{ false, false },	{ 0, 0xffff888000001004 } },
+	{ "not canonical",		{ false, false },	{ 0, 0x8000000000001000 } },
+};
+
+CALLCHAIN_TEST(linux_stack, two_pieces)
+{
+	gva_t end = self->irq + THREAD_SIZE, sp = self->task + 0x2800;
+	struct dump_expectation e;
+	unsigned int i, j;
+
+	for (i = 0; i < ARRAY_SIZE(ends); i++) {
+		e = (struct dump_expectation){ .info.pieces[0].size = NR_IRQ };
+		if (ends[i].found) {
+			e.info.pieces[1].addr = sp;
+			e.info.pieces[1].size = 4096 - NR_IRQ;
+		}
+		for (j = 0; j < 2; j++)
+			write_word(self->vm, end - 16 + 8 * j,
+				   ends[i].is_sp[j] ? sp : ends[i].last[j]);
+		expect_ip(&e.chain, ends[i].name, false);
+		set_sp(self->vcpu, end - NR_IRQ);
+		run_and_compare(self->vcpu, variant->source, attr_of_size(0), &e);
+	}
+}
+
+/* The same stack is no second one; nor is there one if there is no room for it. */
+CALLCHAIN_TEST(linux_stack, one_piece)
+{
+	gva_t end = self->irq + THREAD_SIZE;
+	struct dump_expectation e = { .info.pieces[0].size = NR_IRQ };
+
+	write_word(self->vm, end - 8, end - 0x100);
+	expect_ip(&e.chain, "the same stack", false);
+	set_sp(self->vcpu, end - NR_IRQ);
+	run_and_compare(self->vcpu, variant->source, attr_of_size(0), &e);
+
+	write_word(self->vm, end - 8, self->task);
+	e.chain.name = "no room";
+	run_and_compare(self->vcpu, variant->source, attr_of_size(NR_IRQ), &e);
+
+	e = (struct dump_expectation){ .info.pieces[0].size = 8 };
+	expect_ip(&e.chain, "one word", false);
+	set_sp(self->vcpu, end - 8);
+	run_and_compare(self->vcpu, variant->source, attr_of_size(0), &e);
+}
+
+/* Each piece has what can be read of it. */
+CALLCHAIN_TEST(linux_stack, pieces_cut_short)
+{
+	gva_t end = self->irq + THREAD_SIZE;
+	struct dump_expectation e = { .info.pieces[0].size = NR_IRQ };
+
+	write_word(self->vm, end - 8, self->task + THREAD_SIZE - 0x30);
+	e.info.pieces[1].addr = self->task + THREAD_SIZE - 0x30;
+	e.info.pieces[1].size = 0x30;
+	expect_ip(&e.chain, "the end of a stack", false);
+	set_sp(self->vcpu, end - NR_IRQ);
+	run_and_compare(self->vcpu, variant->source, attr_of_size(0), &e);
+
+	write_word(self->vm, end - 8, self->task + THREAD_SIZE);
+	e.info.pieces[1].addr = self->task + THREAD_SIZE;
+	e.info.pieces[1].size = 0;
+	e.chain.name = "not mapped";
+	run_and_compare(self->vcpu, variant->source, attr_of_size(0), &e);
+}
+
+/* What user mode saves on its task's stack when it enters the kernel, by its offset. */
+#define SAVED_BP	32
+#define SAVED_IP	128
+#define SAVED_CS	136
+#define SAVED_FLAGS	144
+#define SAVED_SP	152
+
+#define USER_IP		0x401234
+#define USER_SP		0x7ffc0000f000
+
+static const struct {
+	const char *name;
+	unsigned int padding;
+	u64 ip;
+	u64 cs;
+	u64 flags;
+	bool found;
+} tasks[] = {
+	{ "at the top",			0,	USER_IP,	0x33,	0x246,	true },
+	{ "16 bytes below it",		16,	USER_IP,	0x33,	0x246,	true },
+	{ "32 bytes below it",		32,	USER_IP,	0x33,	0x246 },
+	{ "no IP",			0,	0,		0x33,	0x246 },
+	{ "an IP that is none",		0,	1ULL << 62,	0x33,	0x246 },
+	{ "the kernel's CS",		0,	USER_IP,	0x10,	0x246 },
+	{ "no CS",			0,	USER_IP,	3,	0x246 },
+	{ "no flags",			0,	USER_IP,	0x33,	0 },
+	{ "too many flags",		0,	USER_IP,	0x33,	1ULL << 22 | 0x246 },
+};
+
+/*
+ * A kernel without frame pointers, whose programs have them: the chain goes on with
+ * user mode where the task's stack has its registers, if they can be that.
+ */
+CALLCHAIN_TEST(linux_stack, user_mode)
+{
+	static const struct guest_stack_layout layout = { 3, 32, 0x100 };
+	struct callchain_expectation e;
+	struct guest_stack user;
+	unsigned int i, j;
+	gva_t regs;
+
+	guest_stack_build(self->vm, &user, &layout);
+	vm_set_user_accessible(self->vm, user.gva, user.nr_pages);
+	set_sp(self->vcpu, self->task + 0x1234 * 2);
+	vcpu_set_if(self->vcpu);
+
+	for (i = 0; i < ARRAY_SIZE(tasks); i++) {
+		fill(self->vm, self->task, THREAD_SIZE / PAGE_SIZE);
+		regs = self->task + THREAD_SIZE - PT_REGS_SIZE - tasks[i].padding;
+		write_word(self->vm, regs + SAVED_BP, user.fp);
+		write_word(self->vm, regs + SAVED_IP, tasks[i].ip);
+		write_word(self->vm, regs + SAVED_CS, tasks[i].cs);
+		write_word(self->vm, regs + SAVED_FLAGS, tasks[i].flags);
+		/* Interrupted code of the kernel's has its stack right above. */
+		write_word(self->vm, regs + SAVED_SP,
+			   tasks[i].cs & 3 ? user.sp : self->task + THREAD_SIZE);
+
+		expect_ip(&e, tasks[i].name, false);
+		if (tasks[i].found) {
+			e.ips[e.nr++] = PERF_CONTEXT_GUEST_USER;
+			e.ips[e.nr++] = USER_IP;
+			for (j = 0; j < user.nr_frames; j++)
+				e.ips[e.nr++] = user.ras[j];
+		}
+		vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
+	}
+}
+
+/* Frame pointers that lead to their end have led somewhere. */
+CALLCHAIN_TEST(linux_stack, frame_pointers)
+{
+	gva_t regs = self->task + THREAD_SIZE - PT_REGS_SIZE, frame = self->task + 0x1000;
+	struct callchain_expectation e;
+	struct kvm_regs r;
+
+	write_word(self->vm, regs + SAVED_IP, USER_IP);
+	write_word(self->vm, regs + SAVED_CS, 0x33);
+	write_word(self->vm, regs + SAVED_FLAGS, 0x246);
+	write_word(self->vm, frame, frame + 0x100);
+	write_word(self->vm, frame + 8, 0xffffffff81000123);
+	write_word(self->vm, frame + 0x100, 0);
+	write_word(self->vm, frame + 0x108, 0);
+
+	set_sp(self->vcpu, self->task + 0x800);
+	vcpu_regs_get(self->vcpu, &r);
+	r.rbp = frame;
+	vcpu_regs_set(self->vcpu, &r);
+	vcpu_set_if(self->vcpu);
+	expect_ip(&e, "frame pointers", false);
+	e.ips[e.nr++] = 0xffffffff81000123;
+	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
+}
+
+TEST_HARNESS_MAIN
