@@ -7,9 +7,12 @@ PYTHON := /usr/bin/python3
 # What an emulated Intel host takes, beyond what bootstrap.sh installs anyway.
 BOCHS := bochs bochs-term bochsbios isolinux syslinux-common vgabios xorriso
 
-export BUILD KERNEL_SRC KCONFIG ACCEL VENDOR KARGS TESTS ALL BASELINE QUICK FUZZ_SECONDS FUZZ_CASES SEED MUTANTS TODAY
+# What Debian's kernels are compressed by.
+UNPACK := lz4 zstd
 
-.PHONY: help demo test test-debug test-intel host-table test-baseline mutants records selftests fuzz bench gate build shell series clean packages
+export BUILD KERNEL_SRC KCONFIG ACCEL VENDOR GUEST KARGS TESTS ALL BASELINE QUICK FUZZ_SECONDS FUZZ_CASES SEED MUTANTS TODAY
+
+.PHONY: help demo test test-debug test-intel test-stock host-table test-baseline mutants records selftests fuzz bench gate build shell series clean packages
 .DEFAULT_GOAL := help
 
 help: ## print this help
@@ -22,6 +25,7 @@ help: ## print this help
 	@echo "  KERNEL_SRC=DIR      use this Linux source, and leave it as it is"
 	@echo "  KCONFIG=FILE        merge a fragment into the kernel's configuration"
 	@echo "  VENDOR=amd|intel    whose CPU the host of selftests, demo and shell has; Bochs emulates Intel's"
+	@echo "  GUEST=debian|own    what the demo's guest runs: Debian's kernel, or the one built here"
 	@echo "  KARGS=ARGS          boot the host with them, e.g. kvm_amd.npt=0"
 	@echo "  TESTS=NAMES         run just these selftests, e.g. guest_callchain_test"
 	@echo "  ALL=1               compare all of Linux's KVM selftests with an unpatched kernel"
@@ -34,10 +38,12 @@ help: ## print this help
 	@echo "  TODAY=N             try N mutants, on each day others; one of test-debug's two passes"
 	@echo "  BUILD=DIR           build there, not in ./build"
 
-demo: packages ## profile a Linux guest from its host, and draw its flame graph
+demo: ## profile a Linux guest from its host, and draw its flame graph
+	@sh scripts/bootstrap.sh $(UNPACK) $(if $(filter intel,$(VENDOR)),$(BOCHS))
 	@$(PYTHON) scripts/host.py demo
 
-test: packages ## run all tests; ends with "N passed, N failed, N skipped"
+test: ## run all tests; ends with "N passed, N failed, N skipped"
+	@sh scripts/bootstrap.sh $(UNPACK)
 	@$(PYTHON) scripts/host.py test
 
 test-debug: packages ## run the KVM selftests on a host with lockdep and KASAN, twice
@@ -46,6 +52,10 @@ test-debug: packages ## run the KVM selftests on a host with lockdep and KASAN, 
 test-intel: ## run the KVM selftests on an emulated Intel host, with EPT and without
 	@sh scripts/bootstrap.sh $(BOCHS)
 	@$(PYTHON) scripts/host.py test-intel
+
+test-stock: ## sample Debian's own kernels as guests, and unwind them by their ORC tables
+	@sh scripts/bootstrap.sh $(UNPACK)
+	@$(PYTHON) scripts/host.py test-stock
 
 host-table: packages ## write results/hosts.md: which tests passed on which host, of the last runs
 	@$(PYTHON) scripts/host.py host-table

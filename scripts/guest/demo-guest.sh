@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# The init of the demo's guest: hand out the kernel's symbols, then work until
-# somebody switches the machine off.
+# The init of the guest whose kernel was built here: hand out the kernel's symbols, then
+# work until somebody switches the machine off.
 /bin/busybox --install -s /bin
 mount -t proc proc /proc
 mount -t sysfs sys /sys
@@ -13,15 +13,7 @@ mount -t 9p -o trans=virtio,version=9p2000.L,cache=none guest /mnt
 cat /proc/kallsyms > /mnt/kallsyms.tmp && mv /mnt/kallsyms.tmp /mnt/kallsyms
 cat /proc/modules > /mnt/modules.tmp && mv /mnt/modules.tmp /mnt/modules
 
-# Programs that spend their time in system calls, all of them on files in memory.
-mkdir /tmp/src
-for i in $(seq 40); do
-	dd if=/dev/zero of=/tmp/src/file$i bs=4k count=8 2>/dev/null
-done
+. /workload.sh
+prepare_files
 touch /mnt/working
-while :; do
-	dd if=/dev/zero of=/tmp/copy bs=4k count=2000 2>/dev/null
-	tar -cf - -C /tmp src | cat > /dev/null
-	find /tmp /proc/sys /sys/kernel > /dev/null
-	cat /tmp/src/* > /tmp/all
-done
+work_on_files

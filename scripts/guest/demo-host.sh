@@ -1,6 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# The job of the demo, on the patched host: boot a guest, sample it, report.
+# The job of the demo, on the patched host: boot a guest, sample it, report.  $whose
+# kernel it runs is set before this.
 set -u
 out=/run/shared
 mkdir -p $out/guest
@@ -11,30 +12,55 @@ fail()
 	exit 1
 }
 
-# clearcpuid: where the host itself is emulated, the sizes of its XSAVE areas disagree.
-qemu-system-x86_64 -M microvm,acpi=off,rtc=on -accel kvm -cpu host -m 256M \
-	-nodefaults -no-user-config -display none -no-reboot -serial file:$out/guest.log \
-	-kernel "$BUILD_KERNEL/arch/x86/boot/bzImage" -initrd $out/initrd.img \
-	-append "console=ttyS0 quiet panic=-1 reboot=t clearcpuid=xsave" \
-	-fsdev local,id=guest,path=$out/guest,security_model=none \
-	-device virtio-9p-device,fsdev=guest,mount_tag=guest &
-vm=$!
+# Boot a guest, $vm then; what follows are options of QEMU's.  clearcpuid: 154 is XSAVE;
+# where the host itself is emulated, the sizes of its areas disagree.
+boot()
+{
+	qemu-system-x86_64 -accel kvm -cpu host -m 256M -nodefaults -no-user-config \
+		-display none -no-reboot -serial file:$out/guest.log -initrd $out/initrd.img \
+		-append "console=ttyS0 quiet panic=-1 reboot=t clearcpuid=154" "$@" &
+	vm=$!
+	# This job's output is open as long as the guest runs.
+	trap 'kill $vm 2>/dev/null' EXIT
+}
 
-tries=0
-until [ -e $out/guest/working ]; do
-	kill -0 $vm 2>/dev/null || fail "the guest died, see guest.log"
-	tries=$((tries + 1))
-	[ $tries -lt 600 ] || fail "the guest did not get to work, see guest.log"
-	sleep 0.2
-done
+# Wait for what says that the guest is at work.
+wait_until()
+{
+	tries=0
+	until "$@"; do
+		kill -0 $vm 2>/dev/null || fail "the guest died, see guest.log"
+		tries=$((tries + 1))
+		[ $tries -lt 900 ] || fail "the guest did not get to work, see guest.log"
+		sleep 0.2
+	done
+}
+
+# A kernel that was built here has frame pointers; a distribution's has ORC tables.
+symbols="--guestkallsyms=$out/guest/kallsyms --guestmodules=$out/guest/modules"
+if [ "$whose" = debian ]; then
+	truncate -s 64M disk
+	boot -M pc -kernel $out/kernel/vmlinuz -drive id=disk,file=disk,format=raw,if=none \
+		-device virtio-blk-pci,drive=disk
+	wait_until grep -qs "at work" $out/guest.log
+	tar -xf disk -C $out/guest || fail "the guest's symbols did not arrive"
+	symbols="$symbols --guestvmlinux=$out/kernel/vmlinux"
+	how=orc
+else
+	boot -M microvm,acpi=off,rtc=on -kernel "$BUILD_KERNEL/arch/x86/boot/bzImage" \
+		-fsdev local,id=guest,path=$out/guest,security_model=none \
+		-device virtio-9p-device,fsdev=guest,mount_tag=guest
+	wait_until [ -e $out/guest/working ]
+	how=fp
+fi
 echo "The guest is at work, its symbols are in guest/kallsyms."
 
 # A hardware counter where there is one, else a timer.
 event=cycles
 perf stat -e cycles -- true 2>&1 | grep -q "not supported\|No supported" && event=cpu-clock
 
-symbols="--guestkallsyms=$out/guest/kallsyms --guestmodules=$out/guest/modules"
-perf kvm --guest $symbols record -e $event -F 999 -g -p $vm -o perf.data.guest \
+perf kvm --guest $symbols record -e $event -F 999 --call-graph $how -p $vm -o perf.data.guest \
+	--proc-map-timeout=20000 \
 	-- sleep "${DEMO_SECONDS:-10}" > $out/record.log 2>&1 || fail "perf record failed, see record.log"
 kill $vm
 # perf says how callchains are taken.
@@ -44,6 +70,8 @@ cp perf.data.guest $out/
 
 perf kvm --guest $symbols -i perf.data.guest report --stdio \
 	> $out/report.txt 2> $out/report.log || fail "perf report failed, see report.log"
+perf kvm --guest $symbols -i perf.data.guest report --stats \
+	> $out/stats.txt 2>> $out/report.log || fail "perf report failed, see report.log"
 perf script $symbols -i perf.data.guest -F comm,misc,ip,sym \
 	> $out/script.txt 2> $out/script.log || fail "perf script failed, see script.log"
 perf data convert $symbols --to-json $out/perf.json -i perf.data.guest --force \

@@ -25,6 +25,12 @@ SCHEMA_VERSION = 1
 DEPTHS = (1, 16, 64, 127)
 RATES = (1000, 4000, 10000)
 
+# Bytes of the stack that samples have beside the callchain.
+DUMPS = (1024, 2048, 4096, 8192)
+
+# What an event gets that doesn't say how many: a page's.
+GATE_DUMP = 4096
+
 # What a rate must yield to count as kept up with.  The CPU that sends the PMIs has a
 # tick of its own, which takes up to 5 % of them.
 KEEPS_UP = 0.9
@@ -51,13 +57,15 @@ class Run:
     rate: int = 1000
     ms: int = 40
     levels: int = 4
+    dump: int = 0
 
     def command(self) -> str:
         target = {"guest": "", "host": "-H", "exit": "-x"}[self.target]
         return (f"{BENCH} {target} "
                 f"{'-5' if self.levels == 5 else ''} "
                 f"-m {'callchain' if self.mode == 'v3' else self.mode} -i {self.source} "
-                f"-d {self.depth} -s {self.stride} -p {10**9 // self.rate} -t {self.ms}")
+                f"-d {self.depth} -s {self.stride} "
+                f"{f'-k {self.dump} ' if self.dump else ''}-p {10**9 // self.rate} -t {self.ms}")
 
     def script(self) -> str:
         """What to run on the host; it ends if that fails."""
@@ -101,7 +109,11 @@ class Results:
     figures: List[Figure]
 
     def find(self, has: str = "run", **wanted: Any) -> Optional[Figure]:
-        """The first figure of a run with these properties that has an attribute."""
+        """The first figure of a run with these properties that has an attribute.
+
+        Without a dump, unless one is wanted.
+        """
+        wanted = {"dump": 0, **wanted}
         for figure in self.figures:
             if (getattr(figure, has) is not None and
                     all(getattr(figure.run, name) == value for name, value in wanted.items())):
@@ -149,6 +161,17 @@ def _slowdowns(clock: str, depths: Iterable[int], rates: Iterable[int], ms: int)
     return runs
 
 
+def _dumps(clock: str, sizes: Iterable[int]) -> List[Run]:
+    """What dumps of stacks cost: in the PMI, by NMIs, and in all, by IRQs.
+
+    Guests that it takes a dump for have no frame pointers: their chains are short.
+    """
+    return [Run(clock, target, mode, source, depth=1, dump=size)
+            for size in (0, *sizes) for source in (("nmi", "irq") if size else ("irq",))
+            for target, mode in (("guest", "callchain"), ("guest", "deferred"),
+                                 ("host", "callchain"))]
+
+
 def _exits(clock: str) -> List[Run]:
     """What guests pay that nobody samples just then."""
     return [Run(clock, "exit", mode, rate=1) for mode in ("off", "deferred")]
@@ -167,6 +190,7 @@ def plan(quick: bool) -> List[Run]:
     if quick:
         return (_latencies("counted", DEPTHS, modes) + _pages("counted", (_FRAME, 4096), modes)
                 + _slowdowns("counted", (64,), RATES, 50)
+                + _dumps("counted", DUMPS)
                 + _exits("counted") + _ladder("counted", ladder[2::2], modes, 64)
                 + 7 * _slowdowns("timed", (64,), RATES, 100))
     depths = (0, 1, 2, 4, 8, 16, 32, 64, 96, 127)
@@ -177,6 +201,7 @@ def plan(quick: bool) -> List[Run]:
             + _slowdowns("counted", DEPTHS, RATES, 50)
             + _slowdowns("counted", (64,), (100,), 300)
             + _slowdowns("counted", (64,), (20000, 50000), 50)
+            + _dumps("counted", DUMPS)
             + _exits("counted")
             + _ladder("counted", ladder, ("ip", *modes), 64)
             + _ladder("counted", ladder[5:], ("ip", *modes[:2]), 127)
@@ -190,7 +215,8 @@ def gate_plan() -> List[Run]:
             + [Run("counted", "guest", "callchain", "irq", 64),
                Run("counted", "guest", "callchain", depth=64, levels=5),
                Run("counted", "host", "callchain", depth=1),
-               Run("counted", "host", "callchain", depth=127)])
+               Run("counted", "host", "callchain", depth=127)]
+            + _dumps("counted", (GATE_DUMP,)))
 
 
 _JOB = """

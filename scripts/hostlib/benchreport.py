@@ -11,7 +11,7 @@ import matplotlib
 matplotlib.use("svg")
 from matplotlib import pyplot  # noqa: E402
 
-from .bench import DEPTHS, KEEPS_UP, RATES, Figure, Results
+from .bench import DEPTHS, DUMPS, KEEPS_UP, RATES, Figure, Results
 from .build import BENCH
 from .ui import Failure, say
 
@@ -151,6 +151,27 @@ def _other_table(results: Results) -> str:
                    "bytes a sample, depth 64"], rows)
 
 
+def _dump_table(results: Results) -> str:
+    rows = []
+    for label, target, mode, _ in _WAYS:
+        if not results.find(target=target, mode=mode, dump=DUMPS[0]):
+            continue
+        cells = []
+        for dump in (0, *DUMPS):
+            run = {"clock": "counted", "target": target, "mode": mode, "depth": 1, "dump": dump,
+                   "rate": RATES[0], "stride": 16, "levels": 4}
+            pmi, whole = (results.find("cost", source=source, **run)
+                          for source in ("nmi", "irq"))
+            cells.append(" / ".join((_cell(pmi, lambda f: _number(f.latency["median"])),
+                                     _cell(whole, lambda f: _number(f.cost)),
+                                     _cell(whole, lambda f: _number(f.bytes_per_sample)))))
+        rows.append([label, *cells])
+    return _table(["PMI / whole sample / bytes, depth 1, with a dump of the stack", "none",
+                   *(f"{dump // 1024} KiB" for dump in DUMPS)], rows) + (
+        "\nThese stacks begin where a page does. Dumps of a host process' come with its "
+        "registers, and without a callchain, as `--call-graph dwarf` has them.\n")
+
+
 def _exits(results: Results) -> str:
     off, deferred = (results.find(clock="counted", target="exit", mode=mode)
                      for mode in ("off", "deferred"))
@@ -209,6 +230,7 @@ def _plot_latency(results: Results, path: Path) -> None:
         points = sorted((f.run.depth, f.latency["median"]) for f in results.figures
                         if f.run.clock == "counted" and f.run.target == target
                         and f.run.mode == mode and f.run.source == "nmi" and f.run.levels == 4
+                        and not f.run.dump
                         and f.run.stride == 16 and f.run.rate == 1000 and f.latency)
         if mode in _SHALLOW and points:
             points = [(0, points[0][1]), (max(DEPTHS), points[0][1])]
@@ -270,8 +292,8 @@ def write(results: Results, folder: Path) -> None:
         f"{environment['compiler']}, {environment['accel']}, commit {environment['commit']}.\n",
         _latency_table(results), _slowdown_table(results, "counted", counted),
         _meaning(results) + "\n", _cost_table(results, counted), _other_table(results),
-        _exits(results) + "\n", _page_table(results), _slowdown_table(results, "timed", timed),
-        _hyperfine_table(folder / "hyperfine.json")])
+        _dump_table(results), _exits(results) + "\n", _page_table(results),
+        _slowdown_table(results, "timed", timed), _hyperfine_table(folder / "hyperfine.json")])
     (folder / "table.md").write_text(text)
     _plot_latency(results, folder / "latency.svg")
     _plot_overhead(results, "counted", folder / "overhead.svg")

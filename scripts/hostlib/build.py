@@ -21,7 +21,7 @@ _NEEDS_GIB = 6
 SELFTESTS = [f"x86/guest_callchain_{name}" for name in (
     "test", "attr_test", "churn_test", "deferred_test", "depth_test", "entry_test",
     "hostile_test", "lbr_test", "lifetime_test", "many_test", "memory_test", "modes_test",
-    "no_side_effects_test")]
+    "no_side_effects_test", "stack_test")]
 
 # The instruments.  Tests of theirs run last: their module slows down what it watches.
 INSTRUMENT_TESTS = ["guest_callchain/guest_callchain_bound_test",
@@ -30,6 +30,7 @@ INSTRUMENT_TESTS = ["guest_callchain/guest_callchain_bound_test",
 TEST_32BIT = "guest_callchain/guest_callchain_vmm32_test"
 BENCH = "guest_callchain/guest_callchain_bench"
 FUZZER = "guest_callchain/guest_callchain_fuzz"
+GUEST_PROGRAM = "guest_callchain/guest_program"
 
 # The same input is to give the same kernel.
 _REPRODUCIBLE = {"KBUILD_BUILD_TIMESTAMP": "2026-01-01", "KBUILD_BUILD_USER": "build",
@@ -212,7 +213,7 @@ class Build:
 
     def _build_selftests(self, kernel_inputs: str) -> None:
         stamp = self.path / "selftests.stamp"
-        programs = [*SELFTESTS, *INSTRUMENT_TESTS, TEST_32BIT, BENCH, FUZZER]
+        programs = [*SELFTESTS, *INSTRUMENT_TESTS, TEST_32BIT, BENCH, FUZZER, GUEST_PROGRAM]
         inputs = _hash([kernel_inputs, *programs, *self._overlay(("tools/testing/",))])
         products = [self.selftests / program for program in programs]
         if self._is_current(stamp, inputs, *products):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Fuzz the walk of guests' stacks: in user space, and on the emulated host."""
+"""Fuzz the walk of guests' stacks: in user space, and on the emulated host; and perf."""
 
 import re
 import subprocess
@@ -47,6 +47,10 @@ class Limits:
             return f"-runs={self.cases * _RUNS_PER_CASE}"
         return f"-max_total_time={max(1, int(self.seconds * _USER_SPACE_SHARE))}"
 
+    def halved(self) -> "Limits":
+        """For one of two fuzzers in user space, unless it is to run that many cases."""
+        return self if self.cases else Limits(self.seconds // 2, 0, self.seed)
+
     def in_kernel(self) -> str:
         """The option for the selftest, which runs twice."""
         if self.cases:
@@ -58,17 +62,14 @@ class Limits:
         return _GRACE + (int(self.cases * _SECONDS_PER_CASE) if self.cases else self.seconds)
 
 
-def user_space(build: Path, results: Path, limits: Limits) -> bool:
-    """Fuzz stacktrace.c alone, by libFuzzer; say whether it withstood."""
-    program = build / "fuzz_stack_walk"
-    run_logged("Build the fuzzer for user space",
-               ["make", "-C", str(_SOURCES), f"OUTPUT={build}"], results / "build.log")
-
-    log = results / "user_space.log"
-    with Step("Fuzz in user space") as step, log.open("w") as out:
+def _run(program: Path, results: Path, limits: Limits, max_len: int) -> bool:
+    """Run one of libFuzzer's programs; say whether what it fuzzes withstood."""
+    name = program.name
+    log = results / f"{name}.log"
+    with Step(f"Run {name}") as step, log.open("w") as out:
         process = subprocess.Popen(
             [str(program), limits.in_user_space(), f"-seed={limits.seed}",
-             "-max_len=256", "-print_final_stats=1", f"-artifact_prefix={results}/"],
+             f"-max_len={max_len}", "-print_final_stats=1", f"-artifact_prefix={results}/{name}-"],
             stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT)
         try:
             while process.poll() is None:
@@ -84,17 +85,27 @@ def user_space(build: Path, results: Path, limits: Limits) -> bool:
     text = log.read_text(errors="replace")
     if process.returncode == 0:
         stats = dict(re.findall(r"^stat::(\w+):\s+(\d+)", text, re.MULTILINE))
-        say(f"user space: {stats['number_of_executed_units']} runs, "
-            f"{stats['average_exec_per_sec']} a second, no difference")
+        say(f"{name}: {stats['number_of_executed_units']} runs, "
+            f"{stats['average_exec_per_sec']} a second, nothing found")
         return True
 
     said = [line for line in text.splitlines()
-            if line.startswith("fuzz_stack_walk:") or "ERROR: AddressSanitizer" in line
+            if line.startswith(f"{name}:") or "ERROR: AddressSanitizer" in line
             or "runtime error:" in line]
-    say(f"user space: {said[0] if said else 'the fuzzer failed'}; see {log}")
-    for crash in sorted(results.glob("crash-*")):
+    say(f"{said[0] if said else f'{name} failed'}; see {log}")
+    for crash in sorted(results.glob(f"{name}-crash-*")):
         say(f"To try again: {program} {crash}")
     return False
+
+
+def user_space(build: Build, folder: Path, results: Path, limits: Limits) -> bool:
+    """Fuzz KVM's walk and perf's unwinder alone, by libFuzzer; say whether they withstood."""
+    run_logged("Build the fuzzers for user space",
+               ["make", "-C", str(_SOURCES), f"OUTPUT={folder}", f"LINUX={build.tree.path}",
+                "all", "perf"], results / "build.log")
+    half = limits.halved()
+    return all([_run(folder / "fuzz_stack_walk", results, half, 256),
+                _run(folder / "fuzz_guest_stack", results, half, 1024)])
 
 
 def in_kernel(build: Build, accel: str, results: Path, limits: Limits,

@@ -6,7 +6,7 @@ import subprocess
 from dataclasses import dataclass
 from functools import cmp_to_key
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Sequence
 
 from .ui import Failure, Step
 
@@ -41,7 +41,7 @@ def _run(argv: List[str]) -> "subprocess.CompletedProcess[str]":
                           env={**os.environ, "LC_ALL": "C"})
 
 
-def _mirror() -> str:
+def mirror() -> str:
     """The Debian mirror that this machine's own apt uses."""
     targets = _run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(LABEL)",
                     "Created-By: Packages"]).stdout.split("\n")
@@ -63,15 +63,16 @@ def _mirror() -> str:
                   "command with KERNEL_SRC=DIR")
 
 
-class _PrivateApt:
+class PrivateApt:
     """An apt with lists and sources of its own; the machine's stay untouched."""
 
-    def __init__(self, folder: Path, mirror: str) -> None:
+    def __init__(self, folder: Path, mirror_uri: str,
+                 suites: Sequence[str] = SUITES) -> None:
         sources = folder / "sources.list"
         for sub in ("lists/partial", "archives/partial"):
             (folder / sub).mkdir(parents=True, exist_ok=True)
-        sources.write_text("".join(f"deb [arch=amd64 signed-by={KEYRING}] {mirror} {suite} main\n"
-                                   for suite in SUITES))
+        sources.write_text("".join(f"deb [arch=amd64 signed-by={KEYRING}] {mirror_uri} {suite} "
+                                   "main\n" for suite in suites))
         self._options = [
             "-o", f"Dir::Etc::sourcelist={sources}", "-o", "Dir::Etc::sourceparts=/dev/null",
             "-o", f"Dir::State::lists={folder}/lists", "-o", f"Dir::Cache={folder}",
@@ -124,7 +125,7 @@ def _fetch() -> Source:
     # What lies in there may be half of a package; apt goes on from it.
     incoming = downloads / "incoming"
     incoming.mkdir(parents=True, exist_ok=True)
-    apt = _PrivateApt(folder / "apt", _mirror())
+    apt = PrivateApt(folder / "apt", mirror())
     with Step(f"Look for {PACKAGE} in Debian's suites"):
         trouble = apt.get("update")
         versions = apt.versions()

@@ -3,7 +3,9 @@
 
 import json
 import unittest
+from pathlib import Path
 from typing import Any, Dict, List
+from unittest import mock
 
 from hostlib import bench, benchreport
 from hostlib.bench import Figure, Results, Run
@@ -85,6 +87,49 @@ class FiguresTest(unittest.TestCase):
                                      and run.source == "irq" and run.clock == "counted"])
 
 
+class DumpsTest(unittest.TestCase):
+    def setUp(self) -> None:
+        # Each figure tells its run; those with dumps come first, as nothing says they don't.
+        runs = sorted(bench.plan(quick=False), key=lambda run: -run.dump)
+        self.results = Results({}, [
+            Figure(run, {"median": (1000 if run.source == "nmi" else 0) + run.depth + run.dump},
+                   cost=(2000 if run.source == "irq" else 0) + run.dump,
+                   bytes_per_sample=run.dump + 48) for run in runs if run.clock == "counted"])
+
+    def test_command(self) -> None:
+        self.assertIn(" -k 4096 ", Run("counted", "guest", "deferred", dump=4096).command())
+        self.assertNotIn(" -k", Run("counted", "guest", "deferred").command())
+
+    def test_none_is_found_unless_asked_for(self) -> None:
+        for dump, wanted in ((0, {}), (2048, {"dump": 2048})):
+            figure = self.results.find(target="guest", mode="deferred", depth=1, **wanted)
+            self.assertEqual(figure.run.dump if figure else None, dump)
+
+    def test_table(self) -> None:
+        for quick in (True, False):
+            runs = bench.plan(quick)
+            figures = [figure for figure in self.results.figures if figure.run in runs]
+            rows = benchreport._dump_table(Results({}, figures)).splitlines()
+            self.assertEqual([row.split(" | ")[0] for row in rows[2:5]],
+                             ["| ours", "| ours, deferred", "| host process, perf's own"])
+            for row in rows[2:5]:
+                self.assertEqual(row.split(" | ")[1:],
+                                 ["1 001 / 2 000 / 48", "2 025 / 3 024 / 1 072",
+                                  "3 049 / 4 048 / 2 096", "5 097 / 6 096 / 4 144",
+                                  "9 193 / 10 192 / 8 240 |"])
+
+    def test_plot_has_none(self) -> None:
+        axes = mock.Mock()
+        with mock.patch.object(benchreport, "_axes", return_value=(None, axes)), \
+                mock.patch.object(benchreport, "_save"):
+            benchreport._plot_latency(self.results, Path())
+        for call in axes.plot.call_args_list:
+            self.assertLess(max(call.args[1]), 1000 + 1024)
+
+    def test_gate_has_those_that_it_watches(self) -> None:
+        self.assertEqual({run.dump for run in bench.gate_plan()}, {0, bench.GATE_DUMP})
+
+
 class HighestRateTest(unittest.TestCase):
     def _results(self, *kept: float) -> Results:
         return Results({}, [Figure(Run("counted", "guest", "callchain", depth=64, rate=rate),
@@ -107,7 +152,10 @@ class JsonTest(unittest.TestCase):
         for name in ("bench/bench.json", "gate/reference.json"):
             path = bench.REPO / "results" / name
             results = bench.read(path)
-            self.assertEqual(results.to_json(), json.loads(path.read_text()))
+            data = json.loads(path.read_text())
+            for figure in data["figures"]:
+                figure["run"].setdefault("dump", 0)
+            self.assertEqual(results.to_json(), data)
 
     def test_command_of_the_walk_of_2023(self) -> None:
         script = Run("counted", "guest", "v3").script()

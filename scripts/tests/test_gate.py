@@ -13,19 +13,22 @@ _ENVIRONMENT = {"commit": "0123456789ab", "kernel": "7.3.4", "qemu": "7.2.22",
                 "compiler": "gcc 12.2.0", "accel": "tcg", "cpu": "some", "cpus": "2"}
 
 
-def _latency(run: Run, frame: int, page: int) -> float:
+def _latency(run: Run, frame: int, page: int, kib: int) -> float:
     if run.mode == "ip":
         return 1000
+    if run.mode == "deferred":
+        return 1100
     pages = 1 + max(0, run.depth - 1) * run.stride // 4096
-    return 2000 + frame * run.depth + page * pages
+    return 2000 + frame * run.depth + page * pages + kib * run.dump // 1024
 
 
-def _results(frame: int = 45, page: int = 900, **environment: str) -> Results:
+def _results(frame: int = 45, page: int = 900, kib: int = 200, **environment: str) -> Results:
     figures = []
     for run in bench.gate_plan():
-        latency = _latency(run, frame, page)
+        latency = _latency(run, frame, page, kib)
         figures.append(Figure(run, {"min": latency, "median": latency, "p99": latency,
                                     "max": latency},
+                              cost=latency + 3000 + kib * run.dump // 1024,
                               pages=1 + max(0, run.depth - 1) * run.stride // 4096))
     return Results({**_ENVIRONMENT, **environment}, figures)
 
@@ -55,10 +58,46 @@ class CompareTest(unittest.TestCase):
         self.assertTrue(slower["page"])
         self.assertFalse(slower["frame"])
 
+    def test_slower_dumps_are_named(self) -> None:
+        slower = self._slower(kib=300)
+        self.assertEqual([name for name, is_slower in slower.items() if is_slower],
+                         ["callchain with a dump", "dump, deferred"])
+
+    def test_a_dump_costs_what_it_adds(self) -> None:
+        # An NMI's cost would have what other CPUs do meanwhile.
+        new = _results(kib=200)
+        for figure in new.figures:
+            if figure.run.source == "nmi":
+                figure.cost = 99999
+        self.assertEqual(gate.figures(new)["dump, deferred"], 4 * 200)
+
+    def test_slower_deferred_dumps_are_named(self) -> None:
+        new = _results()
+        for figure in new.figures:
+            if figure.run.mode == "deferred" and figure.run.dump and figure.run.source == "nmi":
+                figure.latency["median"] *= 1.1
+        self.assertEqual([v.limit.name for v in gate.compare(new, _results(), self.limits)
+                          if not v.good], ["deferred with a dump"])
+
+    def test_costs_must_be_counted(self) -> None:
+        new = _results()
+        for figure in new.figures:
+            if figure.run.source == "irq":
+                figure.cost = None
+        with self.assertRaisesRegex(Failure, "no cost of a deferred sample with a dump of 4096"):
+            gate.figures(new)
+
     def test_limit_is_percent_or_instructions(self) -> None:
         limit = Limit("a", 10, 5, "why")
         self.assertEqual(limit.highest(20), 25)
         self.assertEqual(limit.highest(1000), 1100)
+
+    def test_no_reference_allows_more_than_at_most(self) -> None:
+        limit = Limit("a", 10, 5, "why", at_most=1050)
+        self.assertEqual([limit.highest(reference) for reference in (900, 1000, 2000)],
+                         [990, 1050, 1050])
+        self.assertEqual([limit.at_most for limit in self.limits
+                          if limit.name == "dump, deferred"], [3000])
 
     def test_limits_have_reasons(self) -> None:
         self.assertTrue(all(limit.reason for limit in self.limits))

@@ -77,6 +77,17 @@ class BootTest(unittest.TestCase):
             self._run(*([bad] * 11))
 
 
+class CountedTest(unittest.TestCase):
+    def _cpu(self, counted: bool) -> str:
+        with mock.patch.object(Machine, "_tsc_khz", return_value=1):
+            argv = Machine(mock.Mock(), "tcg", counted=counted)._argv(Path(), [], "")
+        return argv[argv.index("-cpu") + 1]
+
+    def test_no_byte_counts_as_an_instruction(self) -> None:
+        self.assertIn(",-erms,-fsrm", self._cpu(counted=True))
+        self.assertNotIn("erms", self._cpu(counted=False))
+
+
 class AccelTest(unittest.TestCase):
     def test_auto_takes_kvm_only_if_it_nests(self) -> None:
         for nests, accel in ((True, "kvm"), (False, "tcg")):

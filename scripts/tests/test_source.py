@@ -48,8 +48,8 @@ class FetchTest(unittest.TestCase):
         self.addCleanup(tmp.cleanup)
         self.cache = Path(tmp.name)
         self._patch(mock.patch.dict(os.environ, {"XDG_CACHE_HOME": tmp.name}))
-        self._patch(mock.patch.object(source, "_PrivateApt", _FakeApt))
-        self._patch(mock.patch.object(source, "_mirror", return_value="mirror"))
+        self._patch(mock.patch.object(source, "PrivateApt", _FakeApt))
+        self._patch(mock.patch.object(source, "mirror", return_value="mirror"))
         self._patch(mock.patch.multiple(_FakeApt, found=["7.3.4-1", "7.3.1-1"],
                                         others=["7.2", "7.3"], download_error=""))
 
@@ -89,16 +89,16 @@ class MirrorTest(unittest.TestCase):
     def test_debian_and_not_its_security_updates(self) -> None:
         with self._targets("http://a/debian-security/ Debian-Security\n"
                            "http://a/debian/ Debian\n"):
-            self.assertEqual(source._mirror(), "http://a/debian/")
+            self.assertEqual(source.mirror(), "http://a/debian/")
 
     def test_before_the_first_update(self) -> None:
         with self._targets("http://a/debian-security \nhttp://a/debian \n"):
-            self.assertEqual(source._mirror(), "http://a/debian")
+            self.assertEqual(source.mirror(), "http://a/debian")
 
     def test_another_distribution(self) -> None:
         with self._targets("http://a/ubuntu Ubuntu\n"):
             with self.assertRaisesRegex(Failure, "no mirror of Debian.*KERNEL_SRC=DIR"):
-                source._mirror()
+                source.mirror()
 
 
 if __name__ == "__main__":

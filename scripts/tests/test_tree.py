@@ -22,11 +22,11 @@ class TreeTest(unittest.TestCase):
         self.assertNotIn("tools/testing/selftests/Makefile", new_files())
 
     def test_patch_that_does_not_fit_is_named_with_its_place(self) -> None:
-        patch = PATCHES / "0016-kvm-selftests-guest-callchain.patch"
+        patch = PATCHES / "0017-kvm-selftests-guest-callchain.patch"
         makefile = self.tmp / "wrong/tools/testing/selftests/kvm/Makefile.kvm"
         makefile.parent.mkdir(parents=True)
         makefile.write_text("nothing of what is expected\n")
-        with self.assertRaisesRegex(Failure, r"0016-.*\.patch does not apply at "
+        with self.assertRaisesRegex(Failure, r"0017-.*\.patch does not apply at "
                                              r"tools/testing/selftests/kvm/Makefile\.kvm:\d+"):
             apply_patch(patch, self.tmp / "wrong")
 

@@ -1,0 +1,81 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# On the patched host: boot guests as a distribution ships them, and sample each at each
+# kind of work.
+set -u
+out=/run/shared
+vm=
+# This job's output is open as long as a guest runs.
+trap '[ -z "$vm" ] || kill $vm 2>/dev/null' EXIT
+
+fail()
+{
+	echo "$*"
+	exit 1
+}
+
+# Boot a guest, the kernel $1, for the work $2 on $3 CPUs; the machine is $vm then.
+# clearcpuid: 154 is XSAVE; where the host itself is emulated, its sizes disagree.
+boot()
+{
+	rm -f /tmp/guest.log
+	qemu-system-x86_64 -M microvm,acpi=off,rtc=on -accel kvm -cpu host -m 256M -smp "$3" \
+		-nodefaults -no-user-config -display none -no-reboot -serial file:/tmp/guest.log \
+		-kernel "$1" -initrd $out/initrd.img \
+		-append "console=ttyS0 quiet panic=-1 reboot=t clearcpuid=154 mitigations=off work=$2" &
+	vm=$!
+	for _ in $(seq 900); do
+		grep -q "at work" /tmp/guest.log 2>/dev/null && return
+		kill -0 $vm 2>/dev/null || return 1
+		sleep 0.2
+	done
+	kill $vm
+	wait $vm 2>/dev/null
+	return 1
+}
+
+# Sample the guest that runs, at the work $1, in each of the ways that follow; what is
+# found goes to $guest.
+sample()
+{
+	work=$1
+	shift
+	tr -d '\r' < /tmp/guest.log | sed -n 's/^symbol //p' > "$guest/kallsyms"
+	symbols="--guestkallsyms=$guest/kallsyms --guestvmlinux=$guest/vmlinux"
+	for way in "$@"; do
+		perf kvm --guest $symbols record -e cpu-clock -F 999 --call-graph "$way" -p $vm \
+			--proc-map-timeout=20000 -o perf.data -- sleep "${STOCK_SECONDS:-6}" \
+			> "$guest/record.log" 2>&1 || return 1
+		perf kvm --guest $symbols -i perf.data report --stats \
+			> "$guest/stats-$work-$way.txt" 2> "$guest/report.log" || return 1
+		perf script $symbols -i perf.data -F comm,misc,ip,sym,symoff \
+			> "$guest/script-$work-$way.txt" 2> "$guest/script.log" || return 1
+	done
+}
+
+# Boot and sample the guest in $guest, at the work $1 on $2 CPUs, in the ways that follow.
+# QEMU 7.2 may run an old translation of code that the guest has patched: 6.12, which
+# patches a lot as it boots, dies of that now and then, or soon after.
+boot_and_sample()
+{
+	name="$(basename "$guest"), $1"
+	work=$1
+	cpus=$2
+	shift 2
+	tries=1
+	until boot "$guest/vmlinuz" "$work" "$cpus" && sample "$work" "$@"; do
+		cp /tmp/guest.log "$guest"
+		kill -0 $vm 2>/dev/null && fail "$name: could not be sampled, see its logs"
+		[ $tries -lt 5 ] || fail "$name: died $tries times, see its guest.log"
+		tries=$((tries + 1))
+	done
+	cp /tmp/guest.log "$guest"
+	kill $vm
+	wait $vm 2>/dev/null
+	echo "$name: sampled, after $tries boots."
+}
+
+for guest in "$out"/guests/*; do
+	boot_and_sample files 1 fp orc orc,nodefer
+	boot_and_sample network 2 orc orc,nodefer
+done

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# What guests do, for their init to source: programs that spend their time in system
+# calls.  None of them ends.
+
+# On files in memory.
+prepare_files()
+{
+	mkdir /tmp/src
+	for i in $(seq 40); do
+		dd if=/dev/zero of=/tmp/src/file$i bs=4k count=8 2>/dev/null
+	done
+}
+
+work_on_files()
+{
+	while :; do
+		dd if=/dev/zero of=/tmp/copy bs=4k count=2000 2>/dev/null
+		tar -cf - -C /tmp src | cat > /dev/null
+		find /tmp /proc/sys /sys/kernel > /dev/null
+		cat /tmp/src/* > /tmp/all
+		# A program that has frame pointers, unlike these.
+		timeout -s KILL 1 program
+	done
+}
+
+# Through the loopback device, and with timers: most of it runs in softirqs.
+prepare_network()
+{
+	ifconfig lo 127.0.0.1 up
+}
+
+work_on_network()
+{
+	while :; do
+		nc -l -p 5000 > /dev/null
+	done &
+	while :; do
+		dd if=/dev/zero bs=64k count=100 2>/dev/null | nc 127.0.0.1 5000
+	done &
+	for _ in 1 2 3 4; do
+		while :; do
+			usleep 1000
+		done &
+	done
+	wait
+}

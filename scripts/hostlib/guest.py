@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What guests are made of: files of ours, and kernels as Debian ships them."""
+
+import re
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Iterable, List
+
+from . import source
+from .tree import REPO
+from .ui import Failure, Step
+
+SCRIPTS = REPO / "scripts" / "guest"
+_BUSYBOX = Path("/bin/busybox")
+
+_META = "linux-image-cloud-amd64"
+_KERNEL = re.compile(r"^\s*Depends: (linux-(?:image|binary)-\d\S*-cloud-amd64)$", re.MULTILINE)
+
+_WITHOUT = "make demo GUEST=own does without it"
+
+
+def write_initrd(path: Path, init: str, program: Path, modules: Iterable[Path] = ()) -> None:
+    """A guest's files: busybox, its work, and a script of scripts/guest as its init.
+
+    Args:
+        path: the file to write
+        init: name of the script
+        program: one with frame pointers, to be run as well
+        modules: of the guest's kernel; the script finds them in /modules, in this order
+    """
+    if not _BUSYBOX.exists():
+        raise Failure(f"{_BUSYBOX} is missing; install Debian's busybox-static")
+    with tempfile.TemporaryDirectory() as tmp:
+        root = Path(tmp)
+        for name in ("bin", "dev", "proc", "sys", "tmp", "mnt", "modules"):
+            (root / name).mkdir()
+        (root / "bin/busybox").write_bytes(_BUSYBOX.read_bytes())
+        (root / "bin/busybox").chmod(0o755)
+        (root / "bin/sh").symlink_to("busybox")
+        (root / "bin/program").write_bytes(program.read_bytes())
+        (root / "bin/program").chmod(0o755)
+        (root / "init").write_bytes((SCRIPTS / init).read_bytes())
+        (root / "init").chmod(0o755)
+        (root / "workload.sh").write_bytes((SCRIPTS / "workload.sh").read_bytes())
+        for number, module in enumerate(modules):
+            (root / "modules" / f"{number:02}-{module.name}").write_bytes(module.read_bytes())
+        names = "\n".join(str(p.relative_to(root)) for p in sorted(root.rglob("*")))
+        with path.open("wb") as out:
+            subprocess.run(["cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0"], cwd=root,
+                           input=names.encode(), stdout=out, check=True)
+
+
+def kernel_packages(depends: str) -> List[str]:
+    """The kernel's own packages in what "apt-cache depends" prints."""
+    return _KERNEL.findall(depends)
+
+
+def fetch(suite: str) -> Path:
+    """Debian's kernel package of a suite; fetched once."""
+    folder = source.cache_dir() / "stock" / suite
+    cached = sorted(folder.glob("linux-*.deb"))
+    if cached:
+        return cached[-1]
+
+    incoming = folder / "incoming"
+    incoming.mkdir(parents=True, exist_ok=True)
+    try:
+        mirror = source.mirror()
+    except Failure as failure:
+        raise Failure(f"This machine's apt knows no mirror of Debian, and so can't fetch {_META} "
+                      f"of {suite}; {_WITHOUT}") from failure
+    apt = source.PrivateApt(folder / "apt", mirror, (suite,))
+    with Step(f"Download Debian's kernel of {suite}"):
+        trouble = apt.get("update")
+        package = _META
+        for _ in range(3):
+            found = kernel_packages(apt.cache("depends", package))
+            if not found:
+                break
+            package = found[0]
+        # What lies in there may be half of a package; apt goes on from it.
+        failed = apt.get("download", package, cwd=incoming)
+        fetched = sorted(incoming.glob(f"{package}_*.deb"))
+        if failed or not fetched or package == _META:
+            last = ((trouble + failed).strip() or f"it has no {_META}").splitlines()[-1]
+            raise Failure(f"Debian's kernel of {suite} can't be fetched ({last}); check the "
+                          f"network and run the same command again; {_WITHOUT}")
+    return fetched[-1].rename(folder / fetched[-1].name)
+
+
+def unpack(package: Path, tree: Path, folder: Path, modules: Iterable[str] = ()) -> List[Path]:
+    """Take the kernel out of its package, and its ELF file out of that.
+
+    Args:
+        package: a kernel's package of Debian's
+        tree: Linux, whose script unpacks kernels
+        folder: is made; gets vmlinuz and vmlinux
+        modules: names of modules that are wanted as well
+
+    Returns:
+        where the modules are, in the order of their names
+    """
+    folder.mkdir(parents=True)
+    with tempfile.TemporaryDirectory(dir=folder) as tmp:
+        patterns = ["./boot/vmlinuz*", "./*lib/modules/*/vmlinuz",
+                    *(f"./*lib/modules/*/{name}.ko" for name in modules)]
+        with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(package)],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as archive:
+            # It fails if a pattern matches nothing.
+            subprocess.run(["tar", "-x", "-C", tmp, "--wildcards", *patterns],
+                           stdin=archive.stdout, stderr=subprocess.DEVNULL, check=False)
+        found = sorted(Path(tmp).rglob("vmlinuz*"))
+        if archive.returncode or not found:
+            raise Failure(f"{package} is broken, or has no vmlinuz; remove it, and run the same "
+                          "command again")
+        found[0].rename(folder / "vmlinuz")
+        wanted = []
+        for name in modules:
+            files = list(Path(tmp).rglob(f"{name}.ko"))
+            if not files:
+                raise Failure(f"{package} has no module {name}")
+            wanted.append(files[0].rename(folder / files[0].name))
+    with (folder / "vmlinux").open("wb") as vmlinux:
+        result = subprocess.run(["sh", str(tree / "scripts/extract-vmlinux"),
+                                 str(folder / "vmlinuz")], stdout=vmlinux,
+                                stderr=subprocess.DEVNULL, check=False)
+    # The script may say nothing, and succeed.
+    if result.returncode or not (folder / "vmlinux").stat().st_size:
+        raise Failure(f"{package} has a kernel that Linux's extract-vmlinux can't unpack; "
+                      "are lz4, xz and zstd installed?")
+    return wanted

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Guests that nobody here built: Debian's kernels, sampled from the host and unwound by ORC."""
+
+import re
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, Iterable, Iterator, List
+
+from . import guest, stacks
+from .build import GUEST_PROGRAM, Build
+from .machine import Machine, pass_on
+from .selftests import Counts
+from .ui import Failure, Step, say
+
+# Three formats of ORC tables: 6.1, 6.12, 7.3.
+SUITES = ("bookworm", "trixie", "trixie-backports")
+
+# What stock-host.sh has them do: with one CPU, and with two.
+WORKS = ("files", "network")
+WAYS = ("orc", "orc,nodefer")
+
+_DEADLINE = 2400
+
+# Parts of the samples of a guest's kernel, of which there must be some.
+_ENOUGH_SAMPLES = 200
+_UNWOUND = 0.97
+_WITH_FRAMES = 0.99
+
+# Where kernels are entered, and where their threads and CPUs start, with an offset that is in
+# the function: perf takes code for a part of the last symbol before it, and has only these.
+_OUTERMOST = re.compile(r"(?:asm|entry|ret_from_fork|secondary_startup|x86_64_start)\w*"
+                        r"\+0x[0-9a-f]{1,3}$")
+
+# The program that has frame pointers, from the function that calls the kernel outwards.
+_PROGRAM = ("transfer", "transfer_many", "work", "main")
+_PROGRAM_SAMPLES = 50
+_PROGRAM_WHOLE = 0.97
+
+# A sample on an interrupt's stack has the program's address only: its registers are on the
+# task's stack, where KVM doesn't look then.
+_INTERRUPT = re.compile(r"asm_(?:common_interrupt|sysvec\w*)\+0x[0-9a-f]{1,3}$")
+
+# Ends of a walk, as perf report --stats calls them, that lost nothing.
+_WHOLE = ("user mode", "outermost frame")
+
+# The end of a chain in which a return address has no call before it, and how many may.
+_NO_CALL = "no call before a return address"
+_FAILED = 0.001
+
+
+@dataclass(frozen=True)
+class Unwound:
+    """How many samples of a guest's kernel were unwound, and how it ended."""
+    ends: Dict[str, int]
+    samples: int
+    with_frames: int
+    entered: int
+
+    @property
+    def whole(self) -> int:
+        return sum(self.ends.get(end, 0) for end in _WHOLE)
+
+
+def read_ends(stats: str) -> Dict[str, int]:
+    """How walks ended, from the output of perf report --stats."""
+    return {end: int(number) for end, number in
+            re.findall(r"^\s*GUEST_STACK end: (.*):\s+(\d+)$", stats, re.MULTILINE)}
+
+
+def outermost(sample: stacks.Sample) -> str:
+    """The outermost function of the kernel's; what follows is user mode's."""
+    kernel = [function for function, address in zip(sample.functions, sample.addresses)
+              if is_kernel(address)]
+    return kernel[-1] if kernel else ""
+
+
+def functions(program: Path) -> Dict[str, range]:
+    """Where a program's functions lie."""
+    listed = subprocess.run(["nm", "-S", "--defined-only", str(program)], check=True,
+                            stdout=subprocess.PIPE, text=True).stdout
+    rows = [line.split() for line in listed.splitlines()]
+    return {row[3]: range(int(row[0], 16), int(row[0], 16) + int(row[1], 16))
+            for row in rows if len(row) == 4 and row[2] in "tT"}
+
+
+@dataclass(frozen=True)
+class Program:
+    """How many samples of the kernel came from the program, and have all of its functions."""
+    samples: int
+    whole: int
+
+
+def from_program(samples: Iterable[stacks.Sample], places: Dict[str, range]) -> Program:
+    """Look for the program's frames below those of the kernel, where none is an interrupt's."""
+    total = whole = 0
+    for sample in samples:
+        if any(_INTERRUPT.match(function) for function in sample.functions):
+            continue
+        user = [int(address, 16) for address in sample.addresses if not is_kernel(address)]
+        if user and user[0] in places[_PROGRAM[0]]:
+            total += 1
+            # The outermost one was called by what has no frame.
+            whole += (len(user) >= len(_PROGRAM) and
+                      all(address in places[name] for address, name in zip(user, _PROGRAM)))
+    return Program(total, whole)
+
+
+def is_kernel(address: str) -> bool:
+    """Does an address lie in the upper half?"""
+    return len(address) == 16 and address >= "8"
+
+
+def _samples(folder: Path, work: str, way: str) -> List[stacks.Sample]:
+    script = (folder / f"script-{work}-{way}.txt").read_text()
+    return [sample for sample in stacks.read(script.splitlines()) if sample.is_guest_kernel]
+
+
+def _read(folder: Path, work: str, way: str) -> Unwound:
+    samples = _samples(folder, work, way)
+    return Unwound(read_ends((folder / f"stats-{work}-{way}.txt").read_text()), len(samples),
+                   sum(len(sample.addresses) >= 2 for sample in samples),
+                   sum(bool(_OUTERMOST.match(outermost(sample))) for sample in samples))
+
+
+def _judge(name: str, unwound: Unwound) -> Iterator[str]:
+    """What is wrong with the chains of a guest."""
+    total = unwound.samples
+    say(f"{name}: {total} samples of the kernel, "
+        f"{100 * unwound.whole / max(total, 1):.2f} % unwound to user mode or a thread's start, "
+        f"{100 * unwound.entered / max(total, 1):.2f} % to a function there, "
+        f"{100 * unwound.with_frames / max(total, 1):.2f} % with two frames or more"
+        + "".join(f"; {number}: {end}" for end, number in sorted(unwound.ends.items())
+                  if end not in _WHOLE))
+    if total < _ENOUGH_SAMPLES:
+        yield f"{name}: only {total} samples"
+    if sum(unwound.ends.values()) > total:
+        yield f"{name}: {sum(unwound.ends.values())} ends of {total} samples"
+    if unwound.ends.get(_NO_CALL, 0) > _FAILED * total:
+        yield f"{name}: {unwound.ends[_NO_CALL]} of {total} chains have no call where one must be"
+    if unwound.whole < _UNWOUND * total:
+        yield f"{name}: only {unwound.whole} of {total} samples were unwound"
+    if unwound.entered < _UNWOUND * total:
+        yield f"{name}: only {unwound.entered} of {total} begin where kernels are entered"
+    if unwound.with_frames < _WITH_FRAMES * total:
+        yield f"{name}: only {unwound.with_frames} of {total} samples have frames"
+
+
+def _judge_program(name: str, program: Program) -> Iterator[str]:
+    """What is wrong with the chains of the program that has frame pointers."""
+    say(f"{name}: {program.whole} of {program.samples} samples of the kernel that the program "
+        "with frame pointers has called show its functions")
+    if program.samples < _PROGRAM_SAMPLES:
+        yield f"{name}: the program has called the kernel in only {program.samples} samples"
+    if program.whole < _PROGRAM_WHOLE * program.samples:
+        yield (f"{name}: only {program.whole} of {program.samples} samples show the functions of "
+               "the program")
+
+
+def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts:
+    """Boot each guest on the host, sample it, and count what was unwound."""
+    for suite in SUITES:
+        package = guest.fetch(suite)
+        with Step(f"Unpack {package.stem}"):
+            guest.unpack(package, build.tree.path, folder / "guests" / suite)
+    program = build.selftests / GUEST_PROGRAM
+    guest.write_initrd(folder / "initrd.img", "stock-guest.sh", program)
+    job = (guest.SCRIPTS / "stock-host.sh").read_text()
+    outcome = Machine(build, accel, kernel_args).run(job, folder, _DEADLINE, pass_on)
+    if outcome.status:
+        raise Failure(f"A guest could not be sampled, see above and {folder}")
+
+    counts = Counts()
+    for suite in SUITES:
+        found = folder / "guests" / suite
+        plain = _read(found, WORKS[0], "fp")
+        say(f"{suite}, by frame pointers: {plain.samples} samples of the kernel, "
+            f"{100 * plain.entered / max(plain.samples, 1):.2f} % to where it was entered, "
+            f"{100 * plain.with_frames / max(plain.samples, 1):.2f} % with two frames or more")
+        for way in WAYS:
+            for work in WORKS:
+                name = f"{suite}, {work}, {way}"
+                wrong = list(_judge(name, _read(found, work, way)))
+                counts.add(Counts(failed=1, remarks=wrong) if wrong else Counts(passed=1))
+            name = f"{suite}, {way}"
+            wrong = list(_judge_program(name, from_program(_samples(found, WORKS[0], way),
+                                                           functions(program))))
+            counts.add(Counts(failed=1, remarks=wrong) if wrong else Counts(passed=1))
+    return counts

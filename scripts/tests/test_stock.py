@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Tests of what is read of Debian's packages and of perf's output."""
+
+import tempfile
+import unittest
+from pathlib import Path
+
+from hostlib import guest, stock
+from hostlib.stacks import Sample
+from hostlib.ui import Failure
+
+_DEPENDS = """linux-image-cloud-amd64
+  Depends: linux-image-7.3.4+deb13-cloud-amd64
+  Suggests: linux-doc-7.3
+"""
+
+_BINARY = """linux-image-7.3.4+deb13-cloud-amd64
+  Depends: kmod
+ |Depends: linux-initramfs-tool
+  Depends: linux-binary-7.3.4+deb13-cloud-amd64
+  Depends: linux-modules-7.3.4+deb13-cloud-amd64
+"""
+
+_STATS = """
+              SAMPLE events:       2921  (45.5%)
+    GUEST_STACK end: user mode:       1544
+    GUEST_STACK end: outermost frame:         69
+    GUEST_STACK end: beyond the stack that was recorded:          3
+"""
+
+
+class StockTest(unittest.TestCase):
+    def test_a_kernel_is_found_by_what_its_meta_package_needs(self) -> None:
+        self.assertEqual(guest.kernel_packages(_DEPENDS), ["linux-image-7.3.4+deb13-cloud-amd64"])
+        self.assertEqual(guest.kernel_packages(_BINARY), ["linux-binary-7.3.4+deb13-cloud-amd64"])
+        self.assertEqual(guest.kernel_packages("linux-binary-7.3\n  Depends: kmod\n"), [])
+
+    def test_a_broken_package_is_told(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            package = Path(tmp) / "linux-image.deb"
+            package.write_bytes(b"!<arch>\nhalf of a package")
+            with self.assertRaisesRegex(Failure, "broken"):
+                guest.unpack(package, Path(tmp), Path(tmp) / "guest")
+
+    def test_ends_are_read_and_added_up(self) -> None:
+        ends = stock.read_ends(_STATS)
+        self.assertEqual(ends, {"user mode": 1544, "outermost frame": 69,
+                                "beyond the stack that was recorded": 3})
+        self.assertEqual(stock.Unwound(ends, 1616, 1616, 1616).whole, 1613)
+
+    def test_the_outermost_function_is_the_kernels(self) -> None:
+        sample = Sample("G", ("vfs_read+0x10", "entry_SYSCALL_64_after_hwframe+0x76", "[unknown]"),
+                        ("ffffffff81000010", "ffffffff82000010", "47fc77"))
+        self.assertEqual(stock.outermost(sample), "entry_SYSCALL_64_after_hwframe+0x76")
+        self.assertTrue(stock._OUTERMOST.match(stock.outermost(sample)))
+        self.assertFalse(stock._OUTERMOST.match("ret_from_fork+0x4c8530"))
+        self.assertEqual(stock.outermost(Sample("G", ("[unknown]",), ("47fc77",))), "")
+
+    def test_too_few_are_told_with_numbers(self) -> None:
+        bad = stock.Unwound({"user mode": 900}, 1000, 980, 900)
+        self.assertEqual(len(list(stock._judge("a", bad))), 3)
+        self.assertEqual(len(list(stock._judge("a", stock.Unwound({}, 0, 0, 0)))), 1)
+        good = stock.Unwound({"user mode": 970, stock._NO_CALL: 1}, 1000, 990, 970)
+        self.assertEqual(list(stock._judge("a", good)), [])
+        odd = stock.Unwound({"user mode": 1001}, 1000, 1000, 1000)
+        self.assertEqual(len(list(stock._judge("a", odd))), 1)
+        wrong = stock.Unwound({"user mode": 990, stock._NO_CALL: 2}, 1000, 1000, 1000)
+        self.assertEqual(len(list(stock._judge("a", wrong))), 1)
+
+    def test_all_functions_of_the_program_must_be_there(self) -> None:
+        places = {"transfer": range(0x100, 0x110), "transfer_many": range(0x110, 0x120),
+                  "work": range(0x120, 0x130), "main": range(0x130, 0x140)}
+        kernel = "ffffffff81000010"
+
+        def sample(*addresses: str) -> Sample:
+            return Sample("G", ("",) * (1 + len(addresses)), (kernel, *addresses))
+
+        whole, lacks_one, other = sample("101", "111", "121", "131", "9"), \
+            sample("101", "121", "131"), sample("111", "121", "131")
+        interrupted = Sample("G", ("a+0x1", "asm_sysvec_apic_timer_interrupt+0x16", "b+0x2", ""),
+                             (kernel, kernel, kernel, "101"))
+        self.assertEqual(stock.from_program([whole, lacks_one, other, interrupted, sample()],
+                                            places), stock.Program(2, 1))
+        behind_it = Sample("G", ("asm_sysvec_apic_timer_interrupt+0x1016", ""), (kernel, "101"))
+        self.assertEqual(stock.from_program([behind_it], places), stock.Program(1, 0))
+        self.assertEqual(len(list(stock._judge_program("a", stock.Program(100, 96)))), 1)
+        self.assertEqual(len(list(stock._judge_program("a", stock.Program(49, 49)))), 1)
+        self.assertEqual(list(stock._judge_program("a", stock.Program(100, 97))), [])
+
+
+if __name__ == "__main__":
+    unittest.main()
