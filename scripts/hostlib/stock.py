@@ -37,10 +37,6 @@ _PROGRAM = ("transfer", "transfer_many", "work", "main")
 _PROGRAM_SAMPLES = 50
 _PROGRAM_WHOLE = 0.97
 
-# A sample on an interrupt's stack has the program's address only: its registers are on the
-# task's stack, where KVM doesn't look then.
-_INTERRUPT = re.compile(r"asm_(?:common_interrupt|sysvec\w*)\+0x[0-9a-f]{1,3}$")
-
 # Ends of a walk, as perf report --stats calls them, that lost nothing.
 _WHOLE = ("user mode", "outermost frame")
 
@@ -92,11 +88,9 @@ class Program:
 
 
 def from_program(samples: Iterable[stacks.Sample], places: Dict[str, range]) -> Program:
-    """Look for the program's frames below those of the kernel, where none is an interrupt's."""
+    """Look for the program's frames below those of the kernel."""
     total = whole = 0
     for sample in samples:
-        if any(_INTERRUPT.match(function) for function in sample.functions):
-            continue
         user = [int(address, 16) for address in sample.addresses if not is_kernel(address)]
         if user and user[0] in places[_PROGRAM[0]]:
             total += 1

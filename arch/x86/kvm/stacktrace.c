@@ -392,27 +392,11 @@ static enum guest_unwind_end guest_unwind_outermost(struct guest_unwind_state *s
 	return UNWIND_END_LAST;
 }
 
-/*
- * Go on with user mode where a task's stack has its registers, unless frame pointers have
- * led to the outermost frame: kernels that are built without them use RBP for something
- * else, so that a chain of theirs breaks anywhere.  Return true if there is more to be
- * walked.
- */
-static bool guest_unwind_task(struct guest_unwind_state *state)
+/* Go on with user mode if the task's stack that @sp lies on has its registers. */
+static bool guest_unwind_task_regs(struct guest_unwind_state *state, u64 sp)
 {
 	unsigned int nr = state->nr, padding;
 	gva_t regs;
-	u64 sp;
-
-	/* What ends most walks comes first. */
-	if ((state->end == UNWIND_END_LAST && nr > 1) || state->end == UNWIND_END_DEPTH ||
-	    nr == state->max || state->user || state->word < 8)
-		return false;
-
-	/* Linux lives in the upper half; other guests are spared the look. */
-	sp = kvm_rsp_read(state->vcpu);
-	if ((s64)sp >= 0)
-		return false;
 
 	for (padding = 0; padding <= LINUX_FRED_RESERVED; padding += LINUX_FRED_RESERVED) {
 		regs = (sp | (LINUX_THREAD_SIZE_64 - 1)) + 1 - LINUX_PT_REGS_64_SIZE - padding;
@@ -430,6 +414,104 @@ static bool guest_unwind_task(struct guest_unwind_state *state)
 	}
 
 	return false;
+}
+
+/*
+ * The first instructions of a system call still have user mode's stack, and so do the
+ * last ones.  RCX and R11 have user mode's instruction pointer and flags then: SYSCALL
+ * puts them there, and SYSRET takes them from there.
+ */
+static bool guest_unwind_syscall(struct guest_unwind_state *state, u64 sp)
+{
+	struct kvm_vcpu *vcpu = state->vcpu;
+	u64 ip = kvm_rcx_read_raw(vcpu);
+
+	/* 32-bit programs have their stack below 4 GiB, and an argument in EBP. */
+	if (state->nr > 1 || (s64)kvm_rip_read(vcpu) >= 0 || (s64)ip < 0 || sp <= U32_MAX ||
+	    guest_unwind_check_saved_reg(state, SAVED_IP, ip) ||
+	    guest_unwind_check_saved_reg(state, SAVED_FLAGS, kvm_r11_read_raw(vcpu)))
+		return false;
+
+	state->user = true;
+	state->access = PFERR_USER_MASK;
+	state->page_hva = NULL;
+	state->fp = kvm_rbp_read_raw(vcpu);
+	state->end = guest_unwind_store(state, ip);
+	return !state->end;
+}
+
+/*
+ * Find the stack that was in use when an IRQ or an exception came.  The stacks of these in
+ * Linux end below an unmapped page: an IRQ's with the stack pointer of what it has
+ * interrupted, an exception's with the same and SS.  A task's stack ends with user
+ * mode's SS, or with zero.  Return true if that is at @sp, with @end the end of the
+ * first piece.
+ */
+static bool guest_stack_interrupted(struct guest_unwind_state *state, gva_t end, u64 *sp)
+{
+	u64 word;
+
+	if (state->user || state->word < 8 || (s64)state->sp >= 0 ||
+	    state->end != UNWIND_END_UNMAPPED ||
+	    end - state->sp < 2 * sizeof(u64) || guest_unwind_read(state, end - sizeof(u64), &word))
+		return false;
+
+	/* SS */
+	if (word <= U16_MAX && guest_unwind_read(state, end - 2 * sizeof(u64), &word))
+		return false;
+
+	/* Kernels live in the upper half. */
+	if (!IS_ALIGNED(word, sizeof(u64)) || (s64)word >= 0 || !guest_canonical(state, word) ||
+	    (word >= state->sp && word < end))
+		return false;
+
+	*sp = word;
+	return true;
+}
+
+/* The same for the stack that *@sp lies on, whose end has yet to be found. */
+static bool guest_unwind_interrupted(struct guest_unwind_state *state, u64 *sp)
+{
+	enum guest_unwind_end end = state->end;
+	gva_t gva = *sp;
+	bool found;
+
+	state->sp = *sp;
+	do {
+		state->end = guest_unwind_map(state, gva);
+		if (state->end)
+			break;
+		gva = (gva & PAGE_MASK) + PAGE_SIZE;
+	} while (gva - *sp < LINUX_THREAD_SIZE_64);
+
+	found = guest_stack_interrupted(state, gva, sp);
+	state->end = end;
+	return found;
+}
+
+/*
+ * Go on with user mode where a task's stack has its registers, unless frame pointers have
+ * led to the outermost frame: kernels that are built without them use RBP for something
+ * else, so that a chain of theirs breaks anywhere.  Return true if there is more to be
+ * walked.
+ */
+static bool guest_unwind_task(struct guest_unwind_state *state)
+{
+	u64 sp;
+
+	/* What ends most walks comes first. */
+	if ((state->end == UNWIND_END_LAST && state->nr > 1) ||
+	    state->end == UNWIND_END_DEPTH || state->nr == state->max || state->user ||
+	    state->word < 8)
+		return false;
+
+	/* Linux lives in the upper half; other guests are spared the look. */
+	sp = kvm_rsp_read(state->vcpu);
+	if ((s64)sp >= 0)
+		return guest_unwind_syscall(state, sp);
+
+	return guest_unwind_task_regs(state, sp) ||
+	       (guest_unwind_interrupted(state, &sp) && guest_unwind_task_regs(state, sp));
 }
 
 /* One frame, wherever it lies, in words of any size. */
@@ -688,7 +770,7 @@ static void guest_unwind(struct guest_unwind_state *state)
  *
  * The work is bounded by @max: each entry takes five words and two walks of the page
  * tables at most, a frame two words and the registers of an entry frame five; to look for
- * user mode's registers takes ten words and two walks, once.
+ * user mode's registers takes 22 words and nine walks, once.
  *
  * Called in the PMI (IRQ or NMI) that hit the guest, where registers may be cached,
  * see kvm_arch_pmi_in_guest(); or in the vCPU's thread, before the exit is handled.
@@ -743,35 +825,6 @@ static unsigned int guest_stack_map(struct guest_unwind_state *state,
 	}
 
 	return found;
-}
-
-/*
- * Find the stack that was in use when an IRQ or an exception came.  The stacks of these in
- * Linux end below an unmapped page: an IRQ's with the stack pointer of what it has
- * interrupted, an exception's with the same and SS.  A task's stack ends with user
- * mode's SS, or with zero.  Return true if that is at @sp, with @end the end of the
- * first piece.
- */
-static bool guest_stack_interrupted(struct guest_unwind_state *state, gva_t end, u64 *sp)
-{
-	u64 word;
-
-	if (state->user || state->word < 8 || (s64)state->sp >= 0 ||
-	    state->end != UNWIND_END_UNMAPPED ||
-	    end - state->sp < 2 * sizeof(u64) || guest_unwind_read(state, end - sizeof(u64), &word))
-		return false;
-
-	/* SS */
-	if (word <= U16_MAX && guest_unwind_read(state, end - 2 * sizeof(u64), &word))
-		return false;
-
-	/* Kernels live in the upper half. */
-	if (!IS_ALIGNED(word, sizeof(u64)) || (s64)word >= 0 || !guest_canonical(state, word) ||
-	    (word >= state->sp && word < end))
-		return false;
-
-	*sp = word;
-	return true;
 }
 
 /*

@@ -586,6 +586,64 @@ static void push_entry(struct callchain_case *c, struct builder *b, u64 user_sta
 	*b = next;
 }
 
+static u64 make_page(struct callchain_case *c, u64 gva)
+{
+	u32 off = alloc_page(c);
+
+	map(c, gva, CASE_MEM_GPA + off, 1, false);
+	add_mapped(c, gva, off);
+	return gva;
+}
+
+/*
+ * A kernel without frame pointers, and a program that has them: user mode's registers
+ * where a task's stack ends, and maybe an IRQ's or exception's stack that leads there.
+ */
+static void build_linux_stacks(struct callchain_case *c, u64 user_stack)
+{
+	struct oracle_vcpu *v = &c->vcpu;
+	u64 top = 0xffffc90000404000ULL + ((u64)pick(c, 64) << 14), irq;
+	struct builder b = {
+		.at = top - 168 - ONE_OF(c, 0, 0, 16, 8),
+		.word = 8,
+		.mask = ~0ULL,
+	};
+	unsigned int i, nr_frames = pick(c, 6);
+
+	make_page(c, top - PAGE);
+	push_entry(c, &b, user_stack, true);
+	for (i = 0; i < nr_frames; i++)
+		push_frame(c, &b);
+	set_fp(c, &b, 0);
+	v->rbp = bad_fp(c, &b);
+	v->rsp = top - 168 - pick(c, 0x4000 - 168);
+	if (once_in(c, 2))
+		return;
+
+	/* Further away than all tasks' stacks. */
+	irq = make_page(c, top + 0x800000) + PAGE;
+	put_stack(c, irq - 8, 8, once_in(c, 2) ? v->rsp : ONE_OF(c, 0x18, 0x18, 0, 0x10000));
+	put_stack(c, irq - 16, 8, v->rsp);
+	v->rsp = irq - (8 * pick(c, 64) ?: ONE_OF(c, 1, 12, PAGE, PAGE + 8));
+}
+
+/* A system call's first instruction: there is no stack of the kernel's yet. */
+static void build_syscall(struct callchain_case *c, u64 user_stack)
+{
+	struct builder b = {
+		.at = user_stack,
+		.word = 8,
+		.mask = ~0ULL,
+		.user = true,
+	};
+	unsigned int i, nr_frames = pick(c, 6);
+
+	c->vcpu.rsp = user_stack;
+	for (i = 0; i < nr_frames; i++)
+		push_frame(c, &b);
+	set_fp(c, &b, once_in(c, 2) ? 0 : bad_fp(c, &b));
+}
+
 static void build_stacks(struct callchain_case *c)
 {
 	struct oracle_vcpu *v = &c->vcpu;
@@ -602,6 +660,16 @@ static void build_stacks(struct callchain_case *c)
 
 	if (!v->cpl)
 		user_stack = make_stack(c, true, 1 + pick(c, 2)) + pick(c, 64) * 8;
+	v->rcx = ONE_OF(c, 0x401234, 0x401234, 0x401234, 0, 1ULL << 47, rnd(c, 8));
+	v->r11 = flags_word(c);
+	if (!v->cpl && long_code && once_in(c, 6)) {
+		build_linux_stacks(c, user_stack);
+		return;
+	}
+	if (!v->cpl && long_code && once_in(c, 12)) {
+		build_syscall(c, user_stack);
+		return;
+	}
 
 	/* A segment of 64 KiB that the stack lies in. */
 	if (b.word == 2) {
@@ -859,8 +927,8 @@ void case_print(const struct callchain_case *c)
 		v->cpl, v->lma, v->cs_l, v->cs_d, c->real, v->cs_base, v->ss_base);
 	fprintf(stderr, "pg %u, pse %u, pae %u, la57 %u, nxe %u, smap %u, ac %u, pke %u, pkru 0x%x\n",
 		v->pg, v->pse, v->pae, v->la57, v->nxe, v->smap, v->ac, v->pke, v->pkru);
-	fprintf(stderr, "rip 0x%lx, rsp 0x%lx, rbp 0x%lx, cr3 0x%lx, depth %u\n",
-		v->rip, v->rsp, v->rbp, v->cr3, case_depths[c->depth]);
+	fprintf(stderr, "rip 0x%lx, rsp 0x%lx, rbp 0x%lx, rcx 0x%lx, r11 0x%lx, cr3 0x%lx, depth %u\n",
+		v->rip, v->rsp, v->rbp, v->rcx, v->r11, v->cr3, case_depths[c->depth]);
 	if (c->race)
 		fprintf(stderr, "%u bytes of the memory, at 0x%x, change from 0x%lx to 0x%lx\n",
 			c->race_size, c->race_off, c->race_words[0], c->race_words[1]);

@@ -284,6 +284,14 @@ static const struct regs_layout layout_32 = { 5 * 4, 12 * 4, 13 * 4, 14 * 4, 15 
 /* Linux's selector for 32-bit programs under a 64-bit kernel. */
 #define USER32_CS	0x23
 
+/* SDM volume 1, 3.4.3.  No VM86 either: its segments aren't flat. */
+static bool are_flags(u64 flags)
+{
+	return (flags & ORACLE_BIT(1)) &&
+	       !(flags & (ORACLE_BIT(3) | ORACLE_BIT(5) | ORACLE_BIT(15) | ORACLE_BIT(17) |
+			  bits(63, 22)));
+}
+
 static enum oracle_end go_to_interrupted(struct walk *w, u64 regs)
 {
 	const struct regs_layout *layout = w->size == 8 ? &layout_64 : &layout_32;
@@ -312,13 +320,10 @@ static enum oracle_end go_to_interrupted(struct walk *w, u64 regs)
 	if (cs < 4)
 		return ORACLE_UNALIGNED;
 
-	/* SDM volume 1, 3.4.3.  No VM86 either: its segments aren't flat. */
 	end = read_stack(w, regs + layout->flags, &flags);
 	if (end)
 		return end;
-	if (!(flags & ORACLE_BIT(1)) ||
-	    (flags & (ORACLE_BIT(3) | ORACLE_BIT(5) | ORACLE_BIT(15) | ORACLE_BIT(17) |
-		      bits(63, 22))))
+	if (!are_flags(flags))
 		return ORACLE_UNALIGNED;
 
 	end = read_stack(w, regs + layout->sp, &sp);
@@ -392,22 +397,16 @@ static enum oracle_end go_to_caller(struct walk *w)
 #define THREAD_SIZE	0x4000
 #define FRED_RESERVED	16
 
-/*
- * A kernel without frame pointers has been called by a program that may have them.  Linux
- * lives in the upper half.
- */
-static bool go_to_program(struct walk *w)
+/* From the task's stack that @rsp lies on. */
+static bool go_to_caller_of_task(struct walk *w, u64 rsp)
 {
-	const u64 top = (w->v->rsp | (THREAD_SIZE - 1)) + 1;
+	const u64 top = (rsp | (THREAD_SIZE - 1)) + 1;
 	unsigned int free;
-
-	if (w->user || w->size != 8 || !(w->v->rsp & ORACLE_BIT(63)))
-		return false;
 
 	for (free = 0; free <= FRED_RESERVED; free += FRED_RESERVED) {
 		struct walk next = *w;
 
-		next.low = w->v->rsp;
+		next.low = rsp;
 		if (!go_to_interrupted(&next, top - layout_64.size - free) && next.user) {
 			*w = next;
 			return w->ip < ORACLE_FIRST_MARKER;
@@ -420,6 +419,73 @@ static bool go_to_program(struct walk *w)
 	}
 
 	return false;
+}
+
+/*
+ * Linux: stacks of IRQs and exceptions end below an unmapped page, with the RSP that was
+ * interrupted, or with that and SS.
+ */
+static bool find_interrupted_rsp(struct walk *w, u64 *rsp)
+{
+	struct walk known = *w;
+	enum oracle_end end;
+	u64 top = *rsp, word;
+
+	do {
+		known = *w;
+		end = read_stack(w, top & ~7ULL, &word);
+		if (end)
+			break;
+		top = (top & ~bits(11, 0)) + 0x1000;
+	} while (top - *rsp < THREAD_SIZE);
+
+	*w = known;
+	if (end != ORACLE_UNMAPPED || top - *rsp < 16 || read_stack(w, top - 8, &word))
+		return false;
+	if (word <= 0xffff && read_stack(w, top - 16, &word))
+		return false;
+	if ((word & 7) || !(word & ORACLE_BIT(63)) || !canonical(w, word) ||
+	    (word >= *rsp && word < top))
+		return false;
+
+	*rsp = word;
+	return true;
+}
+
+/* SDM volume 2, SYSCALL: RCX gets RIP, R11 gets RFLAGS; RSP and RBP stay as they are. */
+static bool go_to_caller_of_syscall(struct walk *w)
+{
+	const struct oracle_vcpu *v = w->v;
+
+	if (!(v->rip & ORACLE_BIT(63)) || (v->rcx & ORACLE_BIT(63)) || !(v->rsp >> 32) ||
+	    !v->rcx || !canonical(w, v->rcx) || !are_flags(v->r11))
+		return false;
+
+	w->user = true;
+	w->as_user = true;
+	w->have_page = false;
+	w->ip = v->rcx;
+	w->fp = v->rbp;
+	w->low = v->rsp;
+	return true;
+}
+
+/*
+ * A kernel without frame pointers has been called by a program that may have them.  Linux
+ * lives in the upper half.
+ */
+static bool go_to_program(struct walk *w, unsigned int nr)
+{
+	u64 rsp = w->v->rsp;
+
+	if (w->user || w->size != 8)
+		return false;
+
+	if (!(rsp & ORACLE_BIT(63)))
+		return nr == 1 && go_to_caller_of_syscall(w);
+
+	return go_to_caller_of_task(w, rsp) ||
+	       (find_interrupted_rsp(w, &rsp) && go_to_caller_of_task(w, rsp));
 }
 
 /* Frame pointers have led somewhere if they have led to their end, by one frame or more. */
@@ -476,7 +542,7 @@ void oracle_walk(const struct oracle_vcpu *vcpu, oracle_read_fn read, void *arg,
 		chain->entries[chain->nr++].user = w.user;
 		/* Nobody looks for the callers of the last entry. */
 		chain->end = chain->nr == depth ? ORACLE_DEPTH : go_to_caller(&w);
-		if (chain->end && !is_whole(chain) && go_to_program(&w))
+		if (chain->end && !is_whole(chain) && go_to_program(&w, chain->nr))
 			chain->end = ORACLE_GOES_ON;
 	}
 }

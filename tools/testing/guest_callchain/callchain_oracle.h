@@ -34,6 +34,8 @@
  * @rip:	RIP
  * @rsp:	RSP
  * @rbp:	RBP
+ * @rcx:	RCX
+ * @r11:	R11
  * @cr3:	CR3
  */
 struct oracle_vcpu {
@@ -59,6 +61,8 @@ struct oracle_vcpu {
 	u64 rip;
 	u64 rsp;
 	u64 rbp;
+	u64 rcx;
+	u64 r11;
 	u64 cr3;
 };
 

@@ -208,9 +208,9 @@ void trace_kvm_stack_walk(unsigned int vcpu_id, unsigned int frames, unsigned in
 		    walk.walks);
 	/*
 	 * The IP costs nothing, and what ends the chain is no entry.  Once, user mode's
-	 * registers may be looked for in two places of a page.
+	 * registers are looked for.
 	 */
-	FUZZ_ASSERT(reads <= MAX_READS * (frames + 2) && walks <= MAX_WALKS * (frames + 1),
+	FUZZ_ASSERT(reads <= MAX_READS * frames + 22 && walks <= MAX_WALKS * frames + 9,
 		    "%u words and %u translations for %u entries", reads, walks, frames);
 	FUZZ_ASSERT(end > UNWIND_CONTINUE && end < ARRAY_SIZE(ends),
 		    "ends by %u", end);

@@ -177,6 +177,8 @@ static void enter_case(void)
 		.rip = v->rip,
 		.rsp = v->rsp,
 		.rbp = v->rbp,
+		.rcx = v->rcx,
+		.r11 = v->r11,
 		.rflags = X86_EFLAGS_FIXED | (v->ac ? X86_EFLAGS_AC : 0),
 	};
 

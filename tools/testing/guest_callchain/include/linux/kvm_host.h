@@ -227,6 +227,16 @@ static inline u64 kvm_rbp_read_raw(struct kvm_vcpu *vcpu)
 	return vcpu->state.rbp;
 }
 
+static inline u64 kvm_rcx_read_raw(struct kvm_vcpu *vcpu)
+{
+	return vcpu->state.rcx;
+}
+
+static inline u64 kvm_r11_read_raw(struct kvm_vcpu *vcpu)
+{
+	return vcpu->state.r11;
+}
+
 static inline u64 kvm_rsp_read(struct kvm_vcpu *vcpu)
 {
 	return vcpu->state.rsp & kvm_reg_mode_mask(vcpu);

@@ -674,20 +674,37 @@ static const struct {
 	{ "too many flags",		0,	USER_IP,	0x33,	1ULL << 22 | 0x246 },
 };
 
+/* A program's stack, and what a chain of the kernel's has of it. */
+static void build_program(FIXTURE_DATA(linux_stack) * self, struct guest_stack *program)
+{
+	static const struct guest_stack_layout layout = { 3, 32, 0x100, .far = true };
+
+	guest_stack_build(self->vm, program, &layout);
+	vm_set_user_accessible(self->vm, program->gva, program->nr_pages);
+}
+
+static void expect_program(struct callchain_expectation *e, const struct guest_stack *program)
+{
+	unsigned int i;
+
+	e->ips[e->nr++] = PERF_CONTEXT_GUEST_USER;
+	e->ips[e->nr++] = USER_IP;
+	for (i = 0; i < program->nr_frames; i++)
+		e->ips[e->nr++] = program->ras[i];
+}
+
 /*
  * A kernel without frame pointers, whose programs have them: the chain goes on with
  * user mode where the task's stack has its registers, if they can be that.
  */
 CALLCHAIN_TEST(linux_stack, user_mode)
 {
-	static const struct guest_stack_layout layout = { 3, 32, 0x100 };
 	struct callchain_expectation e;
 	struct guest_stack user;
-	unsigned int i, j;
+	unsigned int i;
 	gva_t regs;
 
-	guest_stack_build(self->vm, &user, &layout);
-	vm_set_user_accessible(self->vm, user.gva, user.nr_pages);
+	build_program(self, &user);
 	set_sp(self->vcpu, self->task + 0x1234 * 2);
 	vcpu_set_if(self->vcpu);
 
@@ -703,11 +720,114 @@ CALLCHAIN_TEST(linux_stack, user_mode)
 			   tasks[i].cs & 3 ? user.sp : self->task + THREAD_SIZE);
 
 		expect_ip(&e, tasks[i].name, false);
-		if (tasks[i].found) {
-			e.ips[e.nr++] = PERF_CONTEXT_GUEST_USER;
-			e.ips[e.nr++] = USER_IP;
-			for (j = 0; j < user.nr_frames; j++)
-				e.ips[e.nr++] = user.ras[j];
+		if (tasks[i].found)
+			expect_program(&e, &user);
+		vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
+	}
+}
+
+static void save_program(FIXTURE_DATA(linux_stack) * self, const struct guest_stack *program)
+{
+	gva_t regs = self->task + THREAD_SIZE - PT_REGS_SIZE;
+
+	write_word(self->vm, regs + SAVED_BP, program->fp);
+	write_word(self->vm, regs + SAVED_IP, USER_IP);
+	write_word(self->vm, regs + SAVED_CS, 0x33);
+	write_word(self->vm, regs + SAVED_FLAGS, 0x246);
+	write_word(self->vm, regs + SAVED_SP, program->sp);
+}
+
+/* The same from the stack of an IRQ or an exception, which leads to the task's. */
+CALLCHAIN_TEST(linux_stack, user_mode_interrupted)
+{
+	gva_t end = self->irq + THREAD_SIZE, sp = self->task + 0x2800;
+	u64 *last = vm_get_pte_level(self->vm, end - PAGE_SIZE, PG_LEVEL_4K);
+	struct callchain_expectation e;
+	struct guest_stack program;
+	unsigned int i, j;
+
+	build_program(self, &program);
+	save_program(self, &program);
+	vcpu_set_if(self->vcpu);
+	for (i = 0; i < ARRAY_SIZE(ends); i++) {
+		for (j = 0; j < 2; j++)
+			write_word(self->vm, end - 16 + 8 * j,
+				   ends[i].is_sp[j] ? sp : ends[i].last[j]);
+		expect_ip(&e, ends[i].name, false);
+		if (ends[i].found)
+			expect_program(&e, &program);
+		/* From its last page, and from its first one. */
+		set_sp(self->vcpu, end - NR_IRQ);
+		vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
+		set_sp(self->vcpu, self->irq + 8);
+		vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
+	}
+
+	/* It ends where nothing is mapped, not where there is no memory. */
+	write_word(self->vm, end - 8, sp);
+	last[1] = (*last & ~PHYSICAL_PAGE_MASK) | (self->vm->max_gfn << PAGE_SHIFT);
+	expect_ip(&e, "no memory", false);
+	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
+}
+
+/* Where Linux has its code. */
+#define KERNEL_TEXT	0xffffffff81000000ULL
+
+static const struct {
+	const char *name;
+	u64 ip;
+	u64 rcx;
+	u64 r11;
+	u64 sp;		/* zero for the program's */
+	bool found;
+} syscalls[] = {
+	{ "at its beginning",		KERNEL_TEXT,	USER_IP,	0x246,	0,	true },
+	{ "code of the lower half",	0,		USER_IP,	0x246 },
+	{ "no IP",			KERNEL_TEXT,	0,		0x246 },
+	{ "an IP that is none",		KERNEL_TEXT,	1ULL << 62,	0x246 },
+	{ "the kernel's IP",		KERNEL_TEXT,	KERNEL_TEXT,	0x246 },
+	{ "no flags",			KERNEL_TEXT,	USER_IP,	0 },
+	{ "a stack below 4 GiB",	KERNEL_TEXT,	USER_IP,	0x246,	0xffffd000 },
+};
+
+/* A system call begins on user mode's stack, and has its IP and flags in RCX and R11. */
+CALLCHAIN_TEST(linux_stack, syscall)
+{
+	u64 *pte = vm_get_pte_level(self->vm, (gva_t)guest_loop, PG_LEVEL_4K);
+	u64 loop = KERNEL_TEXT + ((gva_t)guest_loop & ~PAGE_MASK);
+	struct callchain_expectation e;
+	struct guest_stack program;
+	struct kvm_sregs sregs;
+	struct kvm_regs regs;
+	unsigned int i;
+
+	virt_pg_map(self->vm, KERNEL_TEXT, PTE_GET_PA(*pte));
+	build_program(self, &program);
+	/* Linux keeps the kernel away from user mode's stack, if it can. */
+	if (kvm_cpu_has(X86_FEATURE_SMAP)) {
+		vcpu_sregs_get(self->vcpu, &sregs);
+		sregs.cr4 |= X86_CR4_SMAP;
+		vcpu_sregs_set(self->vcpu, &sregs);
+	}
+	vcpu_set_if(self->vcpu);
+
+	for (i = 0; i < ARRAY_SIZE(syscalls); i++) {
+		vcpu_regs_get(self->vcpu, &regs);
+		regs.rip = syscalls[i].ip ? loop : (u64)guest_loop;
+		regs.rcx = syscalls[i].rcx;
+		regs.r11 = syscalls[i].r11;
+		regs.rsp = syscalls[i].sp ?: program.sp;
+		/* Without SMAP, frames of user mode would be taken for the kernel's. */
+		regs.rbp = kvm_cpu_has(X86_FEATURE_SMAP) ? program.fp : 0xb00;
+		vcpu_regs_set(self->vcpu, &regs);
+
+		expect_ip(&e, syscalls[i].name, false);
+		e.ip = regs.rip;
+		e.ips[1] = regs.rip;
+		if (syscalls[i].found) {
+			expect_program(&e, &program);
+			if (!kvm_cpu_has(X86_FEATURE_SMAP))
+				e.nr -= program.nr_frames;
 		}
 		vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
 	}
