@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What walks of a guest's stack cost: words read, pages translated, and entries
- * of page tables read, as the test_guest_walk module counts them.  Guests that
+ * What walks and dumps of a guest's stack cost: words read, pages translated, and
+ * entries of page tables read, as the test_guest_walk module counts them.  Guests that
  * want them to cost more than is due must not succeed.
  */
 #include "callchain_harness.h"
@@ -247,6 +247,13 @@ FIXTURE_TEARDOWN(bound)
 	host_restore();
 }
 
+static void count_guest(const struct callchain_sample *s, void *arg)
+{
+	unsigned int *nr_guest = arg;
+
+	*nr_guest += callchain_sample_is_guest(s) && !s->shares_walk;
+}
+
 static void check_cost(const struct bound_case *c, unsigned int depth, const char *what,
 		       unsigned int cost, unsigned int expected, unsigned int bound)
 {
@@ -333,6 +340,105 @@ CALLCHAIN_TEST(bound, cost)
 		TH_LOG("%s", c->name);
 		run_case(c, self->fd, variant->source, variant->levels);
 	}
+}
+
+/* Two stacks of a kernel's: this many pages each, and behind them one that isn't mapped. */
+#define KERNEL_GVA		0xffff888000000000ULL
+#define NR_DUMP_PAGES		18
+
+/* Pages of the largest dump, and one behind each of its pieces. */
+#define MAX_DUMP_WALKS		(18 + 2)
+
+/* A dump from @offset, in bytes, of the first stack; may it go on with the second one? */
+static const struct {
+	const char *name;
+	unsigned int offset;
+	unsigned int size;
+	bool two_pieces;
+	unsigned int walks;
+} dumps[] = {
+	{ "one word",			0x100,				8,	false,	1 },
+	{ "a page",			0x800,				2048,	false,	1 },
+	{ "a word of the next page",	0x800,				2056,	false,	2 },
+	{ "as much as there may be",	0x7f8,				65528,	false,	17 },
+	{ "up to the end",		NR_DUMP_PAGES * 4096 - 0x200,	65528,	false,	2 },
+	{ "two pieces",			NR_DUMP_PAGES * 4096 - 0x200,	65528,	true,	19 },
+	{ "nothing",			NR_DUMP_PAGES * 4096,		65528,	false,	1 },
+};
+
+/* addr_gva2hva() is for the lower half. */
+static u64 *page_of(struct kvm_vm *vm, gva_t gva)
+{
+	return addr_gpa2hva(vm, PTE_GET_PA(*vm_get_pte_level(vm, gva, PG_LEVEL_4K)));
+}
+
+static gva_t alloc_kernel_stack(struct kvm_vm *vm)
+{
+	gva_t gva = vm_alloc(vm, (NR_DUMP_PAGES + 1) * PAGE_SIZE, KERNEL_GVA);
+	unsigned int i;
+
+	/* Pages that nobody has written aren't there. */
+	for (i = 0; i < NR_DUMP_PAGES; i++)
+		memset(page_of(vm, gva + i * PAGE_SIZE), 0xaa, PAGE_SIZE);
+	*vm_get_pte_level(vm, gva + NR_DUMP_PAGES * PAGE_SIZE, PG_LEVEL_4K) = 0;
+	return gva;
+}
+
+static void run_dump(struct kvm_vm *vm, struct kvm_vcpu *vcpu, int fd, enum pmi_source source,
+		     unsigned int i, gva_t sp)
+{
+	const struct perf_event_attr attr = {
+		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_GUEST_STACK,
+		.sample_stack_guest = dumps[i].size,
+		/* The walk of frame pointers has no room, and costs nothing. */
+		.sample_max_stack = 1,
+	};
+	const struct guest_walk_change count = {
+		.nr_walks = -1,
+		.deferred = !!(source & PMI_DEFERRED),
+	};
+	unsigned int walks = dumps[i].walks, nr_guest = 0;
+	struct guest_walk_result r;
+	struct kvm_regs regs;
+
+	vcpu_regs_get(vcpu, &regs);
+	regs.rsp = sp;
+	vcpu_regs_set(vcpu, &regs);
+	vcpu_set_if(vcpu);
+
+	guest_walk_arm(fd, &count, 1);
+	vcpu_run_until_guest_sampled(vcpu, source, &attr, NR_SAMPLES, count_guest, &nr_guest,
+				     &nr_guest);
+	guest_walk_get_results(fd, &r, 1);
+
+	/* In a PMI, the dump comes behind the walk, and so counts for the next one. */
+	if (!(source & PMI_DEFERRED))
+		nr_guest--;
+	TEST_ASSERT(walks <= MAX_DUMP_WALKS &&
+		    r.max_elements == walks * vm->mmu.pgtable_levels &&
+		    r.elements == nr_guest * r.max_elements,
+		    "%s: %u entries of tables were read for %u dumps, up to %u for one, not %u times %u",
+		    dumps[i].name, r.elements, nr_guest, r.max_elements, walks,
+		    vm->mmu.pgtable_levels);
+}
+
+CALLCHAIN_TEST(bound, dump)
+{
+	struct kvm_vcpu *vcpu;
+	gva_t first, second;
+	struct kvm_vm *vm;
+	unsigned int i;
+
+	vm = vm_create_looping(&vcpu, variant->levels, false);
+	first = alloc_kernel_stack(vm);
+	second = alloc_kernel_stack(vm);
+	for (i = 0; i < ARRAY_SIZE(dumps); i++) {
+		u64 *last_page = page_of(vm, first + (NR_DUMP_PAGES - 1) * PAGE_SIZE);
+
+		last_page[PAGE_SIZE / sizeof(u64) - 1] = dumps[i].two_pieces ? second + 0x7f8 : 0;
+		run_dump(vm, vcpu, self->fd, variant->source, i, first + dumps[i].offset);
+	}
+	kvm_vm_free(vm);
 }
 
 TEST_HARNESS_MAIN

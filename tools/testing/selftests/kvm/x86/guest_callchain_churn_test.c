@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Callchains of a guest whose memslots, memory, page tables and frames change
- * while its stack is walked: a chain may then be short, or show what was there
- * a moment before, but never anything else.
+ * Callchains and dumps of a guest whose memslots, memory, page tables and frames
+ * change while its stack is read: a chain or a dump may then be short, or show what
+ * was there a moment before, but never anything else.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -21,6 +21,10 @@
  */
 #define NR_SAMPLES		100
 #define NR_GUEST_SAMPLES	50
+
+/* So many with a dump: half of perf's ring has room for them. */
+#define NR_DUMP_SAMPLES		32
+#define DUMP_SIZE		(24 * 1024)
 #define NR_CHANGES		24
 
 /* About as long as a walk takes in emulation; perf's own limit is 10 us. */
@@ -100,6 +104,8 @@ struct churn {
 	unsigned int nr_changes;
 	unsigned int nr_guest;
 	unsigned int nr_full;			/* with all frames, and none of the copy */
+	unsigned int nr_full_dumps;		/* with all bytes, and none of them changed */
+	unsigned int nr_short_dumps;
 	unsigned int seen;			/* SEES_* */
 };
 
@@ -579,6 +585,63 @@ static void check_sample(const struct callchain_sample *s, void *arg)
 	c->nr_guest++;
 }
 
+/* Has @gva, a word of the stack, ever held @word? */
+static bool was_word(const struct churn *c, gva_t gva, u64 word)
+{
+	u64 saved = c->saved[(gva - c->stack.gva) / sizeof(u64)];
+	unsigned int i;
+
+	if (word == saved)
+		return true;
+
+	/* A page that was dropped is empty until all of its words are back. */
+	if (!word && c->way->sees & SEES_SHORT)
+		return true;
+
+	if (c->way->sees & SEES_COPY && saved && word == saved + COPY_RA)
+		return true;
+
+	for (i = 0; i < nr_guest_writes; i++) {
+		if (guest_writes[i].addr == (u64 *)gva && guest_writes[i].value == word)
+			return true;
+	}
+
+	return false;
+}
+
+static void check_dump(const struct callchain_sample *s, void *arg)
+{
+	const struct callchain_stack_info *info = s->stack.info;
+	struct churn *c = arg;
+	bool changed = false;
+	gva_t gva;
+	u64 word;
+
+	check_sample(s, arg);
+	if (!callchain_sample_is_guest(s))
+		return;
+
+	TEST_ASSERT(info && info->sp == c->stack.sp && info->pieces[0].addr == info->sp &&
+		    info->pieces[0].size <= DUMP_SIZE && !info->pieces[1].size,
+		    "%s: a dump that does not begin at the stack's end", c->way->name);
+
+	for (gva = info->sp; gva < info->sp + info->pieces[0].size; gva += sizeof(word)) {
+		memcpy(&word, s->stack.data + (gva - info->sp), sizeof(word));
+		TEST_ASSERT(was_word(c, gva, word), "%s: the word at 0x%lx is 0x%lx, which never was there",
+			    c->way->name, gva, word);
+		changed |= word != c->saved[(gva - c->stack.gva) / sizeof(word)];
+	}
+
+	if (info->pieces[0].size < DUMP_SIZE) {
+		TEST_ASSERT(c->way->sees & SEES_SHORT,
+			    "%s: %lu bytes of stack, but all was there all the time", c->way->name,
+			    info->pieces[0].size);
+		c->nr_short_dumps++;
+	} else if (!changed) {
+		c->nr_full_dumps++;
+	}
+}
+
 static void build(struct churn *c)
 {
 	const struct guest_stack_layout layout = {
@@ -613,6 +676,11 @@ static void build(struct churn *c)
 static void run_case(const struct churn_case *way, enum pmi_source source)
 {
 	const struct perf_event_attr attr = { .sample_period = PERIOD_NS };
+	const struct perf_event_attr dump_attr = {
+		.sample_period = PERIOD_NS,
+		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_GUEST_STACK,
+		.sample_stack_guest = DUMP_SIZE,
+	};
 	struct churn c = {
 		.way = way,
 		.rng = new_kvm_random_state(kvm_random_seed),
@@ -643,7 +711,9 @@ static void run_case(const struct churn_case *way, enum pmi_source source)
 	pthread_create(&changer, NULL, way->change ? change_by_host : change_by_guest, &c);
 	do {
 		vcpu_run_sampled(c.vcpu, source, &attr, NR_SAMPLES, check_sample, &c);
-	} while (c.nr_guest < NR_GUEST_SAMPLES || READ_ONCE(c.nr_changes) < NR_CHANGES);
+		vcpu_run_sampled(c.vcpu, source, &dump_attr, NR_DUMP_SAMPLES, check_dump, &c);
+	} while (c.nr_guest < NR_GUEST_SAMPLES || !c.nr_full || !c.nr_full_dumps ||
+		 READ_ONCE(c.nr_changes) < NR_CHANGES);
 	WRITE_ONCE(c.stop, true);
 	pthread_join(changer, NULL);
 
@@ -651,9 +721,9 @@ static void run_case(const struct churn_case *way, enum pmi_source source)
 	ends = vcpu_get_callchain_ends(c.vcpu) - ends;
 	vcpu_regs_get(c.vcpu, &after);
 
-	ksft_print_msg("%s: %u samples, %u full, %u changes\n", way->name, c.nr_guest,
-		       c.nr_full, c.nr_changes);
-	TEST_ASSERT(c.nr_full, "%s: no chain was full", way->name);
+	ksft_print_msg("%s: %u samples, %u full, %u full dumps, %u short ones, %u changes\n",
+		       way->name, c.nr_guest, c.nr_full, c.nr_full_dumps, c.nr_short_dumps,
+		       c.nr_changes);
 	TEST_ASSERT(c.seen == way->sees, "%s: this was seen: 0x%x, and not 0x%x", way->name,
 		    c.seen, way->sees);
 	TEST_ASSERT(walks == c.nr_guest, "%s: KVM counted %lu walks, perf %u guest samples",

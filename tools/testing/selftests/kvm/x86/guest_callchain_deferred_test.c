@@ -18,6 +18,7 @@
 #include "userfaultfd_util.h"
 
 #define NR_SAMPLES	50
+#define NR_DUMPS	20
 #define NR_ROUNDS	5
 #define NR_FRAMES	16
 #define MAX_TRIES	100
@@ -138,6 +139,82 @@ CALLCHAIN_TEST(deferred, swapped_out)
 	}
 }
 
+/* Dumps take this much, if they can; walks of frame pointers don't come that far. */
+#define DUMP_SIZE	((ABSENT + 2) * PAGE_SIZE)
+
+static const struct perf_event_attr dump_attr = {
+	.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_GUEST_STACK,
+	.sample_stack_guest = DUMP_SIZE,
+};
+
+/* What dumps must be; the stack's bytes aren't looked at beyond that. */
+struct dumps {
+	const void *stack;
+	u64 sp;
+	u64 size;
+	unsigned int nr_guest;
+};
+
+static void compare_dump(const struct callchain_sample *s, void *arg)
+{
+	const struct callchain_stack_info *info = s->stack.info;
+	struct dumps *d = arg;
+
+	if (!callchain_sample_is_guest(s))
+		return;
+
+	TEST_ASSERT(s->nr == 2 && info->sp == d->sp && info->pieces[0].addr == d->sp &&
+		    info->pieces[0].size == d->size && !info->pieces[1].size,
+		    "A chain of %lu entries, and a dump of %lu bytes, not %lu, at 0x%lx", s->nr,
+		    info->pieces[0].size, d->size, info->sp);
+	TEST_ASSERT(!memcmp(s->stack.data, d->stack, d->size), "A dump of something else");
+	d->nr_guest++;
+}
+
+static void compare_dumps(FIXTURE_DATA(deferred) * self, enum pmi_source source, u64 size)
+{
+	struct dumps d = {
+		.stack = addr_gva2hva(self->vm, self->stack.sp),
+		.sp = self->stack.sp,
+		.size = size,
+	};
+
+	vcpu_run_until_guest_sampled(self->vcpu, source, &dump_attr, NR_DUMPS, compare_dump, &d,
+				     &d.nr_guest);
+}
+
+static u64 size_below_absent(FIXTURE_DATA(deferred) * self)
+{
+	return (self->stack.frames[ABSENT] & PAGE_MASK) - self->stack.sp;
+}
+
+static void forget_frame_pointer(struct kvm_vcpu *vcpu)
+{
+	struct kvm_regs regs;
+
+	vcpu_regs_get(vcpu, &regs);
+	regs.rbp = 0xb00;
+	vcpu_regs_set(vcpu, &regs);
+}
+
+/* So does a dump. */
+CALLCHAIN_TEST(deferred, swapped_out_dump)
+{
+	unsigned int i;
+
+	forget_frame_pointer(self->vcpu);
+	pin_self_to_cpu(sched_getcpu());
+	if (!page_out(self->absent))
+		SKIP(return, "The host doesn't swap");
+
+	compare_dumps(self, variant->source & ~PMI_DEFERRED, size_below_absent(self));
+	TEST_ASSERT(!is_in_memory(self->absent), "A PMI has brought in the page");
+	for (i = 0; i < MAX_TRIES && !is_in_memory(self->absent); i++)
+		vcpu_run_sampled(self->vcpu, variant->source, &dump_attr, 1, ignore_sample, NULL);
+	TEST_ASSERT(is_in_memory(self->absent), "No dump has brought in the page");
+	compare_dumps(self, variant->source, DUMP_SIZE);
+}
+
 /*
  * The page is missing, and nobody fills it.  Neither a PMI nor the vCPU's thread may ask
  * for it, let alone wait: both find the frames below.
@@ -155,6 +232,9 @@ CALLCHAIN_TEST(deferred, userfault_missing)
 
 	compare_frames_below(self, variant->source & ~PMI_DEFERRED);
 	compare_frames_below(self, variant->source);
+	forget_frame_pointer(self->vcpu);
+	compare_dumps(self, variant->source & ~PMI_DEFERRED, size_below_absent(self));
+	compare_dumps(self, variant->source, size_below_absent(self));
 	pfd.fd = uffd->uffd;
 	TEST_ASSERT(!poll(&pfd, 1, 0), "A walk has raised a userfault");
 	uffd_stop_demand_paging(uffd);

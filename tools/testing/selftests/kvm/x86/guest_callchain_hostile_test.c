@@ -758,9 +758,14 @@ static const struct pkey_case {
 	{ "VMM's key is denied",	PKRU_DENY(0), true, NR_FRAMES, "last" },
 };
 
+/* Dumps reach beyond the bad frame's page, and half of perf's ring has room for them. */
+#define PKEY_DUMP_SIZE		((BAD + 2) * PAGE_SIZE)
+#define NR_PKEY_DUMPS		32
+
 struct pkey_samples {
 	struct callchain_expectation denied, allowed;
 	unsigned int nr_denied, nr_allowed;
+	u64 size_denied;		/* of a dump */
 };
 
 static void compare_pkey_sample(const struct callchain_sample *s, void *arg)
@@ -773,6 +778,20 @@ static void compare_pkey_sample(const struct callchain_sample *s, void *arg)
 		ps->nr_denied += callchain_sample_compare(s, &ps->denied);
 }
 
+static void compare_pkey_dump(const struct callchain_sample *s, void *arg)
+{
+	struct pkey_samples *ps = arg;
+	u64 size;
+
+	compare_pkey_sample(s, arg);
+	if (s->ip != (u64)guest_allowed && s->ip != (u64)guest_denied)
+		return;
+
+	size = s->ip == (u64)guest_denied ? ps->size_denied : PKEY_DUMP_SIZE;
+	TEST_ASSERT(s->stack.info->pieces[0].size == size, "%s: a dump of %lu bytes, not %lu",
+		    ps->denied.name, s->stack.info->pieces[0].size, size);
+}
+
 static void expect_at(struct callchain_expectation *e, const char *name,
 		      const struct guest_stack *stack, unsigned int nr_frames, u64 ip)
 {
@@ -783,6 +802,10 @@ static void expect_at(struct callchain_expectation *e, const char *name,
 
 static void run_pkey_case(const struct pkey_case *c, enum pmi_source source, int levels)
 {
+	const struct perf_event_attr dump_attr = {
+		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_GUEST_STACK,
+		.sample_stack_guest = PKEY_DUMP_SIZE,
+	};
 	struct pkey_samples ps = {};
 	struct hostile_guest guest;
 	struct kvm_sregs sregs;
@@ -809,6 +832,13 @@ static void run_pkey_case(const struct pkey_case *c, enum pmi_source source, int
 	expect_at(&ps.allowed, "no key is denied", &guest.stack, NR_FRAMES, (u64)guest_allowed);
 	while (ps.nr_denied < NR_SAMPLES || ps.nr_allowed < NR_SAMPLES)
 		vcpu_run_sampled(guest.vcpu, source, NULL, NR_SAMPLES, compare_pkey_sample, &ps);
+
+	ps.size_denied = c->whole_stack ? PKEY_DUMP_SIZE :
+			 (bad_frame(&guest) & PAGE_MASK) - guest.stack.sp;
+	i = ps.nr_denied;
+	while (ps.nr_denied == i)
+		vcpu_run_sampled(guest.vcpu, source, &dump_attr, NR_PKEY_DUMPS, compare_pkey_dump,
+				 &ps);
 
 	/* Some samples hit other instructions, with one end or the other. */
 	walks = vcpu_get_stat(guest.vcpu, callchain_walks);
