@@ -22,7 +22,7 @@ WAYS = ("orc", "orc,nodefer")
 
 _DEADLINE = 2400
 
-# Parts of the samples of a guest's kernel, of which there must be some.
+# How many samples of a guest's kernel there must be, and which parts of them.
 _ENOUGH_SAMPLES = 200
 _UNWOUND = 0.97
 _WITH_FRAMES = 0.99

@@ -392,14 +392,14 @@ static enum guest_unwind_end guest_unwind_outermost(struct guest_unwind_state *s
 	return UNWIND_END_LAST;
 }
 
-/* Go on with user mode if the task's stack that @sp lies on has its registers. */
-static bool guest_unwind_task_regs(struct guest_unwind_state *state, u64 sp)
+/* Go on with user mode if its registers are where the stack of @sp ends, at @top. */
+static bool guest_unwind_task_regs(struct guest_unwind_state *state, u64 sp, gva_t top)
 {
 	unsigned int nr = state->nr, padding;
 	gva_t regs;
 
 	for (padding = 0; padding <= LINUX_FRED_RESERVED; padding += LINUX_FRED_RESERVED) {
-		regs = (sp | (LINUX_THREAD_SIZE_64 - 1)) + 1 - LINUX_PT_REGS_64_SIZE - padding;
+		regs = top - LINUX_PT_REGS_64_SIZE - padding;
 		state->sp = sp;
 		if (!guest_unwind_entry(state, regs) && state->user) {
 			state->end = UNWIND_CONTINUE;
@@ -416,36 +416,43 @@ static bool guest_unwind_task_regs(struct guest_unwind_state *state, u64 sp)
 	return false;
 }
 
-/*
- * The first instructions of a system call still have user mode's stack, and so do the
- * last ones.  RCX and R11 have user mode's instruction pointer and flags then: SYSCALL
- * puts them there, and SYSRET takes them from there.
- */
-static bool guest_unwind_syscall(struct guest_unwind_state *state, u64 sp)
+static noinline bool guest_is_syscall_context(const struct guest_unwind_state *state)
 {
 	struct kvm_vcpu *vcpu = state->vcpu;
 	u64 ip = kvm_rcx_read_raw(vcpu);
 
 	/* 32-bit programs have their stack below 4 GiB, and an argument in EBP. */
-	if (state->nr > 1 || (s64)kvm_rip_read(vcpu) >= 0 || (s64)ip < 0 || sp <= U32_MAX ||
-	    guest_unwind_check_saved_reg(state, SAVED_IP, ip) ||
-	    guest_unwind_check_saved_reg(state, SAVED_FLAGS, kvm_r11_read_raw(vcpu)))
-		return false;
+	return !state->user && state->sp > U32_MAX && (s64)ip >= 0 &&
+	       !guest_unwind_check_saved_reg(state, SAVED_IP, ip) &&
+	       !guest_unwind_check_saved_reg(state, SAVED_FLAGS, kvm_r11_read_raw(vcpu));
+}
 
+/*
+ * Return true if the guest is at the first instructions of a system call, or at the last
+ * ones: the kernel's code, in the upper half, still has user mode's stack.  RCX and R11
+ * have user mode's instruction pointer and flags then: SYSCALL puts them there, and SYSRET
+ * takes them from there.
+ */
+static __always_inline bool guest_has_user_stack(const struct guest_unwind_state *state)
+{
+	return unlikely((s64)state->ips[0] < 0) && unlikely((s64)state->sp >= 0) &&
+	       guest_is_syscall_context(state);
+}
+
+/* Go on with user mode where guest_has_user_stack(). */
+static void guest_unwind_syscall(struct guest_unwind_state *state)
+{
 	state->user = true;
 	state->access = PFERR_USER_MASK;
-	state->page_hva = NULL;
-	state->fp = kvm_rbp_read_raw(vcpu);
-	state->end = guest_unwind_store(state, ip);
-	return !state->end;
+	state->end = guest_unwind_store(state, kvm_rcx_read_raw(state->vcpu));
 }
 
 /*
  * Find the stack that was in use when an IRQ or an exception came.  The stacks of these in
  * Linux end below an unmapped page: an IRQ's with the stack pointer of what it has
  * interrupted, an exception's with the same and SS.  A task's stack ends with user
- * mode's SS, or with zero.  Return true if that is at @sp, with @end the end of the
- * first piece.
+ * mode's SS, or with zero.  state->sp lies on the stack in question, and state->end says
+ * why it ends at @end.  Return true if *@sp is the stack pointer that was saved.
  */
 static bool guest_stack_interrupted(struct guest_unwind_state *state, gva_t end, u64 *sp)
 {
@@ -462,31 +469,62 @@ static bool guest_stack_interrupted(struct guest_unwind_state *state, gva_t end,
 
 	/* Kernels live in the upper half. */
 	if (!IS_ALIGNED(word, sizeof(u64)) || (s64)word >= 0 || !guest_canonical(state, word) ||
-	    (word >= state->sp && word < end))
+	    word - state->sp < end - state->sp)
 		return false;
 
 	*sp = word;
 	return true;
 }
 
-/* The same for the stack that *@sp lies on, whose end has yet to be found. */
-static bool guest_unwind_interrupted(struct guest_unwind_state *state, u64 *sp)
+/*
+ * Return where the stack that @sp lies on ends: where a task's would, or below the first
+ * page that can't be read, state->end says why.
+ */
+static gva_t guest_stack_end(struct guest_unwind_state *state, u64 sp)
 {
-	enum guest_unwind_end end = state->end;
-	gva_t gva = *sp;
-	bool found;
+	/* An empty stack's pointer is its end. */
+	gva_t top = ((sp - 1) | (LINUX_THREAD_SIZE_64 - 1)) + 1, gva;
 
-	state->sp = *sp;
-	do {
+	for (gva = sp; gva != top; gva = (gva & PAGE_MASK) + PAGE_SIZE) {
 		state->end = guest_unwind_map(state, gva);
 		if (state->end)
-			break;
-		gva = (gva & PAGE_MASK) + PAGE_SIZE;
-	} while (gva - *sp < LINUX_THREAD_SIZE_64);
+			return gva;
+	}
 
-	found = guest_stack_interrupted(state, gva, sp);
-	state->end = end;
-	return found;
+	state->end = UNWIND_CONTINUE;
+	return top;
+}
+
+/* Go on with user mode where the kernel's stack, or the one that it leads to, has its registers. */
+static noinline bool guest_unwind_kernel_stack(struct guest_unwind_state *state)
+{
+	enum guest_unwind_end why = state->end;
+	u64 sp = kvm_rsp_read(state->vcpu);
+	bool linked;
+	gva_t end;
+
+	/* Linux lives in the upper half; other guests are spared the look. */
+	if ((s64)sp >= 0)
+		return false;
+
+	/* One stack leads to another one, once. */
+	for (linked = false; ; linked = true) {
+		end = guest_stack_end(state, sp);
+		if (!state->end) {
+			if (guest_unwind_task_regs(state, sp, end))
+				return true;
+			/* An IRQ's stack may end there as well. */
+			if (!linked && !state->user)
+				state->end = guest_unwind_map(state, end);
+		}
+
+		state->sp = sp;
+		if (linked || !guest_stack_interrupted(state, end, &sp))
+			break;
+	}
+
+	state->end = why;
+	return false;
 }
 
 /*
@@ -497,21 +535,13 @@ static bool guest_unwind_interrupted(struct guest_unwind_state *state, u64 *sp)
  */
 static bool guest_unwind_task(struct guest_unwind_state *state)
 {
-	u64 sp;
-
 	/* What ends most walks comes first. */
 	if ((state->end == UNWIND_END_LAST && state->nr > 1) ||
 	    state->end == UNWIND_END_DEPTH || state->nr == state->max || state->user ||
 	    state->word < 8)
 		return false;
 
-	/* Linux lives in the upper half; other guests are spared the look. */
-	sp = kvm_rsp_read(state->vcpu);
-	if ((s64)sp >= 0)
-		return guest_unwind_syscall(state, sp);
-
-	return guest_unwind_task_regs(state, sp) ||
-	       (guest_unwind_interrupted(state, &sp) && guest_unwind_task_regs(state, sp));
+	return guest_unwind_kernel_stack(state);
 }
 
 /* One frame, wherever it lies, in words of any size. */
@@ -753,6 +783,9 @@ static void guest_unwind(struct guest_unwind_state *state)
 
 	srcu_idx = guest_memory_begin(vcpu);
 	pagefault_disable();
+	/* First: RBP leads to the program's frames, which aren't the kernel's. */
+	if (guest_has_user_stack(state))
+		guest_unwind_syscall(state);
 	do {
 		while (!state->end && state->nr < state->max)
 			state->end = guest_unwind_next(state);
@@ -829,9 +862,10 @@ static unsigned int guest_stack_map(struct guest_unwind_state *state,
 
 /*
  * Find the guest's stack, at most @size bytes of it from the stack pointer up, and the
- * registers by which it can be unwound.  Until kvm_arch_vcpu_stack_end(), the pages
- * are what the memslots say: normal memory, which user accesses may read that don't
- * fault.  Return false if the host can't see the guest's state.
+ * registers by which it can be unwound.  The pages were normal memory when they were
+ * looked for, and memslots stay until kvm_arch_vcpu_stack_end().  The VMM's mappings may
+ * change: copies must not fault pages in, and end where they would.  Return false if the
+ * host can't see the guest's state.
  *
  * Called as kvm_arch_vcpu_stack_walk().
  */
@@ -859,7 +893,8 @@ bool kvm_arch_vcpu_stack_begin(struct kvm_vcpu *vcpu, struct perf_guest_stack *s
 	stack->nr_pages = 0;
 
 	stack->priv = guest_memory_begin(vcpu);
-	if (guest_memory_is_private(vcpu))
+	/* The program's stack is not the kernel's, and tells nothing about it. */
+	if (guest_memory_is_private(vcpu) || guest_has_user_stack(&state))
 		return true;
 
 	pagefault_disable();

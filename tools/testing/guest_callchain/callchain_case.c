@@ -595,36 +595,52 @@ static u64 make_page(struct callchain_case *c, u64 gva)
 	return gva;
 }
 
+/* Map the pages of a stack from @gva up to its end. */
+static void make_pages(struct callchain_case *c, u64 gva, u64 end)
+{
+	for (gva &= ~4095ULL; gva != end; gva += PAGE)
+		make_page(c, gva);
+}
+
 /*
- * A kernel without frame pointers, and a program that has them: user mode's registers
- * where a task's stack ends, and maybe an IRQ's or exception's stack that leads there.
+ * A Linux kernel: user mode's registers where a task's stack ends, and maybe an IRQ's or
+ * exception's stack that leads there, or to another one of these.
  */
 static void build_linux_stacks(struct callchain_case *c, u64 user_stack)
 {
 	struct oracle_vcpu *v = &c->vcpu;
-	u64 top = 0xffffc90000404000ULL + ((u64)pick(c, 64) << 14), irq;
+	u64 top = 0xffffc90000404000ULL + ((u64)pick(c, 64) << 14), end;
+	unsigned int i, nr_frames = pick(c, 6), nr_stacks = pick(c, 3);
 	struct builder b = {
 		.at = top - 168 - ONE_OF(c, 0, 0, 16, 8),
 		.word = 8,
 		.mask = ~0ULL,
 	};
-	unsigned int i, nr_frames = pick(c, 6);
 
-	make_page(c, top - PAGE);
+	v->rsp = top - 168 - 8 * pick(c, once_in(c, 2) ? 64 : (0x4000 - 168) / 8);
+	if (once_in(c, 16))
+		v->rsp = top;
+	make_pages(c, once_in(c, 8) ? top - PAGE : v->rsp, top + (v->rsp == top ? PAGE : 0));
 	push_entry(c, &b, user_stack, true);
 	for (i = 0; i < nr_frames; i++)
 		push_frame(c, &b);
 	set_fp(c, &b, 0);
-	v->rbp = bad_fp(c, &b);
-	v->rsp = top - 168 - pick(c, 0x4000 - 168);
-	if (once_in(c, 2))
-		return;
 
-	/* Further away than all tasks' stacks. */
-	irq = make_page(c, top + 0x800000) + PAGE;
-	put_stack(c, irq - 8, 8, once_in(c, 2) ? v->rsp : ONE_OF(c, 0x18, 0x18, 0, 0x10000));
-	put_stack(c, irq - 16, 8, v->rsp);
-	v->rsp = irq - (8 * pick(c, 64) ?: ONE_OF(c, 1, 12, PAGE, PAGE + 8));
+	for (i = 0; i < nr_stacks; i++) {
+		/* Each further away; they end at any page, also where a task's would. */
+		end = top + 0x800000 * (i + 1) + PAGE * ONE_OF(c, 0, 1, 2, 3);
+		make_pages(c, end - PAGE * (1 + pick(c, 2)), end);
+		put_stack(c, end - 8, 8,
+			  once_in(c, 2) ? v->rsp : ONE_OF(c, 0x18, 0x18, 0, 0x10000));
+		put_stack(c, end - 16, 8, once_in(c, 16) ? end - 64 : v->rsp);
+		v->rsp = end - (8 * pick(c, 64) ?: ONE_OF(c, 1, 12, PAGE, PAGE + 8));
+	}
+
+	/* The kernel's frames, if it has some. */
+	b = (struct builder){ .at = v->rsp & ~7ULL, .word = 8, .mask = ~0ULL };
+	for (i = once_in(c, 2) ? pick(c, 5) : 0; i; i--)
+		push_frame(c, &b);
+	set_fp(c, &b, bad_fp(c, &b));
 }
 
 /* A system call's first instruction: there is no stack of the kernel's yet. */

@@ -397,10 +397,9 @@ static enum oracle_end go_to_caller(struct walk *w)
 #define THREAD_SIZE	0x4000
 #define FRED_RESERVED	16
 
-/* From the task's stack that @rsp lies on. */
-static bool go_to_caller_of_task(struct walk *w, u64 rsp)
+/* From what was saved at the top of a task's stack, that RSP lies on. */
+static bool go_to_caller_of_task(struct walk *w, u64 rsp, u64 top)
 {
-	const u64 top = (rsp | (THREAD_SIZE - 1)) + 1;
 	unsigned int free;
 
 	for (free = 0; free <= FRED_RESERVED; free += FRED_RESERVED) {
@@ -421,31 +420,34 @@ static bool go_to_caller_of_task(struct walk *w, u64 rsp)
 	return false;
 }
 
+/* Can the page be read?  If not, the one that was read last stays known. */
+static enum oracle_end look_at(struct walk *w, u64 la)
+{
+	struct walk next = *w;
+	enum oracle_end end;
+	u64 word;
+
+	end = read_stack(&next, la & ~7ULL, &word);
+	if (!end)
+		*w = next;
+	return end;
+}
+
 /*
  * Linux: stacks of IRQs and exceptions end below an unmapped page, with the RSP that was
  * interrupted, or with that and SS.
  */
-static bool find_interrupted_rsp(struct walk *w, u64 *rsp)
+static bool read_interrupted_rsp(struct walk *w, u64 top, u64 *rsp)
 {
-	struct walk known = *w;
-	enum oracle_end end;
-	u64 top = *rsp, word;
+	u64 word;
 
-	do {
-		known = *w;
-		end = read_stack(w, top & ~7ULL, &word);
-		if (end)
-			break;
-		top = (top & ~bits(11, 0)) + 0x1000;
-	} while (top - *rsp < THREAD_SIZE);
-
-	*w = known;
-	if (end != ORACLE_UNMAPPED || top - *rsp < 16 || read_stack(w, top - 8, &word))
+	if (top - *rsp < 16 || read_stack(w, top - 8, &word))
 		return false;
 	if (word <= 0xffff && read_stack(w, top - 16, &word))
 		return false;
+	/* Another stack, of the kernel's. */
 	if ((word & 7) || !(word & ORACLE_BIT(63)) || !canonical(w, word) ||
-	    (word >= *rsp && word < top))
+	    (word >= *rsp && word <= top - 1))
 		return false;
 
 	*rsp = word;
@@ -457,8 +459,11 @@ static bool go_to_caller_of_syscall(struct walk *w)
 {
 	const struct oracle_vcpu *v = w->v;
 
-	if (!(v->rip & ORACLE_BIT(63)) || (v->rcx & ORACLE_BIT(63)) || !(v->rsp >> 32) ||
-	    !v->rcx || !canonical(w, v->rcx) || !are_flags(v->r11))
+	/* Code of the kernel's half, on a stack of the program's. */
+	if (w->user || w->size != 8 || !(v->rip & ORACLE_BIT(63)) ||
+	    (v->rsp & ORACLE_BIT(63)) || !(v->rsp >> 32))
+		return false;
+	if (!v->rcx || (v->rcx & ORACLE_BIT(63)) || !canonical(w, v->rcx) || !are_flags(v->r11))
 		return false;
 
 	w->user = true;
@@ -472,20 +477,38 @@ static bool go_to_caller_of_syscall(struct walk *w)
 
 /*
  * A kernel without frame pointers has been called by a program that may have them.  Linux
- * lives in the upper half.
+ * lives in the upper half.  A stack is a task's if all is there up to where one ends.
  */
-static bool go_to_program(struct walk *w, unsigned int nr)
+static bool go_to_program(struct walk *w)
 {
+	unsigned int nr_stacks;
 	u64 rsp = w->v->rsp;
 
-	if (w->user || w->size != 8)
+	if (w->user || w->size != 8 || !(rsp & ORACLE_BIT(63)))
 		return false;
 
-	if (!(rsp & ORACLE_BIT(63)))
-		return nr == 1 && go_to_caller_of_syscall(w);
+	for (nr_stacks = 1; ; nr_stacks++) {
+		/* RSP is at the top if nothing is on the stack. */
+		const u64 top = ((rsp - 1) | (THREAD_SIZE - 1)) + 1;
+		enum oracle_end end = ORACLE_GOES_ON;
+		u64 la = rsp;
 
-	return go_to_caller_of_task(w, rsp) ||
-	       (find_interrupted_rsp(w, &rsp) && go_to_caller_of_task(w, rsp));
+		while (la != top && !end) {
+			end = look_at(w, la);
+			if (!end)
+				la = (la & ~bits(11, 0)) + 0x1000;
+		}
+		if (la == top) {
+			if (go_to_caller_of_task(w, rsp, top))
+				return true;
+			if (w->user)
+				return false;
+			if (nr_stacks == 1)
+				end = look_at(w, top);
+		}
+		if (nr_stacks == 2 || end != ORACLE_UNMAPPED || !read_interrupted_rsp(w, la, &rsp))
+			return false;
+	}
 }
 
 /* Frame pointers have led somewhere if they have led to their end, by one frame or more. */
@@ -541,8 +564,11 @@ void oracle_walk(const struct oracle_vcpu *vcpu, oracle_read_fn read, void *arg,
 		chain->entries[chain->nr].ip = w.ip;
 		chain->entries[chain->nr++].user = w.user;
 		/* Nobody looks for the callers of the last entry. */
-		chain->end = chain->nr == depth ? ORACLE_DEPTH : go_to_caller(&w);
-		if (chain->end && !is_whole(chain) && go_to_program(&w, chain->nr))
+		if (chain->nr == depth)
+			chain->end = ORACLE_DEPTH;
+		else if (chain->nr > 1 || !go_to_caller_of_syscall(&w))
+			chain->end = go_to_caller(&w);
+		if (chain->end && !is_whole(chain) && go_to_program(&w))
 			chain->end = ORACLE_GOES_ON;
 	}
 }

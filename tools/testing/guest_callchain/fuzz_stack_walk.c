@@ -268,6 +268,34 @@ static bool is_right(struct callchain_case *c, bool print)
 	return false;
 }
 
+/* The pieces of a dump must be those of its pages, within the guest's memory. */
+static void check_dump(struct kvm_vcpu *vcpu, unsigned int size)
+{
+	static struct perf_guest_stack stack;
+	u64 found = 0, pieces;
+	unsigned int i;
+
+	memset(&stack, 0xff, sizeof(stack));
+	walk.walks = 0;
+	walk.reads = 0;
+	kvm_arch_vcpu_stack_begin(vcpu, &stack, size);
+	FUZZ_ASSERT(stack.nr_pages <= ARRAY_SIZE(stack.pages), "dumps %u pages", stack.nr_pages);
+	for (i = 0; i < stack.nr_pages; i++) {
+		u64 off = (unsigned long)stack.pages[i].start - (unsigned long)mem;
+
+		FUZZ_ASSERT(off < CASE_HOLE_OFF &&
+			    offset_in_page(off) + stack.pages[i].size <= PAGE_SIZE,
+			    "dumps %u bytes at offset %#lx", stack.pages[i].size, off);
+		found += stack.pages[i].size;
+	}
+	pieces = stack.info.pieces[0].size + stack.info.pieces[1].size;
+	FUZZ_ASSERT(found == pieces && found <= size, "dumps %lu bytes in pieces of %lu, not %u",
+		    found, pieces, size);
+	FUZZ_ASSERT(walk.walks <= ARRAY_SIZE(stack.pages) + 1 && walk.reads <= 2,
+		    "%u words and %u translations for a dump", walk.reads, walk.walks);
+	kvm_arch_vcpu_stack_end(vcpu, &stack);
+}
+
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
@@ -326,6 +354,8 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	FUZZ_ASSERT(counted(&vcpu.stat, &walk.chain), "counts wrongly");
 	FUZZ_ASSERT(!walk.host_pkru && !kvm.srcu, "leaves with the host's PKRU or with srcu");
 	FUZZ_ASSERT(is_right(&c, false) || is_right(&c, true), "the chain is not the oracle's");
+	check_dump(&vcpu, 8 * (1 + input_rnd(NULL, 2) % (U16_MAX / 8)));
+	FUZZ_ASSERT(!walk.host_pkru && !kvm.srcu, "ends a dump with the host's PKRU or with srcu");
 	case_clear(&c);
 	return 0;
 }

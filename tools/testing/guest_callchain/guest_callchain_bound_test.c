@@ -342,12 +342,16 @@ CALLCHAIN_TEST(bound, cost)
 	}
 }
 
-/* Two stacks of a kernel's: this many pages each, and behind them one that isn't mapped. */
+/*
+ * Two stacks of a kernel's: this many pages each, and behind them one that isn't mapped.
+ * They end where Linux's do.
+ */
 #define KERNEL_GVA		0xffff888000000000ULL
-#define NR_DUMP_PAGES		18
+#define NR_DUMP_PAGES		20
+#define THREAD_SIZE		(4 * PAGE_SIZE)
 
-/* Pages of the largest dump, and one behind each of its pieces. */
-#define MAX_DUMP_WALKS		(18 + 2)
+/* 18 pages at most, of which one fails that isn't the last: where the first piece ends. */
+#define MAX_DUMP_WALKS		(18 + 1)
 
 /* A dump from @offset, in bytes, of the first stack; may it go on with the second one? */
 static const struct {
@@ -374,9 +378,10 @@ static u64 *page_of(struct kvm_vm *vm, gva_t gva)
 
 static gva_t alloc_kernel_stack(struct kvm_vm *vm)
 {
-	gva_t gva = vm_alloc(vm, (NR_DUMP_PAGES + 1) * PAGE_SIZE, KERNEL_GVA);
+	gva_t gva = vm_alloc(vm, (NR_DUMP_PAGES + 4) * PAGE_SIZE, KERNEL_GVA);
 	unsigned int i;
 
+	gva = round_up(gva, THREAD_SIZE);
 	/* Pages that nobody has written aren't there. */
 	for (i = 0; i < NR_DUMP_PAGES; i++)
 		memset(page_of(vm, gva + i * PAGE_SIZE), 0xaa, PAGE_SIZE);
@@ -420,6 +425,59 @@ static void run_dump(struct kvm_vm *vm, struct kvm_vcpu *vcpu, int fd, enum pmi_
 		    "%s: %u entries of tables were read for %u dumps, up to %u for one, not %u times %u",
 		    dumps[i].name, r.elements, nr_guest, r.max_elements, walks,
 		    vm->mmu.pgtable_levels);
+}
+
+/* What kvm_arch_vcpu_stack_walk() promises for user mode's registers. */
+#define MAX_TASK_READS		22
+#define MAX_TASK_WALKS		9
+
+/* Words at the end of a stack: twice, nearly the registers of user mode, but for CS. */
+static const u64 nearly_regs[] = { 0x1000, 0x11, 0x246, 0x11, 0x246 };
+
+static void fill_end(struct kvm_vm *vm, gva_t stack, u64 sp)
+{
+	u64 *end = page_of(vm, stack + (NR_DUMP_PAGES - 1) * PAGE_SIZE) + PAGE_SIZE / sizeof(u64);
+
+	/* As an exception's stack: SP and SS. */
+	end[-1] = 0x18;
+	end[-2] = sp;
+	memcpy(&end[-7], nearly_regs, sizeof(nearly_regs));
+}
+
+/* Registers of user mode are looked for wherever they may be, in vain. */
+CALLCHAIN_TEST(bound, user_mode)
+{
+	const gva_t last = NR_DUMP_PAGES * PAGE_SIZE - THREAD_SIZE;
+	const struct guest_walk_change count = {
+		.nr_walks = -1,
+		.deferred = !!(variant->source & PMI_DEFERRED),
+	};
+	const struct guest_stack none = {};
+	struct callchain_expectation e;
+	struct guest_walk_result r;
+	struct kvm_vcpu *vcpu;
+	gva_t first, second;
+	struct kvm_regs regs;
+	struct kvm_vm *vm;
+
+	vm = vm_create_looping(&vcpu, variant->levels, false);
+	first = alloc_kernel_stack(vm);
+	second = alloc_kernel_stack(vm);
+	fill_end(vm, first, second + last + 0x100);
+	fill_end(vm, second, 0);
+	vcpu_regs_get(vcpu, &regs);
+	regs.rsp = first + last + 8;
+	regs.rbp = 0xb00;
+	vcpu_regs_set(vcpu, &regs);
+	vcpu_set_if(vcpu);
+
+	expect_guest_stack(&e, "no user mode", false, &none, DEFAULT_MAX_STACK);
+	guest_walk_arm(self->fd, &count, 1);
+	vcpu_run_and_compare(vcpu, variant->source, NULL, NR_SAMPLES, &e);
+	guest_walk_get_results(self->fd, &r, 1);
+	TEST_ASSERT_EQ(r.max_reads, MAX_TASK_READS);
+	TEST_ASSERT_EQ(r.max_table_walks, MAX_TASK_WALKS);
+	kvm_vm_free(vm);
 }
 
 CALLCHAIN_TEST(bound, dump)

@@ -15,6 +15,7 @@
 #define __uninitialized
 #define noinline		__attribute__((__noinline__))
 #define likely(x)		(x)
+#define unlikely(x)		(x)
 #define OPTIMIZER_HIDE_VAR(var)	asm volatile("" : "+r" (var))
 #define __aligned(x)		__attribute__((__aligned__(x)))
 #define ARRAY_SIZE(x)		(sizeof(x) / sizeof((x)[0]))

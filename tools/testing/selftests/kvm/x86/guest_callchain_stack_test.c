@@ -155,11 +155,7 @@ FIXTURE_VARIANT(stack)
 PMI_VARIANTS(stack, _kernel, .user = false);
 PMI_VARIANTS(stack, _user, .user = true);
 
-/*
- * Words that differ, and can't be taken for addresses: what they tell is their own
- * address.  The pages begin where a task's stack may begin, and the page behind them
- * is not mapped.
- */
+/* Words that differ, and can't be taken for addresses: what they tell is their own address. */
 static void fill(struct kvm_vm *vm, gva_t gva, unsigned int nr_pages)
 {
 	u64 i;
@@ -176,6 +172,7 @@ static void assert_filled(struct kvm_vm *vm, gva_t gva, unsigned int nr_pages)
 		TEST_ASSERT_EQ(*(u64 *)gva2hva(vm, gva + i), 0xdead000000000000ULL ^ (gva + i));
 }
 
+/* Pages that begin where a task's stack may begin; the page behind them is not mapped. */
 static gva_t alloc_stack(struct kvm_vm *vm, gva_t min, unsigned int nr_pages, bool user)
 {
 	gva_t gva = vm_alloc(vm, (nr_pages + 5) * PAGE_SIZE, min);
@@ -347,9 +344,7 @@ CALLCHAIN_TEST(stack, no_address)
 /* Who may not see a mode's chain may not see its stack. */
 CALLCHAIN_TEST(stack, excluded)
 {
-	struct perf_event_attr attrs[] = {
-		attr_of_size(0), attr_of_size(0), attr_of_size(0), attr_of_size(0),
-	};
+	struct perf_event_attr attrs[] = { attr_of_size(0), attr_of_size(0), attr_of_size(0) };
 	struct dump_expectation e;
 	unsigned int i;
 	bool own;
@@ -357,7 +352,7 @@ CALLCHAIN_TEST(stack, excluded)
 	attrs[0].exclude_user = 1;
 	attrs[1].exclude_callchain_user = 1;
 	attrs[2].exclude_callchain_kernel = 1;
-	for (i = 0; i < 3; i++) {
+	for (i = 0; i < ARRAY_SIZE(attrs); i++) {
 		own = variant->user ? i < 2 : i == 2;
 		e = (struct dump_expectation){ .info.pieces[0].size = 4096, .none = own };
 		expect_ip(&e.chain, "excluded", variant->user);
@@ -615,13 +610,50 @@ CALLCHAIN_TEST(linux_stack, one_piece)
 	set_sp(self->vcpu, end - NR_IRQ);
 	run_and_compare(self->vcpu, variant->source, attr_of_size(0), &e);
 
+	write_word(self->vm, end - 8, end - NR_IRQ);
+	e.chain.name = "the same address";
+	run_and_compare(self->vcpu, variant->source, attr_of_size(0), &e);
+
+	write_word(self->vm, end - 8, self->irq + PAGE_SIZE);
+	e = (struct dump_expectation){ .info.pieces[0].size = THREAD_SIZE - 8 };
+	expect_ip(&e.chain, "another page of the same stack", false);
+	set_sp(self->vcpu, self->irq + 8);
+	run_and_compare(self->vcpu, variant->source, attr_of_size(2 * THREAD_SIZE), &e);
+
 	write_word(self->vm, end - 8, self->task);
-	e.chain.name = "no room";
+	e = (struct dump_expectation){ .info.pieces[0].size = NR_IRQ };
+	expect_ip(&e.chain, "no room", false);
+	set_sp(self->vcpu, end - NR_IRQ);
 	run_and_compare(self->vcpu, variant->source, attr_of_size(NR_IRQ), &e);
 
 	e = (struct dump_expectation){ .info.pieces[0].size = 8 };
 	expect_ip(&e.chain, "one word", false);
 	set_sp(self->vcpu, end - 8);
+	run_and_compare(self->vcpu, variant->source, attr_of_size(0), &e);
+}
+
+/* Stacks of the lower half, and those of user mode, lead nowhere. */
+CALLCHAIN_TEST(linux_stack, no_kernel_stack)
+{
+	struct dump_expectation e = { .info.pieces[0].size = NR_IRQ };
+	gva_t end, low;
+
+	low = alloc_stack(self->vm, DEFAULT_GUEST_STACK_VADDR_MIN, 1, false);
+	end = low + PAGE_SIZE;
+	write_word(self->vm, end - 8, self->task);
+	expect_ip(&e.chain, "the lower half", false);
+	set_sp(self->vcpu, end - NR_IRQ);
+	run_and_compare(self->vcpu, variant->source, attr_of_size(0), &e);
+
+	end = self->irq + THREAD_SIZE;
+	write_word(self->vm, end - 8, self->task);
+	vm_set_user_accessible(self->vm, self->irq, THREAD_SIZE / PAGE_SIZE);
+	vm_set_user_accessible(self->vm, self->task, THREAD_SIZE / PAGE_SIZE);
+	vm_set_user_accessible(self->vm, (gva_t)guest_loop & PAGE_MASK, 1);
+	vcpu_enter_user_mode(self->vcpu);
+	e = (struct dump_expectation){ .info.pieces[0].size = NR_IRQ };
+	expect_ip(&e.chain, "user mode", true);
+	set_sp(self->vcpu, end - NR_IRQ);
 	run_and_compare(self->vcpu, variant->source, attr_of_size(0), &e);
 }
 
@@ -726,15 +758,16 @@ CALLCHAIN_TEST(linux_stack, user_mode)
 	}
 }
 
-static void save_program(FIXTURE_DATA(linux_stack) * self, const struct guest_stack *program)
+/* Registers of the program, at the top of the stack at @gva. */
+static void save_program(struct kvm_vm *vm, gva_t gva, const struct guest_stack *program)
 {
-	gva_t regs = self->task + THREAD_SIZE - PT_REGS_SIZE;
+	gva_t regs = gva + THREAD_SIZE - PT_REGS_SIZE;
 
-	write_word(self->vm, regs + SAVED_BP, program->fp);
-	write_word(self->vm, regs + SAVED_IP, USER_IP);
-	write_word(self->vm, regs + SAVED_CS, 0x33);
-	write_word(self->vm, regs + SAVED_FLAGS, 0x246);
-	write_word(self->vm, regs + SAVED_SP, program->sp);
+	write_word(vm, regs + SAVED_BP, program->fp);
+	write_word(vm, regs + SAVED_IP, USER_IP);
+	write_word(vm, regs + SAVED_CS, 0x33);
+	write_word(vm, regs + SAVED_FLAGS, 0x246);
+	write_word(vm, regs + SAVED_SP, program->sp);
 }
 
 /* The same from the stack of an IRQ or an exception, which leads to the task's. */
@@ -747,7 +780,7 @@ CALLCHAIN_TEST(linux_stack, user_mode_interrupted)
 	unsigned int i, j;
 
 	build_program(self, &program);
-	save_program(self, &program);
+	save_program(self->vm, self->task, &program);
 	vcpu_set_if(self->vcpu);
 	for (i = 0; i < ARRAY_SIZE(ends); i++) {
 		for (j = 0; j < 2; j++)
@@ -767,6 +800,32 @@ CALLCHAIN_TEST(linux_stack, user_mode_interrupted)
 	write_word(self->vm, end - 8, sp);
 	last[1] = (*last & ~PHYSICAL_PAGE_MASK) | (self->vm->max_gfn << PAGE_SHIFT);
 	expect_ip(&e, "no memory", false);
+	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
+}
+
+/* Behind the end of a stack, what looks like a task's is that of another one. */
+CALLCHAIN_TEST(linux_stack, stack_ends_below)
+{
+	gva_t end = self->irq + 2 * PAGE_SIZE, sp = self->task + 0x2800;
+	struct callchain_expectation e;
+	struct guest_stack program;
+
+	build_program(self, &program);
+	save_program(self->vm, self->task, &program);
+	save_program(self->vm, self->irq, &program);
+	write_word(self->vm, self->irq + THREAD_SIZE - PT_REGS_SIZE + SAVED_IP, USER_IP + 1);
+	*vm_get_pte_level(self->vm, end, PG_LEVEL_4K) = 0;
+	write_word(self->vm, end - 8, sp);
+	set_sp(self->vcpu, self->irq + 8);
+	vcpu_set_if(self->vcpu);
+	expect_ip(&e, "a stack of two pages", false);
+	expect_program(&e, &program);
+	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
+
+	/* An NMI's stack leads to an IRQ's, which isn't followed to a third one. */
+	fill(self->vm, self->task, THREAD_SIZE / PAGE_SIZE);
+	write_word(self->vm, self->task + THREAD_SIZE - 8, self->irq + THREAD_SIZE - 0x800);
+	expect_ip(&e, "three stacks", false);
 	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
 }
 
@@ -790,53 +849,86 @@ static const struct {
 	{ "a stack below 4 GiB",	KERNEL_TEXT,	USER_IP,	0x246,	0xffffd000 },
 };
 
-/* A system call begins on user mode's stack, and has its IP and flags in RCX and R11. */
-CALLCHAIN_TEST(linux_stack, syscall)
+static void test_syscalls(FIXTURE_DATA(linux_stack) * self, enum pmi_source source,
+			  const struct guest_stack *program)
 {
-	u64 *pte = vm_get_pte_level(self->vm, (gva_t)guest_loop, PG_LEVEL_4K);
 	u64 loop = KERNEL_TEXT + ((gva_t)guest_loop & ~PAGE_MASK);
 	struct callchain_expectation e;
-	struct guest_stack program;
-	struct kvm_sregs sregs;
 	struct kvm_regs regs;
 	unsigned int i;
-
-	virt_pg_map(self->vm, KERNEL_TEXT, PTE_GET_PA(*pte));
-	build_program(self, &program);
-	/* Linux keeps the kernel away from user mode's stack, if it can. */
-	if (kvm_cpu_has(X86_FEATURE_SMAP)) {
-		vcpu_sregs_get(self->vcpu, &sregs);
-		sregs.cr4 |= X86_CR4_SMAP;
-		vcpu_sregs_set(self->vcpu, &sregs);
-	}
-	vcpu_set_if(self->vcpu);
 
 	for (i = 0; i < ARRAY_SIZE(syscalls); i++) {
 		vcpu_regs_get(self->vcpu, &regs);
 		regs.rip = syscalls[i].ip ? loop : (u64)guest_loop;
 		regs.rcx = syscalls[i].rcx;
 		regs.r11 = syscalls[i].r11;
-		regs.rsp = syscalls[i].sp ?: program.sp;
-		/* Without SMAP, frames of user mode would be taken for the kernel's. */
-		regs.rbp = kvm_cpu_has(X86_FEATURE_SMAP) ? program.fp : 0xb00;
+		regs.rsp = syscalls[i].sp ?: program->sp;
+		/* What is no system call's must not go on with the program's frames. */
+		regs.rbp = syscalls[i].found ? program->fp : 0xb00;
 		vcpu_regs_set(self->vcpu, &regs);
 
 		expect_ip(&e, syscalls[i].name, false);
 		e.ip = regs.rip;
 		e.ips[1] = regs.rip;
+		if (syscalls[i].found)
+			expect_program(&e, program);
+		vcpu_run_and_compare(self->vcpu, source, NULL, NR_SAMPLES, &e);
+
+		/* It isn't the kernel's stack. */
 		if (syscalls[i].found) {
-			expect_program(&e, &program);
-			if (!kvm_cpu_has(X86_FEATURE_SMAP))
-				e.nr -= program.nr_frames;
+			struct dump_expectation dump = { .chain = e };
+
+			run_and_compare(self->vcpu, source, attr_of_size(64), &dump);
 		}
-		vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
 	}
+}
+
+/* A system call begins on user mode's stack, and has its IP and flags in RCX and R11. */
+CALLCHAIN_TEST(linux_stack, syscall)
+{
+	u64 *pte = vm_get_pte_level(self->vm, (gva_t)guest_loop, PG_LEVEL_4K);
+	struct guest_stack program;
+	struct kvm_sregs sregs;
+
+	virt_pg_map(self->vm, KERNEL_TEXT, PTE_GET_PA(*pte));
+	build_program(self, &program);
+	vcpu_set_if(self->vcpu);
+	test_syscalls(self, variant->source, &program);
+
+	/* The program's stack is read with the program's rights: SMAP is for the kernel's. */
+	if (!kvm_cpu_has(X86_FEATURE_SMAP))
+		return;
+	vcpu_sregs_get(self->vcpu, &sregs);
+	sregs.cr4 |= X86_CR4_SMAP;
+	vcpu_sregs_set(self->vcpu, &sregs);
+	test_syscalls(self, variant->source, &program);
+}
+
+/* The pointer of an empty stack is where the next one begins, whose task is another. */
+CALLCHAIN_TEST(linux_stack, empty)
+{
+	u64 *task = vm_get_pte_level(self->vm, self->task, PG_LEVEL_4K);
+	u64 *other = vm_get_pte_level(self->vm, self->irq, PG_LEVEL_4K);
+	struct callchain_expectation e;
+	struct guest_stack program;
+	unsigned int i;
+
+	build_program(self, &program);
+	save_program(self->vm, self->irq, &program);
+	for (i = 0; i < THREAD_SIZE / PAGE_SIZE; i++)
+		task[THREAD_SIZE / PAGE_SIZE + i] = other[i];
+
+	set_sp(self->vcpu, self->task + THREAD_SIZE);
+	vcpu_set_if(self->vcpu);
+	expect_ip(&e, "an empty stack", false);
+	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
 }
 
 /* Frame pointers that lead to their end have led somewhere. */
 CALLCHAIN_TEST(linux_stack, frame_pointers)
 {
 	gva_t regs = self->task + THREAD_SIZE - PT_REGS_SIZE, frame = self->task + 0x1000;
+	const struct perf_event_attr two = { .sample_max_stack = 2 };
 	struct callchain_expectation e;
 	struct kvm_regs r;
 
@@ -855,6 +947,15 @@ CALLCHAIN_TEST(linux_stack, frame_pointers)
 	vcpu_set_if(self->vcpu);
 	expect_ip(&e, "frame pointers", false);
 	e.ips[e.nr++] = 0xffffffff81000123;
+	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
+
+	/* So have those for which there is no room, or that perf can't show. */
+	write_word(self->vm, frame + 0x108, 0xffffffff81000456);
+	e.name = "frame pointers, up to sample_max_stack";
+	vcpu_run_and_compare(self->vcpu, variant->source, &two, NR_SAMPLES, &e);
+
+	write_word(self->vm, frame + 8, -2ULL);
+	expect_ip(&e, "frame pointers, to a context marker", false);
 	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
 }
 
