@@ -22,6 +22,9 @@
 #define NR_SAMPLES		100
 #define NR_GUEST_SAMPLES	50
 
+/* How often, until there are chains and dumps that nothing has changed. */
+#define MAX_ROUNDS		100
+
 /* So many with a dump: half of perf's ring has room for them. */
 #define NR_DUMP_SAMPLES		32
 #define DUMP_SIZE		(24 * 1024)
@@ -71,6 +74,7 @@ struct churn;
  * @burst:	how often a vCPU makes them all at full speed, before it rests
  * @src_type:	backing of the memslot, see vm_userspace_mem_region_add()
  * @sees:	what must be seen, and what must not
+ * @empties:	pages may be empty until all of their words are back
  */
 struct churn_case {
 	const char *name;
@@ -80,6 +84,7 @@ struct churn_case {
 	unsigned int burst;
 	enum vm_mem_backing_src_type src_type;
 	unsigned int sees;
+	bool empties;
 };
 
 /* A guest, what changes it, and what was seen of it. */
@@ -441,20 +446,23 @@ static const struct churn_case slot_cases[] = {
 };
 
 static const struct churn_case memory_cases[] = {
-	{ "memory dropped, rewritten", NULL, memory_drop, 2, .sees = SEES_SHORT },
+	{ "memory dropped, rewritten", NULL, memory_drop, 2, .sees = SEES_SHORT,
+	  .empties = true },
 	{ "memory inaccessible, back", NULL, memory_protect, 2, .sees = SEES_SHORT },
-	{ "memory unmapped, mapped", NULL, memory_unmap, 2, .sees = SEES_SHORT },
+	{ "memory unmapped, mapped", NULL, memory_unmap, 2, .sees = SEES_SHORT,
+	  .empties = true },
 	{ "hole punched, refilled", NULL, memory_punch_hole, 2, .sees = SEES_SHORT,
-	  .src_type = VM_MEM_SRC_SHMEM },
+	  .src_type = VM_MEM_SRC_SHMEM, .empties = true },
 };
 
 static const struct churn_case huge_page_cases[] = {
 	{ "huge page split, collapsed", NULL, memory_collapse, 3, .sees = SEES_SHORT,
-	  .src_type = VM_MEM_SRC_ANONYMOUS_THP },
+	  .src_type = VM_MEM_SRC_ANONYMOUS_THP, .empties = true },
 };
 
 static const struct churn_case userfault_cases[] = {
-	{ "page missing, filled", uffd_setup, uffd_fill, 4, .sees = SEES_SHORT },
+	{ "page missing, filled", uffd_setup, uffd_fill, 4, .sees = SEES_SHORT,
+	  .empties = true },
 };
 
 static const struct churn_case page_table_cases[] = {
@@ -585,24 +593,22 @@ static void check_sample(const struct callchain_sample *s, void *arg)
 	c->nr_guest++;
 }
 
-/* Has @gva, a word of the stack, ever held @word? */
-static bool was_word(const struct churn *c, gva_t gva, u64 word)
+/* Has a byte of the stack ever been @byte?  Dumps are copied byte by byte. */
+static bool was_byte(const struct churn *c, gva_t gva, u8 byte)
 {
-	u64 saved = c->saved[(gva - c->stack.gva) / sizeof(u64)];
-	unsigned int i;
+	gva_t word = round_down(gva, sizeof(u64));
+	u64 saved = c->saved[(word - c->stack.gva) / sizeof(u64)];
+	unsigned int i, shift = (gva - word) * 8;
 
-	if (word == saved)
+	if (byte == (u8)(saved >> shift) || (!byte && c->way->empties))
 		return true;
 
-	/* A page that was dropped is empty until all of its words are back. */
-	if (!word && c->way->sees & SEES_SHORT)
-		return true;
-
-	if (c->way->sees & SEES_COPY && saved && word == saved + COPY_RA)
+	if (c->way->sees & SEES_COPY && byte == (u8)((saved + COPY_RA) >> shift))
 		return true;
 
 	for (i = 0; i < nr_guest_writes; i++) {
-		if (guest_writes[i].addr == (u64 *)gva && guest_writes[i].value == word)
+		if (guest_writes[i].addr == (u64 *)word &&
+		    byte == (u8)(guest_writes[i].value >> shift))
 			return true;
 	}
 
@@ -615,7 +621,7 @@ static void check_dump(const struct callchain_sample *s, void *arg)
 	struct churn *c = arg;
 	bool changed = false;
 	gva_t gva;
-	u64 word;
+	u8 byte;
 
 	check_sample(s, arg);
 	if (!callchain_sample_is_guest(s))
@@ -625,11 +631,12 @@ static void check_dump(const struct callchain_sample *s, void *arg)
 		    info->pieces[0].size <= DUMP_SIZE && !info->pieces[1].size,
 		    "%s: a dump that does not begin at the stack's end", c->way->name);
 
-	for (gva = info->sp; gva < info->sp + info->pieces[0].size; gva += sizeof(word)) {
-		memcpy(&word, s->stack.data + (gva - info->sp), sizeof(word));
-		TEST_ASSERT(was_word(c, gva, word), "%s: the word at 0x%lx is 0x%lx, which never was there",
-			    c->way->name, gva, word);
-		changed |= word != c->saved[(gva - c->stack.gva) / sizeof(word)];
+	for (gva = info->sp; gva < info->sp + info->pieces[0].size; gva++) {
+		byte = s->stack.data[gva - info->sp];
+		TEST_ASSERT(was_byte(c, gva, byte),
+			    "%s: the byte at 0x%lx is 0x%x, which never was there", c->way->name,
+			    gva, byte);
+		changed |= byte != ((u8 *)c->saved)[gva - c->stack.gva];
 	}
 
 	if (info->pieces[0].size < DUMP_SIZE) {
@@ -687,6 +694,7 @@ static void run_case(const struct churn_case *way, enum pmi_source source)
 	};
 	struct kvm_regs before, after;
 	struct kvm_vcpu *vcpus[2];
+	unsigned int nr_rounds = 0;
 	pthread_t changer;
 	u64 walks, ends;
 
@@ -710,6 +718,8 @@ static void run_case(const struct churn_case *way, enum pmi_source source)
 
 	pthread_create(&changer, NULL, way->change ? change_by_host : change_by_guest, &c);
 	do {
+		TEST_ASSERT(nr_rounds++ < MAX_ROUNDS,
+			    "%s: no chain or no dump was full, or nothing changes", way->name);
 		vcpu_run_sampled(c.vcpu, source, &attr, NR_SAMPLES, check_sample, &c);
 		vcpu_run_sampled(c.vcpu, source, &dump_attr, NR_DUMP_SAMPLES, check_dump, &c);
 	} while (c.nr_guest < NR_GUEST_SAMPLES || !c.nr_full || !c.nr_full_dumps ||

@@ -147,7 +147,7 @@ static const struct perf_event_attr dump_attr = {
 	.sample_stack_guest = DUMP_SIZE,
 };
 
-/* What dumps must be; the stack's bytes aren't looked at beyond that. */
+/* What dumps must be. */
 struct dumps {
 	const void *stack;
 	u64 sp;
@@ -197,7 +197,7 @@ static void forget_frame_pointer(struct kvm_vcpu *vcpu)
 	vcpu_regs_set(vcpu, &regs);
 }
 
-/* So does a dump. */
+/* Nor does a dump in a PMI bring the page in; one in the thread does. */
 CALLCHAIN_TEST(deferred, swapped_out_dump)
 {
 	unsigned int i;

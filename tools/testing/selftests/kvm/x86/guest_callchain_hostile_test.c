@@ -765,6 +765,7 @@ static const struct pkey_case {
 struct pkey_samples {
 	struct callchain_expectation denied, allowed;
 	unsigned int nr_denied, nr_allowed;
+	const void *stack;
 	u64 size_denied;		/* of a dump */
 };
 
@@ -788,8 +789,11 @@ static void compare_pkey_dump(const struct callchain_sample *s, void *arg)
 		return;
 
 	size = s->ip == (u64)guest_denied ? ps->size_denied : PKEY_DUMP_SIZE;
-	TEST_ASSERT(s->stack.info->pieces[0].size == size, "%s: a dump of %lu bytes, not %lu",
-		    ps->denied.name, s->stack.info->pieces[0].size, size);
+	TEST_ASSERT(s->stack.info->pieces[0].size == size && !s->stack.info->pieces[1].size,
+		    "%s: a dump of %lu bytes, not %lu", ps->denied.name,
+		    s->stack.info->pieces[0].size, size);
+	TEST_ASSERT(!memcmp(s->stack.data, ps->stack, size), "%s: a dump of something else",
+		    ps->denied.name);
 }
 
 static void expect_at(struct callchain_expectation *e, const char *name,
@@ -810,8 +814,8 @@ static void run_pkey_case(const struct pkey_case *c, enum pmi_source source, int
 	struct hostile_guest guest;
 	struct kvm_sregs sregs;
 	struct kvm_regs regs;
+	unsigned int i, nr_denied, nr_allowed;
 	u64 walks, ends, lasts;
-	unsigned int i;
 
 	create_guest(&guest, levels, VM_TYPE_DEFAULT, true);
 	vm_set_user_accessible(guest.vm, (gva_t)guest_toggle_pkru & PAGE_MASK, 1);
@@ -833,10 +837,12 @@ static void run_pkey_case(const struct pkey_case *c, enum pmi_source source, int
 	while (ps.nr_denied < NR_SAMPLES || ps.nr_allowed < NR_SAMPLES)
 		vcpu_run_sampled(guest.vcpu, source, NULL, NR_SAMPLES, compare_pkey_sample, &ps);
 
+	ps.stack = addr_gva2hva(guest.vm, guest.stack.sp);
 	ps.size_denied = c->whole_stack ? PKEY_DUMP_SIZE :
 			 (bad_frame(&guest) & PAGE_MASK) - guest.stack.sp;
-	i = ps.nr_denied;
-	while (ps.nr_denied == i)
+	nr_denied = ps.nr_denied;
+	nr_allowed = ps.nr_allowed;
+	while (ps.nr_denied == nr_denied || ps.nr_allowed == nr_allowed)
 		vcpu_run_sampled(guest.vcpu, source, &dump_attr, NR_PKEY_DUMPS, compare_pkey_dump,
 				 &ps);
 
