@@ -429,7 +429,7 @@ static noinline bool guest_is_syscall_context(const struct guest_unwind_state *s
 
 /*
  * Return true if the guest is at the first instructions of a system call, or at the last
- * ones: the kernel's code, in the upper half, still has user mode's stack.  RCX and R11
+ * ones: the kernel's code, in the upper half, has user mode's stack.  RCX and R11
  * have user mode's instruction pointer and flags then: SYSCALL puts them there, and SYSRET
  * takes them from there.
  */
@@ -451,7 +451,7 @@ static void guest_unwind_syscall(struct guest_unwind_state *state)
  * Find the stack that was in use when an IRQ or an exception came.  The stacks of these in
  * Linux end below an unmapped page: an IRQ's with the stack pointer of what it has
  * interrupted, an exception's with the same and SS.  A task's stack ends with user
- * mode's SS, or with zero.  state->sp lies on the stack in question, and state->end says
+ * mode's SS, with zero, or with what FRED puts there.  state->sp lies on the stack in question, and state->end says
  * why it ends at @end.  Return true if *@sp is the stack pointer that was saved.
  */
 static bool guest_stack_interrupted(struct guest_unwind_state *state, gva_t end, u64 *sp)

@@ -119,7 +119,9 @@ static void *page_hva(struct churn *c, unsigned int page)
 /* Pages of the stack that have a frame; the lowest one has none, see guest_stack. */
 static void pick_pages(struct churn *c)
 {
-	c->first = kvm_random_u32_in_range(&c->rng, 1, NR_FRAMES);
+	/* Each second time, pages that are dumped. */
+	c->first = kvm_random_u32_in_range(&c->rng, 1, kvm_random_bool(&c->rng) ?
+					   DUMP_SIZE / PAGE_SIZE : NR_FRAMES);
 	c->nr = kvm_random_u32_in_range(&c->rng, 1, NR_FRAMES + 1 - c->first);
 }
 

@@ -163,6 +163,7 @@ static void compare_dump(const struct callchain_sample *s, void *arg)
 	if (!callchain_sample_is_guest(s))
 		return;
 
+	TEST_ASSERT(info, "No dump");
 	TEST_ASSERT(s->nr == 2 && info->sp == d->sp && info->pieces[0].addr == d->sp &&
 		    info->pieces[0].size == d->size && !info->pieces[1].size,
 		    "A chain of %lu entries, and a dump of %lu bytes, not %lu, at 0x%lx", s->nr,

@@ -789,6 +789,7 @@ static void compare_pkey_dump(const struct callchain_sample *s, void *arg)
 		return;
 
 	size = s->ip == (u64)guest_denied ? ps->size_denied : PKEY_DUMP_SIZE;
+	TEST_ASSERT(s->stack.info, "%s: no dump", ps->denied.name);
 	TEST_ASSERT(s->stack.info->pieces[0].size == size && !s->stack.info->pieces[1].size,
 		    "%s: a dump of %lu bytes, not %lu", ps->denied.name,
 		    s->stack.info->pieces[0].size, size);
