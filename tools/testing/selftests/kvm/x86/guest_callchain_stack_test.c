@@ -823,8 +823,8 @@ CALLCHAIN_TEST(linux_stack, stack_ends_below)
 	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
 
 	/* An NMI's stack leads to an IRQ's, which isn't followed to a third one. */
-	fill(self->vm, self->task, THREAD_SIZE / PAGE_SIZE);
-	write_word(self->vm, self->task + THREAD_SIZE - 8, self->irq + THREAD_SIZE - 0x800);
+	*vm_get_pte_level(self->vm, self->task + 3 * PAGE_SIZE, PG_LEVEL_4K) = 0;
+	write_word(self->vm, self->task + 3 * PAGE_SIZE - 8, self->irq + THREAD_SIZE - 0x800);
 	expect_ip(&e, "three stacks", false);
 	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
 }
