@@ -392,7 +392,7 @@ static enum guest_unwind_end guest_unwind_outermost(struct guest_unwind_state *s
 	return UNWIND_END_LAST;
 }
 
-/* Go on with user mode if its registers are where the stack of @sp ends, at @top. */
+/* Go on with user mode if its registers lie right below @top, where @sp's stack ends. */
 static bool guest_unwind_task_regs(struct guest_unwind_state *state, u64 sp, gva_t top)
 {
 	unsigned int nr = state->nr, padding;
@@ -495,7 +495,7 @@ static gva_t guest_stack_end(struct guest_unwind_state *state, u64 sp)
 	return top;
 }
 
-/* Go on with user mode where the kernel's stack, or the one that it leads to, has its registers. */
+/* Look for user mode's registers on the kernel's stack, and on the one that it leads to. */
 static noinline bool guest_unwind_kernel_stack(struct guest_unwind_state *state)
 {
 	enum guest_unwind_end why = state->end;

@@ -264,7 +264,6 @@ static inline u64 kvm_read_cr3(struct kvm_vcpu *vcpu)
 	return 0;
 }
 
-/* Nothing here asks for deferred walks. */
 /* Of the request for a deferred walk only, which is not fuzzed. */
 #define lockdep_assert_once(cond)	((void)(cond))
 #define kvm_arch_pmi_in_guest(vcpu)	(vcpu)
