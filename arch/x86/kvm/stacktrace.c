@@ -688,13 +688,14 @@ static __always_inline void guest_unwind_start(struct guest_unwind_state *state,
 {
 	int cpl = kvm_x86_call(get_cpl)(vcpu);
 	int cs_db, cs_l;
+	u64 ip;
 
 	/* One by one, for that takes fewer instructions than to clear the whole. */
 	state->vcpu = vcpu;
 	state->ips = ips;
-	state->nr = 0;
+	state->nr = 1;
 	state->max = max;
-	state->nr_kernel = 0;
+	state->nr_kernel = !cpl;
 	state->cs_base = 0;
 	state->ss_base = 0;
 	/* Rings 1 and 2 aren't the kernel, but have its rights to memory. */
@@ -702,25 +703,33 @@ static __always_inline void guest_unwind_start(struct guest_unwind_state *state,
 	state->access = cpl == 3 ? PFERR_USER_MASK : 0;
 	state->va_bits = vcpu_virt_addr_bits(vcpu);
 	state->page_hva = NULL;
+	state->end = UNWIND_CONTINUE;
 	state->nr_reads = 0;
 	state->nr_walks = 0;
 
 	kvm_x86_call(get_cs_db_l_bits)(vcpu, &cs_db, &cs_l);
 	if (is_long_mode(vcpu) && cs_l) {
 		state->word = 8;
-		state->end = guest_unwind_store(state, kvm_rip_read(vcpu));
+		ip = kvm_rip_read(vcpu);
 		state->fp = kvm_rbp_read_raw(vcpu);
 		state->sp = kvm_rsp_read(vcpu);
-		return;
+	} else {
+		state->cs_base = kvm_get_segment_base(vcpu, VCPU_SREG_CS);
+		state->ss_base = kvm_get_segment_base(vcpu, VCPU_SREG_SS);
+		state->word = cs_db ? 4 : 2;
+		ip = (state->cs_base + kvm_rip_read(vcpu)) & U32_MAX;
+		state->fp = kvm_rbp_read_raw(vcpu) & GENMASK(state->word * 8 - 1, 0);
+		state->sp = kvm_rsp_read(vcpu) & GENMASK(state->word * 8 - 1, 0);
+		state->sp = (state->ss_base + state->sp) & guest_max_addr(state);
 	}
 
-	state->cs_base = kvm_get_segment_base(vcpu, VCPU_SREG_CS);
-	state->ss_base = kvm_get_segment_base(vcpu, VCPU_SREG_SS);
-	state->word = cs_db ? 4 : 2;
-	state->end = guest_unwind_store(state, (state->cs_base + kvm_rip_read(vcpu)) & U32_MAX);
-	state->fp = kvm_rbp_read_raw(vcpu) & GENMASK(state->word * 8 - 1, 0);
-	state->sp = kvm_rsp_read(vcpu) & GENMASK(state->word * 8 - 1, 0);
-	state->sp = (state->ss_base + state->sp) & guest_max_addr(state);
+	/* As guest_unwind_store(), which would check what is known here. */
+	ips[0] = ip;
+	if (unlikely(ip >= PERF_CONTEXT_MAX)) {
+		state->nr = 0;
+		state->nr_kernel = 0;
+		state->end = UNWIND_END_DEPTH;
+	}
 }
 
 /*
