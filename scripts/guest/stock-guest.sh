@@ -26,6 +26,8 @@ else
 	# a serial line too long.
 	grep -E ' (_text|do_syscall_64|(asm|entry|ret_from_fork|secondary_startup|x86_64_start)[^ ]*)$' \
 		/proc/kallsyms | sed 's/^/symbol /' > /dev/ttyS0
+	sed 's/^/modules /' /proc/modules > /dev/ttyS0
+	sed 's/^/version /' /proc/version > /dev/ttyS0
 fi
 
 . /workload.sh

@@ -21,7 +21,7 @@ boot()
 	rm -f /tmp/guest.log
 	qemu-system-x86_64 -M microvm,acpi=off,rtc=on -accel kvm -cpu host -m 256M -smp "$3" \
 		-nodefaults -no-user-config -display none -no-reboot -serial file:/tmp/guest.log \
-		-kernel "$1" -initrd $out/initrd.img \
+		-kernel "$1" -initrd "$guest/initrd.img" \
 		-append "console=ttyS0 quiet panic=-1 reboot=t clearcpuid=154 mitigations=off work=$2" &
 	vm=$!
 	for _ in $(seq 900); do
@@ -34,14 +34,43 @@ boot()
 	return 1
 }
 
+# What the guest that runs has told about itself.
+told()
+{
+	tr -d '\r' < /tmp/guest.log | sed -n "s/^$1 //p"
+}
+
+# Name the files of the guest that runs, each of them, in $symbols.
+name_files()
+{
+	told symbol > "$guest/kallsyms"
+	symbols="--guestkallsyms=$guest/kallsyms --guestvmlinux=$guest/vmlinux"
+}
+
+# Let $symbols name a folder that has the root file system of the guest that runs, as if
+# it were mounted there.
+mount_guest()
+{
+	root=/tmp/guests/$vm
+	mkdir -p "$root/boot" "$root/proc"
+	cp -r "$guest/root/lib" "$root"
+	told symbol > "$root/proc/kallsyms"
+	told modules > "$root/proc/modules"
+	told version > "$root/proc/version"
+	cp "$root/proc/modules" "$guest/modules-block"
+	for modules in "$root"/lib/modules/*; do
+		ln -s "$guest/vmlinux" "$root/boot/vmlinux-${modules##*/}"
+	done
+	symbols="--guestmount=/tmp/guests"
+}
+
 # Sample the guest that runs, at the work $1, in each of the ways that follow; what is
 # found goes to $guest.
 sample()
 {
 	work=$1
 	shift
-	tr -d '\r' < /tmp/guest.log | sed -n 's/^symbol //p' > "$guest/kallsyms"
-	symbols="--guestkallsyms=$guest/kallsyms --guestvmlinux=$guest/vmlinux"
+	if [ "$work" = block ]; then mount_guest; else name_files; fi
 	for way in "$@"; do
 		perf kvm --guest $symbols record -e cpu-clock -F 999 --call-graph "$way" -p $vm \
 			--proc-map-timeout=20000 -o perf.data -- sleep "${STOCK_SECONDS:-6}" \
@@ -78,4 +107,5 @@ boot_and_sample()
 for guest in "$out"/guests/*; do
 	boot_and_sample files 1 fp orc orc,nodefer
 	boot_and_sample network 2 orc orc,nodefer
+	boot_and_sample block 2 orc orc,nodefer
 done

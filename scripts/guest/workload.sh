@@ -23,6 +23,25 @@ work_on_files()
 	done
 }
 
+# On a disk that is a module, which ends most requests in softirqs.
+prepare_block()
+{
+	[ -b /dev/nullb0 ] || echo "there is no /dev/nullb0" > /dev/ttyS0
+}
+
+work_on_block()
+{
+	for _ in 1 2; do
+		while :; do
+			dd if=/dev/nullb0 of=/dev/null bs=4k count=2000 iflag=direct 2>/dev/null
+		done &
+	done
+	while :; do
+		dd if=/dev/zero of=/dev/nullb0 bs=16k count=200 conv=fsync 2>/dev/null
+	done &
+	wait
+}
+
 # Through the loopback device, and with timers: most of it runs in softirqs.
 prepare_network()
 {

@@ -78,7 +78,8 @@ def run(build: Build, accel: str, folder: Path, whose: str, kernel_args: str = "
     if whose == "debian":
         package = guest.fetch(_SUITE)
         with Step(f"Unpack {package.stem}"):
-            modules = guest.unpack(package, build.tree.path, folder / "kernel", _MODULES)
+            guest.unpack(package, build.tree.path, folder / "kernel")
+            modules = guest.unpack_modules(package, folder / "kernel" / "root", _MODULES)
         guest.write_initrd(folder / "initrd.img", "stock-guest.sh", program, modules)
     else:
         guest.write_initrd(folder / "initrd.img", "demo-guest.sh", program)

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What guests are made of: files of ours, and kernels as Debian ships them."""
 
+import lzma
 import re
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Iterable, List
+from typing import Callable, Iterable, List
 
 from . import source
 from .tree import REPO
@@ -59,10 +60,33 @@ def kernel_packages(depends: str) -> List[str]:
 def fetch(suite: str) -> Path:
     """Debian's kernel package of a suite; fetched once."""
     folder = source.cache_dir() / "stock" / suite
-    cached = sorted(folder.glob("linux-*.deb"))
-    if cached:
-        return cached[-1]
+    cached = sorted([*folder.glob("linux-image-*.deb"), *folder.glob("linux-binary-*.deb")])
+    return cached[-1] if cached else _download(suite, folder, _kernel_package)
 
+
+def fetch_modules(suite: str) -> Path:
+    """The package that has the modules of the kernel that fetch() returns; fetched once."""
+    kernel = fetch(suite)
+    if not kernel.name.startswith("linux-binary-"):
+        return kernel
+    name = kernel.name.replace("linux-binary-", "linux-modules-", 1)
+    if (kernel.parent / name).exists():
+        return kernel.parent / name
+    return _download(suite, kernel.parent, lambda apt: name.split("_")[0])
+
+
+def _kernel_package(apt: source.PrivateApt) -> str:
+    package = _META
+    for _ in range(3):
+        found = kernel_packages(apt.cache("depends", package))
+        if not found:
+            break
+        package = found[0]
+    return package
+
+
+def _download(suite: str, folder: Path, choose: Callable[[source.PrivateApt], str]) -> Path:
+    """Download a package of Debian's, whose name is known once apt has its lists."""
     incoming = folder / "incoming"
     incoming.mkdir(parents=True, exist_ok=True)
     try:
@@ -73,12 +97,7 @@ def fetch(suite: str) -> Path:
     apt = source.PrivateApt(folder / "apt", mirror, (suite,))
     with Step(f"Download Debian's kernel of {suite}"):
         trouble = apt.get("update")
-        package = _META
-        for _ in range(3):
-            found = kernel_packages(apt.cache("depends", package))
-            if not found:
-                break
-            package = found[0]
+        package = choose(apt)
         # What lies in there may be half of a package; apt goes on from it.
         failed = apt.get("download", package, cwd=incoming)
         fetched = sorted(incoming.glob(f"{package}_*.deb"))
@@ -89,38 +108,56 @@ def fetch(suite: str) -> Path:
     return fetched[-1].rename(folder / fetched[-1].name)
 
 
-def unpack(package: Path, tree: Path, folder: Path, modules: Iterable[str] = ()) -> List[Path]:
+def _extract(package: Path, folder: str, patterns: Iterable[str]) -> None:
+    with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(package)],
+                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as archive:
+        # It fails if a pattern matches nothing.
+        subprocess.run(["tar", "-x", "-C", folder, "--wildcards", *patterns],
+                       stdin=archive.stdout, stderr=subprocess.DEVNULL, check=False)
+    if archive.returncode:
+        raise Failure(f"{package} is broken; remove it, and run the same command again")
+
+
+def unpack_modules(package: Path, root: Path, names: Iterable[str]) -> List[Path]:
+    """Take modules out of their package, to where a guest's root file system has them.
+
+    Returns:
+        where they are, not compressed, in the order of their names
+    """
+    loadable = []
+    with tempfile.TemporaryDirectory(dir=root.parent) as tmp:
+        _extract(package, tmp, [f"./*lib/modules/*/{name}.ko*" for name in names])
+        for name in names:
+            found = list(Path(tmp).rglob(f"{name}.ko*"))
+            if not found:
+                raise Failure(f"{package} has no module {name}")
+            path = str(found[0].relative_to(tmp))
+            kept = root / path[path.index("lib/modules/"):]
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            found[0].rename(kept)
+            if kept.suffix == ".xz":
+                plain = root.parent / f"{name}.ko"
+                plain.write_bytes(lzma.decompress(kept.read_bytes()))
+                kept = plain
+            loadable.append(kept)
+    return loadable
+
+
+def unpack(package: Path, tree: Path, folder: Path) -> None:
     """Take the kernel out of its package, and its ELF file out of that.
 
     Args:
         package: a kernel's package of Debian's
         tree: Linux, whose script unpacks kernels
         folder: is made; gets vmlinuz and vmlinux
-        modules: names of modules that are wanted as well
-
-    Returns:
-        where the modules are, in the order of their names
     """
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory(dir=folder) as tmp:
-        patterns = ["./boot/vmlinuz*", "./*lib/modules/*/vmlinuz",
-                    *(f"./*lib/modules/*/{name}.ko" for name in modules)]
-        with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(package)],
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as archive:
-            # It fails if a pattern matches nothing.
-            subprocess.run(["tar", "-x", "-C", tmp, "--wildcards", *patterns],
-                           stdin=archive.stdout, stderr=subprocess.DEVNULL, check=False)
+        _extract(package, tmp, ["./boot/vmlinuz*", "./*lib/modules/*/vmlinuz"])
         found = sorted(Path(tmp).rglob("vmlinuz*"))
-        if archive.returncode or not found:
-            raise Failure(f"{package} is broken, or has no vmlinuz; remove it, and run the same "
-                          "command again")
+        if not found:
+            raise Failure(f"{package} has no vmlinuz; remove it, and run the same command again")
         found[0].rename(folder / "vmlinuz")
-        wanted = []
-        for name in modules:
-            files = list(Path(tmp).rglob(f"{name}.ko"))
-            if not files:
-                raise Failure(f"{package} has no module {name}")
-            wanted.append(files[0].rename(folder / files[0].name))
     with (folder / "vmlinux").open("wb") as vmlinux:
         result = subprocess.run(["sh", str(tree / "scripts/extract-vmlinux"),
                                  str(folder / "vmlinuz")], stdout=vmlinux,
@@ -129,4 +166,3 @@ def unpack(package: Path, tree: Path, folder: Path, modules: Iterable[str] = ())
     if result.returncode or not (folder / "vmlinux").stat().st_size:
         raise Failure(f"{package} has a kernel that Linux's extract-vmlinux can't unpack; "
                       "are lz4, xz and zstd installed?")
-    return wanted

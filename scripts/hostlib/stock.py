@@ -17,8 +17,11 @@ from .ui import Failure, Step, say
 SUITES = ("bookworm", "trixie", "trixie-backports")
 
 # What stock-host.sh has them do: with one CPU, and with two.
-WORKS = ("files", "network")
+WORKS = ("files", "network", "block")
 WAYS = ("orc", "orc,nodefer")
+
+# What block I/O takes: a disk that is a module.
+MODULES = ("configfs", "null_blk")
 
 _DEADLINE = 2400
 
@@ -36,6 +39,9 @@ _OUTERMOST = re.compile(r"(?:asm|entry|ret_from_fork|secondary_startup|x86_64_st
 _PROGRAM = ("transfer", "transfer_many", "work", "main")
 _PROGRAM_SAMPLES = 50
 _PROGRAM_WHOLE = 0.97
+
+# How many samples must have functions of modules.
+_MODULE_SAMPLES = 50
 
 # Ends of a walk, as perf report --stats calls them, that lost nothing.
 _WHOLE = ("user mode", "outermost frame")
@@ -100,6 +106,28 @@ def from_program(samples: Iterable[stacks.Sample], places: Dict[str, range]) -> 
     return Program(total, whole)
 
 
+def modules_of(proc_modules: str) -> List[range]:
+    """Where a guest has its modules, from its /proc/modules: name, size, ..., address."""
+    return [range(int(row[5], 16), int(row[5], 16) + int(row[1]))
+            for row in map(str.split, proc_modules.splitlines())]
+
+
+@dataclass(frozen=True)
+class InModules:
+    """How many samples have functions of modules, and were unwound to where all begins."""
+    samples: int
+    whole: int
+
+
+def in_modules(samples: Iterable[stacks.Sample], modules: List[range]) -> InModules:
+    """Look for functions of modules in chains, the innermost function or any other."""
+    found = [sample for sample in samples
+             if any(int(address, 16) in module for address in sample.addresses
+                    for module in modules)]
+    return InModules(len(found), sum(bool(_OUTERMOST.match(outermost(sample)))
+                                     for sample in found))
+
+
 def is_kernel(address: str) -> bool:
     """Does an address lie in the upper half?"""
     return len(address) == 16 and address >= "8"
@@ -151,14 +179,26 @@ def _judge_program(name: str, program: Program) -> Iterator[str]:
                "the program")
 
 
+def _judge_modules(name: str, found: InModules) -> Iterator[str]:
+    """What is wrong with the chains through modules."""
+    say(f"{name}: {found.samples} samples have functions of modules, {found.whole} of them are "
+        "unwound")
+    if found.samples < _MODULE_SAMPLES:
+        yield f"{name}: only {found.samples} samples have functions of modules"
+    if found.whole < _UNWOUND * found.samples:
+        yield f"{name}: only {found.whole} of {found.samples} are unwound through modules"
+
+
 def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts:
     """Boot each guest on the host, sample it, and count what was unwound."""
-    for suite in SUITES:
-        package = guest.fetch(suite)
-        with Step(f"Unpack {package.stem}"):
-            guest.unpack(package, build.tree.path, folder / "guests" / suite)
     program = build.selftests / GUEST_PROGRAM
-    guest.write_initrd(folder / "initrd.img", "stock-guest.sh", program)
+    for suite in SUITES:
+        package, with_modules = guest.fetch(suite), guest.fetch_modules(suite)
+        place = folder / "guests" / suite
+        with Step(f"Unpack {package.stem}"):
+            guest.unpack(package, build.tree.path, place)
+            modules = guest.unpack_modules(with_modules, place / "root", MODULES)
+        guest.write_initrd(place / "initrd.img", "stock-guest.sh", program, modules)
     job = (guest.SCRIPTS / "stock-host.sh").read_text()
     outcome = Machine(build, accel, kernel_args).run(job, folder, _DEADLINE, pass_on)
     if outcome.status:
@@ -179,5 +219,9 @@ def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts
             name = f"{suite}, {way}"
             wrong = list(_judge_program(name, from_program(_samples(found, WORKS[0], way),
                                                            functions(program))))
+            counts.add(Counts(failed=1, remarks=wrong) if wrong else Counts(passed=1))
+            name = f"{suite}, modules, {way}"
+            places = modules_of((found / "modules-block").read_text())
+            wrong = list(_judge_modules(name, in_modules(_samples(found, "block", way), places)))
             counts.add(Counts(failed=1, remarks=wrong) if wrong else Counts(passed=1))
     return counts

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Tests of what is read of Debian's packages and of perf's output."""
 
+import lzma
+import subprocess
 import tempfile
 import unittest
 from pathlib import Path
@@ -42,6 +44,26 @@ class StockTest(unittest.TestCase):
             with self.assertRaisesRegex(Failure, "broken"):
                 guest.unpack(package, Path(tmp), Path(tmp) / "guest")
 
+    def test_a_package_without_a_module_is_told(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            root = Path(tmp) / "package"
+            kept = root / "usr/lib/modules/7.3/kernel"
+            kept.mkdir(parents=True)
+            (kept / "null_blk.ko.xz").write_bytes(lzma.compress(b"module"))
+            (root / "DEBIAN").mkdir()
+            (root / "DEBIAN/control").write_text(
+                "Package: a\nVersion: 1\nArchitecture: all\nMaintainer: a <a@b>\nDescription: a\n")
+            package = Path(tmp) / "a.deb"
+            subprocess.run(["dpkg-deb", "--build", str(root), str(package)], check=True,
+                           stdout=subprocess.DEVNULL)
+            mounted = Path(tmp) / "guest" / "root"
+            mounted.parent.mkdir()
+            modules = guest.unpack_modules(package, mounted, ["null_blk"])
+            self.assertEqual([module.read_bytes() for module in modules], [b"module"])
+            self.assertTrue((mounted / "lib/modules/7.3/kernel/null_blk.ko.xz").exists())
+            with self.assertRaisesRegex(Failure, "no module configfs"):
+                guest.unpack_modules(package, mounted, ["configfs"])
+
     def test_ends_are_read_and_added_up(self) -> None:
         ends = stock.read_ends(_STATS)
         self.assertEqual(ends, {"user mode": 1544, "outermost frame": 69,
@@ -66,6 +88,23 @@ class StockTest(unittest.TestCase):
         self.assertEqual(len(list(stock._judge("a", odd))), 1)
         wrong = stock.Unwound({"user mode": 990, stock._NO_CALL: 2}, 1000, 1000, 1000)
         self.assertEqual(len(list(stock._judge("a", wrong))), 1)
+
+    def test_functions_of_modules_are_found_by_their_places(self) -> None:
+        places = stock.modules_of("null_blk 8192 1 - Live 0xffffffffc0100000\n"
+                                  "configfs 4096 1 null_blk, Live 0xffffffffc0200000 (E)\n")
+        self.assertEqual(places, [range(0xffffffffc0100000, 0xffffffffc0102000),
+                                  range(0xffffffffc0200000, 0xffffffffc0201000)])
+        entry = "entry_SYSCALL_64_after_hwframe+0x76"
+        kernel = "ffffffff81000010"
+        innermost = Sample("G", ("a", entry), ("ffffffffc0100010", kernel))
+        between = Sample("G", ("a", "b", entry), (kernel, "ffffffffc0200fff", kernel))
+        cut = Sample("G", ("a", "b"), (kernel, "ffffffffc0101fff"))
+        none = Sample("G", ("a", entry), ("ffffffffc0102000", kernel))
+        found = stock.in_modules([innermost, between, cut, none], places)
+        self.assertEqual(found, stock.InModules(3, 2))
+        self.assertEqual(len(list(stock._judge_modules("a", found))), 2)
+        self.assertEqual(len(list(stock._judge_modules("a", stock.InModules(100, 96)))), 1)
+        self.assertEqual(list(stock._judge_modules("a", stock.InModules(100, 97))), [])
 
     def test_all_functions_of_the_program_must_be_there(self) -> None:
         places = {"transfer": range(0x100, 0x110), "transfer_many": range(0x110, 0x120),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Stacks of guests: records that may hold anything, and a stack that is unwound by the
- * tables of a vmlinux.
+ * Stacks of guests: records that may hold anything, and stacks that are unwound by the
+ * tables of a vmlinux and of a module.
  */
 #include <elf.h>
 #include <stdio.h>
@@ -532,6 +532,327 @@ static int test_build_id(void)
 	return 0;
 }
 
+/* Where the guest has a module, and where in it the sections of code lie. */
+#define MODULE		0xffffffffc0100000ULL
+#define MODULE_END	(MODULE + 0x2000)
+#define MODULE_TEXT	0x00
+#define MODULE_B	0x80
+#define MODULE_C	0xc0
+
+#define TEXT_BYTES	0x48
+#define B_BYTES		0x40
+#define C_BYTES		0x40
+
+enum {
+	M_NOTHING, M_INIT, M_TEXT, M_B, M_C, M_RELOCS, M_IPS, M_RULES, M_HASH, M_SYMBOLS, M_NAMES,
+	NR_M_SECTIONS
+};
+
+static const char module_names[] =
+	"\0.init.text\0.text\0.text.b\0.text.c\0.rela.orc_unwind_ip\0.orc_unwind_ip\0"
+	".orc_unwind\0.orc_header\0.symtab\0.names";
+
+#define NR_ROWS		8
+
+/* More sections of code than are kept. */
+#define NR_MORE		20
+
+struct module {
+	Elf64_Ehdr	ehdr;
+	Elf64_Shdr	shdrs[NR_M_SECTIONS + NR_MORE];
+	Elf64_Rela	relocs[NR_ROWS];
+	/* By the sections' numbers. */
+	Elf64_Sym	symbols[M_C + 1];
+	s32		ips[NR_ROWS];
+	u16		rules[NR_ROWS][3];
+	u8		hash[ORC_HASH_SIZE];
+	char		names[sizeof(module_names)];
+	u8		init[16];
+	u8		text[TEXT_BYTES];
+	u8		b[B_BYTES];
+	u8		c[C_BYTES];
+};
+
+static void make_module_section(struct module *file, int nr, int type, const char *name,
+				const void *data, u64 size, u64 align)
+{
+	file->shdrs[nr] = (Elf64_Shdr) {
+		.sh_name = (const char *)memmem(module_names, sizeof(module_names), name,
+						strlen(name) + 1) - module_names,
+		.sh_type = type,
+		.sh_offset = (const u8 *)data - (const u8 *)file,
+		.sh_size = size,
+		.sh_addralign = align,
+	};
+	if (align) {
+		file->shdrs[nr].sh_flags = SHF_ALLOC | SHF_EXECINSTR;
+		file->symbols[nr].st_shndx = nr;
+	}
+}
+
+/* Rows as the compiler leaves them: not sorted, with what ends each section. */
+static void make_row(struct module *file, int row, int section, u64 offset, u16 sp_offset)
+{
+	file->relocs[row] = (Elf64_Rela) {
+		.r_offset = row * ORC_IP_SIZE,
+		.r_info = ELF64_R_INFO(section, R_X86_64_PC32),
+		.r_addend = offset,
+	};
+	file->rules[row][0] = sp_offset;
+	file->rules[row][2] = sp_offset ? RULE_CALL | RULE_SP : RULE_UNDEFINED;
+}
+
+static void make_module(struct module *file)
+{
+	struct vmlinux kernel;
+
+	make_vmlinux(&kernel);
+	*file = (struct module) { .ehdr = kernel.ehdr };
+	file->ehdr.e_type = ET_REL;
+	file->ehdr.e_shoff = offsetof(struct module, shdrs);
+	file->ehdr.e_shnum = NR_M_SECTIONS;
+	file->ehdr.e_shstrndx = M_NAMES;
+	memcpy(file->hash, kernel.hash, sizeof(file->hash));
+	memcpy(file->names, module_names, sizeof(module_names));
+	/* A call that is not relocated, and one that needs not be. */
+	file->b[0x10 - 5] = 0xe8;
+	memcpy(&file->text[0x20 - sizeof(call_rax)], call_rax, sizeof(call_rax));
+
+	make_module_section(file, M_INIT, SHT_PROGBITS, ".init.text", file->init,
+			    sizeof(file->init), 16);
+	make_module_section(file, M_TEXT, SHT_PROGBITS, ".text", file->text, TEXT_BYTES, 16);
+	make_module_section(file, M_B, SHT_PROGBITS, ".text.b", file->b, B_BYTES, 64);
+	make_module_section(file, M_C, SHT_PROGBITS, ".text.c", file->c, C_BYTES, 1);
+	make_module_section(file, M_RELOCS, SHT_RELA, ".rela.orc_unwind_ip", file->relocs,
+			    sizeof(file->relocs), 0);
+	file->shdrs[M_RELOCS].sh_info = M_IPS;
+	file->shdrs[M_RELOCS].sh_link = M_SYMBOLS;
+	file->shdrs[M_RELOCS].sh_entsize = sizeof(Elf64_Rela);
+	make_module_section(file, M_IPS, SHT_PROGBITS, ".orc_unwind_ip", file->ips,
+			    sizeof(file->ips), 0);
+	make_module_section(file, M_RULES, SHT_PROGBITS, ".orc_unwind", file->rules,
+			    sizeof(file->rules), 0);
+	make_module_section(file, M_HASH, SHT_PROGBITS, ".orc_header", file->hash,
+			    sizeof(file->hash), 0);
+	make_module_section(file, M_SYMBOLS, SHT_SYMTAB, ".symtab", file->symbols,
+			    sizeof(file->symbols), 0);
+	file->shdrs[M_SYMBOLS].sh_entsize = sizeof(Elf64_Sym);
+	make_module_section(file, M_NAMES, SHT_STRTAB, ".names", file->names,
+			    sizeof(file->names), 0);
+
+	make_row(file, 0, M_C, 0, 8);
+	make_row(file, 1, M_C, C_BYTES, 0);
+	make_row(file, 2, M_INIT, 0, 32);
+	make_row(file, 3, M_B, 8, 16);
+	make_row(file, 4, M_B, B_BYTES, 0);
+	make_row(file, 5, M_TEXT, 0, 24);
+	make_row(file, 6, M_TEXT, TEXT_BYTES, 0);
+	make_row(file, 7, M_B, 0, 48);
+}
+
+static const char *add_module(struct guest_orc *orc, const struct module *file, size_t size,
+			      u64 end)
+{
+	char path[] = "/tmp/perf-test-module-XXXXXX";
+	int fd = mkstemp(path);
+
+	if (fd < 0)
+		return "no file";
+	unlink(path);
+	if (write(fd, file, size) != (ssize_t)size) {
+		close(fd);
+		return "no file";
+	}
+	return guest_orc__add_module(orc, fd, MODULE, end);
+}
+
+/* Unwind a sample of the module that was called through its sections, and by the kernel. */
+static enum orc_end unwind_module(const struct module *file, size_t size, u64 end,
+				  const char **why_not, struct stack_sample *s)
+{
+	struct vmlinux kernel;
+	struct guest_orc *orc;
+	enum orc_end why;
+
+	make_vmlinux(&kernel);
+	orc = load(&kernel, sizeof(kernel), 0);
+	if (!orc)
+		return NR_ORC_ENDS;
+
+	*why_not = add_module(orc, file, size, end);
+	prove(orc, TEXT);
+	make_sample(s, TEXT, 0, 0);
+	s->info.ip = MODULE + MODULE_C + 8;
+	s->words[0] = MODULE + MODULE_B + 0x10;
+	s->words[2] = MODULE + MODULE_TEXT + 0x20;
+	s->words[5] = TEXT + OUTERMOST_CALL;
+	why = guest_orc__unwind(orc, &s->sample);
+	guest_orc__delete(orc);
+	return why;
+}
+
+static int test_module(void)
+{
+	const u64 expected[] = { PERF_CONTEXT_GUEST_KERNEL, MODULE + MODULE_C + 8,
+				 MODULE + MODULE_B + 0x10, MODULE + MODULE_TEXT + 0x20,
+				 TEXT + OUTERMOST_CALL, PERF_CONTEXT_GUEST_USER, 0x401000,
+				 0x402000 };
+	struct stack_sample s;
+	const char *why_not;
+	struct module file;
+	enum orc_end end;
+
+	make_module(&file);
+	end = unwind_module(&file, sizeof(file), MODULE_END, &why_not, &s);
+	TEST_ASSERT_VAL("a module is refused", !why_not);
+	TEST_ASSERT_VAL("end", end == ORC_END_OUTERMOST);
+	TEST_ASSERT_VAL("chain", s.sample.merged_callchain &&
+			s.sample.callchain->nr == ARRAY_SIZE(expected) &&
+			!memcmp(s.sample.callchain->ips, expected, sizeof(expected)));
+	free(s.sample.callchain);
+
+	file.ehdr.e_shnum += NR_MORE;
+	for (int i = 0; i < NR_MORE; i++) {
+		file.shdrs[NR_M_SECTIONS + i] = file.shdrs[M_C];
+		file.shdrs[NR_M_SECTIONS + i].sh_size = 1;
+	}
+	end = unwind_module(&file, sizeof(file), MODULE_END, &why_not, &s);
+	TEST_ASSERT_VAL("many sections", end == ORC_END_OUTERMOST);
+	free(s.sample.callchain);
+	file.ehdr.e_shnum -= NR_MORE;
+
+	/* Without the call, the frame of the section before it is the last. */
+	file.b[0x10 - 5] = 0x90;
+	end = unwind_module(&file, sizeof(file), MODULE_END, &why_not, &s);
+	TEST_ASSERT_VAL("no call in a module", end == ORC_END_NO_CALL && is_as_recorded(&s));
+
+	/* Data of the module is behind its code. */
+	file.shdrs[M_B].sh_size = 0x10;
+	file.shdrs[M_C].sh_flags = 0;
+	end = unwind_module(&file, sizeof(file), MODULE_END, &why_not, &s);
+	TEST_ASSERT_VAL("data of a module", !why_not && end == ORC_END_NO_TABLE &&
+			is_as_recorded(&s));
+	return 0;
+}
+
+/* Ways to break a module's file, and whether it is refused; if not, it unwinds nothing wrong. */
+static void no_relocs(struct module *file)
+{
+	file->shdrs[M_RELOCS].sh_info = M_HASH;
+}
+
+static void other_hash(struct module *file)
+{
+	file->hash[0]++;
+}
+
+static void short_hash(struct module *file)
+{
+	file->shdrs[M_HASH].sh_size = 8;
+}
+
+static void fewer_rules(struct module *file)
+{
+	file->shdrs[M_RULES].sh_size -= 6;
+}
+
+static void odd_alignment(struct module *file)
+{
+	file->shdrs[M_TEXT].sh_addralign = 24;
+}
+
+static void huge_section(struct module *file)
+{
+	file->shdrs[M_TEXT].sh_size = 1ULL << 40;
+}
+
+static void other_machine(struct module *file)
+{
+	file->ehdr.e_machine = EM_AARCH64;
+}
+
+static void linked(struct module *file)
+{
+	file->ehdr.e_type = ET_DYN;
+}
+
+static void no_symbols(struct module *file)
+{
+	file->shdrs[M_SYMBOLS].sh_size = sizeof(file->symbols[0]);
+}
+
+static void no_sections(struct module *file)
+{
+	for (int i = 0; i <= M_C; i++)
+		file->symbols[i].st_shndx = SHN_ABS;
+}
+
+static void offsets_beyond(struct module *file)
+{
+	for (int i = 0; i < NR_ROWS; i++)
+		file->relocs[i].r_offset += sizeof(file->ips);
+}
+
+static void other_relocs(struct module *file)
+{
+	for (int i = 0; i < NR_ROWS; i++)
+		file->relocs[i].r_info = ELF64_R_INFO(M_B, R_X86_64_64);
+}
+
+static void far_symbols(struct module *file)
+{
+	for (int i = 0; i <= M_C; i++)
+		file->symbols[i].st_value = 0x10000;
+}
+
+static const struct module_case {
+	const char	*name;
+	void		(*spoil)(struct module *file);
+} module_cases[] = {
+	{ "no relocations of the table",	no_relocs },
+	{ "another hash than the kernel's",	other_hash },
+	{ "a hash of another size",		short_hash },
+	{ "fewer rules than addresses",		fewer_rules },
+	{ "an alignment that is no power of 2",	odd_alignment },
+	{ "a section that is too large",	huge_section },
+	{ "another machine",			other_machine },
+	{ "a file that is linked",		linked },
+	{ "relocations without symbols",	no_symbols },
+	{ "symbols without a section",		no_sections },
+	{ "relocations beyond the table",	offsets_beyond },
+	{ "relocations of another type",	other_relocs },
+	{ "addresses beyond the module",	far_symbols },
+};
+
+static int test_broken_module(const char *name, const struct module *file, size_t size, u64 end)
+{
+	struct stack_sample s;
+	const char *why_not;
+	enum orc_end why;
+
+	why = unwind_module(file, size, end, &why_not, &s);
+	TEST_ASSERT_VAL(name, why_not && why == ORC_END_NO_TABLE && is_as_recorded(&s));
+	return 0;
+}
+
+static int test_broken_modules(void)
+{
+	struct module file;
+
+	for (size_t i = 0; i < ARRAY_SIZE(module_cases); i++) {
+		make_module(&file);
+		module_cases[i].spoil(&file);
+		if (test_broken_module(module_cases[i].name, &file, sizeof(file), MODULE_END))
+			return -1;
+	}
+
+	make_module(&file);
+	if (test_broken_module("a file that is cut short", &file, sizeof(file.ehdr), MODULE_END))
+		return -1;
+	return test_broken_module("a module that is too large", &file, sizeof(file),
+				  MODULE + MODULE_C);
+}
+
 static int test_refused(void)
 {
 	struct vmlinux file;
@@ -566,7 +887,8 @@ static int test__guest_stack(struct test_suite *test __maybe_unused, int subtest
 		return TEST_FAIL;
 #ifdef HAVE_LIBELF_SUPPORT
 	if (test_unwind(0) || test_unwind(0x2a00000) || test_refused() || test_calls() ||
-	    test_many_frames() || test_other_kernel() || test_own_kernel() || test_build_id())
+	    test_many_frames() || test_other_kernel() || test_own_kernel() || test_build_id() ||
+	    test_module() || test_broken_modules())
 		return TEST_FAIL;
 #endif
 	return TEST_OK;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Callchains of guests whose kernels have no frame pointers: unwind the stack that a
- * sample carries by the ORC tables of the guest's vmlinux.
+ * sample carries by the ORC tables of the guest's vmlinux, and of its modules' files.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -12,8 +12,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#ifdef HAVE_LIBDW_SUPPORT
+#include <elfutils/libdwelf.h>
+#include <elfutils/libdwfl.h>
+#endif
 
 #include <linux/kernel.h>
+#include <linux/list.h>
 #include <linux/perf_event.h>
 #include <linux/unaligned.h>
 #include <linux/zalloc.h>
@@ -28,6 +33,7 @@
 #include "machine.h"
 #include "map.h"
 #include "maps.h"
+#include "orc-module.h"
 #include "sample.h"
 #include "symbol.h"
 #include "symbol_conf.h"
@@ -41,24 +47,36 @@
 /* So many chains tell whether the file is the guest's kernel. */
 #define NR_PROOFS	5
 
-/* Stock kernels have five sections of code: .text, and some that only boot needs. */
-#define MAX_CODE	16
-
 /* What is taken from the file; addresses are those of the file. */
 struct orc_sections {
 	Elf_Data		*ips;
 	Elf_Data		*entries;
 	Elf_Data		*header;
 	u64			ips_addr;
-	u64			text;
+	struct orc_code		code;
+};
+
+/**
+ * struct guest_module - a module of a guest
+ * @node:	in guest_orc.modules
+ * @start:	where the guest has it
+ * @end:	where it ends there
+ * @elf:	its file, NULL if that can't be read
+ * @orc:	how to unwind it
+ */
+struct guest_module {
+	struct list_head	node;
+	u64			start;
 	u64			end;
-	struct orc_piece	code[MAX_CODE];
-	unsigned int		nr_code;
+	Elf			*elf;
+	int			fd;
+	struct orc_module	orc;
 };
 
 /**
  * struct guest_orc - the tables of a guest's kernel
  * @elf:	the file that they are in, open as long as they are used
+ * @dwfl:	what has unpacked @elf, if that was compressed
  * @fd:		of the file
  * @start:	begin of the kernel's code in the guest
  * @offset:	what has to be added to addresses of the file to get those in the guest
@@ -66,9 +84,12 @@ struct orc_sections {
  * @nr_failed:	chains that came to a return address without a call, likewise
  * @sections:	of the file
  * @table:	of the kernel without modules
+ * @machine:	the guest, if it is known where its modules' files are
+ * @modules:	those that a chain has come to
  */
 struct guest_orc {
 	Elf			*elf;
+	void			*dwfl;
 	int			fd;
 	u64			start;
 	u64			offset;
@@ -76,22 +97,9 @@ struct guest_orc {
 	unsigned int		nr_failed;
 	struct orc_sections	sections;
 	struct orc_table	table;
+	struct machine		*machine;
+	struct list_head	modules;
 };
-
-static void orc_sections__add_code(struct orc_sections *sections, Elf_Scn *scn,
-				   const GElf_Shdr *shdr)
-{
-	Elf_Data *data = elf_rawdata(scn, NULL);
-
-	if (shdr->sh_size > UINT64_MAX - shdr->sh_addr)
-		return;
-
-	sections->end = max(sections->end, shdr->sh_addr + shdr->sh_size);
-	if (data && data->d_buf && sections->nr_code < MAX_CODE)
-		sections->code[sections->nr_code++] = (struct orc_piece) {
-			shdr->sh_addr, data->d_size, data->d_buf,
-		};
-}
 
 static bool orc_sections__find(struct orc_sections *sections, Elf *elf)
 {
@@ -119,10 +127,11 @@ static bool orc_sections__find(struct orc_sections *sections, Elf *elf)
 		} else if (!strcmp(name, ".orc_header")) {
 			sections->header = elf_rawdata(scn, NULL);
 		} else if (!strcmp(name, ".text")) {
-			sections->text = shdr.sh_addr;
+			sections->code.start = shdr.sh_addr;
 		}
 		if (shdr.sh_flags & SHF_EXECINSTR)
-			orc_sections__add_code(sections, scn, &shdr);
+			orc_code__add(&sections->code, shdr.sh_addr, shdr.sh_size,
+				      elf_rawdata(scn, NULL));
 	}
 	return true;
 }
@@ -134,7 +143,7 @@ static const char *orc_table__read(struct orc_table *table, const struct orc_sec
 	const u8 *hash = NULL;
 	size_t nr;
 
-	if (!sections->ips || !sections->entries || !sections->text)
+	if (!sections->ips || !sections->entries || !sections->code.start)
 		return "it has no ORC tables";
 
 	nr = sections->ips->d_size / ORC_IP_SIZE;
@@ -157,13 +166,105 @@ static const char *orc_table__read(struct orc_table *table, const struct orc_sec
 	table->ips = sections->ips->d_buf;
 	table->entries = sections->entries->d_buf;
 	table->nr = nr;
-	table->end = sections->end + offset;
+	table->end = sections->code.end + offset;
 	return NULL;
+}
+
+#ifdef HAVE_LIBDW_SUPPORT
+/* libdwfl finds the kernel's ELF file in a vmlinuz, if it knows how that is compressed. */
+static Elf *guest_orc__open_vmlinuz(struct guest_orc *orc, const char *path)
+{
+	static const Dwfl_Callbacks callbacks = {
+		.section_address = dwfl_offline_section_address,
+	};
+	Dwfl_Module *module;
+	GElf_Addr bias;
+	Dwfl *dwfl;
+
+	dwfl = dwfl_begin(&callbacks);
+	if (!dwfl)
+		return NULL;
+
+	orc->dwfl = dwfl;
+	dwfl_report_begin(dwfl);
+	module = dwfl_report_offline(dwfl, "kernel", path, -1);
+	dwfl_report_end(dwfl, NULL, NULL);
+	return module ? dwfl_module_getelf(module, &bias) : NULL;
+}
+
+static int guest_orc__read_build_id(struct guest_orc *orc, const char *path,
+				    struct build_id *bid)
+{
+	const void *data;
+	ssize_t size;
+
+	if (!orc->dwfl)
+		return filename__read_build_id(path, bid);
+
+	size = dwelf_elf_gnu_build_id(orc->elf, &data);
+	if (size <= 0)
+		return -1;
+	build_id__init(bid, data, size);
+	return 0;
+}
+
+static void guest_orc__close(struct guest_orc *orc)
+{
+	/* What libdwfl has opened is libdwfl's. */
+	if (orc->dwfl)
+		dwfl_end(orc->dwfl);
+	else
+		elf_end(orc->elf);
+}
+#else
+static Elf *guest_orc__open_vmlinuz(struct guest_orc *orc __maybe_unused,
+				    const char *path __maybe_unused)
+{
+	return NULL;
+}
+
+static int guest_orc__read_build_id(struct guest_orc *orc __maybe_unused, const char *path,
+				    struct build_id *bid)
+{
+	return filename__read_build_id(path, bid);
+}
+
+static void guest_orc__close(struct guest_orc *orc)
+{
+	elf_end(orc->elf);
+}
+#endif
+
+static bool guest_orc__open(struct guest_orc *orc, const char *path)
+{
+	GElf_Ehdr ehdr;
+
+	elf_version(EV_CURRENT);
+	orc->elf = elf_begin(orc->fd, ELF_C_READ_MMAP, NULL);
+	if (orc->elf && elf_kind(orc->elf) != ELF_K_ELF) {
+		elf_end(orc->elf);
+		orc->elf = guest_orc__open_vmlinuz(orc, path);
+	}
+	return orc->elf && gelf_getehdr(orc->elf, &ehdr) && ehdr.e_machine == EM_X86_64 &&
+	       ehdr.e_ident[EI_DATA] == ELFDATA2LSB &&
+	       orc_sections__find(&orc->sections, orc->elf);
+}
+
+/* May it be the file of the guest's kernel, as far as that is identified? */
+static bool guest_orc__is_file_of(struct guest_orc *orc, const char *path,
+				  const struct dso *kernel)
+{
+	struct build_id bid = {};
+
+	if (!kernel || !dso__has_build_id(kernel) || symbol_conf.ignore_vmlinux_buildid)
+		return true;
+
+	return guest_orc__read_build_id(orc, path, &bid) < 0 || dso__build_id_equal(kernel, &bid);
 }
 
 /**
  * guest_orc__load - read the ORC tables of a kernel
- * @path:	its vmlinux
+ * @path:	its vmlinux, or its vmlinuz
  * @text:	where its code begins in the guest; zero if it is where the file says
  * @kernel:	the guest's kernel, if its build-id may be known; NULL otherwise
  * @why_not:	takes the reason if there are none
@@ -174,36 +275,30 @@ struct guest_orc *guest_orc__load(const char *path, u64 text, const struct dso *
 				  const char **why_not)
 {
 	struct guest_orc *orc;
-	struct build_id bid = {};
-	GElf_Ehdr ehdr;
-
-	*why_not = "it is not the guest's kernel";
-	if (kernel && dso__has_build_id(kernel) && !symbol_conf.ignore_vmlinux_buildid &&
-	    filename__read_build_id(path, &bid) >= 0 && !dso__build_id_equal(kernel, &bid))
-		return NULL;
 
 	*why_not = "there is no memory";
 	orc = zalloc(sizeof(*orc));
 	if (!orc)
 		return NULL;
 
+	INIT_LIST_HEAD(&orc->modules);
 	orc->fd = open(path, O_RDONLY | O_CLOEXEC);
 	if (orc->fd < 0) {
 		*why_not = strerror(errno);
 		goto err;
 	}
 
-	elf_version(EV_CURRENT);
-	orc->elf = elf_begin(orc->fd, ELF_C_READ_MMAP, NULL);
-	if (!orc->elf || !gelf_getehdr(orc->elf, &ehdr) || ehdr.e_machine != EM_X86_64 ||
-	    ehdr.e_ident[EI_DATA] != ELFDATA2LSB || !orc_sections__find(&orc->sections, orc->elf)) {
-		*why_not = "it is no kernel of x86-64";
+	*why_not = "it is no kernel of x86-64, or is compressed in a way that libdw doesn't know";
+	if (!guest_orc__open(orc, path))
 		goto err;
-	}
+
+	*why_not = "it is not the guest's kernel";
+	if (!guest_orc__is_file_of(orc, path, kernel))
+		goto err;
 
 	if (!text)
-		text = orc->sections.text;
-	orc->offset = text - orc->sections.text;
+		text = orc->sections.code.start;
+	orc->offset = text - orc->sections.code.start;
 	*why_not = orc_table__read(&orc->table, &orc->sections, orc->offset);
 	if (*why_not)
 		goto err;
@@ -215,22 +310,126 @@ err:
 	return NULL;
 }
 
+static void guest_module__delete(struct guest_module *module)
+{
+	orc_module__exit(&module->orc);
+	elf_end(module->elf);
+	if (module->fd >= 0)
+		close(module->fd);
+	free(module);
+}
+
 void guest_orc__delete(struct guest_orc *orc)
 {
+	struct guest_module *module, *next;
+
 	if (!orc)
 		return;
 
-	elf_end(orc->elf);
+	list_for_each_entry_safe(module, next, &orc->modules, node)
+		guest_module__delete(module);
+	guest_orc__close(orc);
 	if (orc->fd >= 0)
 		close(orc->fd);
 	free(orc);
 }
 
+/**
+ * guest_orc__add_module - have a module unwound as well
+ * @orc:	tables of the kernel
+ * @fd:		the module's file, not compressed, which is closed with @orc; -1 if there is none
+ * @start:	where the guest has the module
+ * @end:	where it ends there
+ *
+ * Return: NULL, or why chains end at the module's code.
+ */
+const char *guest_orc__add_module(struct guest_orc *orc, int fd, u64 start, u64 end)
+{
+	struct guest_module *module = zalloc(sizeof(*module));
+	const char *why_not = "its file can't be read";
+
+	if (!module) {
+		if (fd >= 0)
+			close(fd);
+		return "there is no memory";
+	}
+
+	module->start = start;
+	module->end = end;
+	module->fd = fd;
+	/* Without tables as well: they are not looked for again. */
+	list_add(&module->node, &orc->modules);
+	if (fd < 0)
+		return why_not;
+
+	module->elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
+	if (module->elf)
+		why_not = orc_module__read(&module->orc, module->elf, start, end,
+					   orc->table.format);
+	return why_not;
+}
+
+/* Open a module's file if it is one of the guest's: the host has modules of these names as well. */
+static int guest_orc__open_module(const struct guest_orc *orc, const struct dso *dso)
+{
+	const char *path = dso__long_name(dso), *root = orc->machine->root_dir;
+	int error;
+
+	if (!*root || strncmp(path, root, strlen(root)))
+		return -1;
+	if (dso__comp(dso))
+		return filename__decompress(path, NULL, 0, dso__comp(dso), &error);
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+static struct guest_module *guest_orc__known_module(struct guest_orc *orc, u64 ip)
+{
+	struct guest_module *module;
+
+	list_for_each_entry(module, &orc->modules, node) {
+		if (ip >= module->start && ip < module->end)
+			return module;
+	}
+	return NULL;
+}
+
+static struct guest_module *guest_orc__find_module(struct guest_orc *orc, u64 ip)
+{
+	struct guest_module *module = guest_orc__known_module(orc, ip);
+	const char *why_not;
+	struct map *map;
+
+	if (module)
+		return module;
+
+	map = orc->machine ? maps__find(machine__kernel_maps(orc->machine), ip) : NULL;
+	if (!map)
+		return NULL;
+
+	why_not = guest_orc__add_module(orc, guest_orc__open_module(orc, map__dso(map)),
+					map__start(map), map__end(map));
+	if (why_not)
+		pr_debug("Stacks of guests are not unwound by %s: %s\n",
+			 dso__long_name(map__dso(map)), why_not);
+	map__put(map);
+	return guest_orc__known_module(orc, ip);
+}
+
+static bool guest_orc__is_kernel(const struct guest_orc *orc, u64 ip)
+{
+	return ip >= orc->start && ip < orc->table.end;
+}
+
 static const struct orc_table *guest_orc__find_table(u64 ip, void *arg)
 {
 	struct guest_orc *orc = arg;
+	struct guest_module *module;
 
-	return ip >= orc->start && ip < orc->table.end ? &orc->table : NULL;
+	if (guest_orc__is_kernel(orc, ip))
+		return &orc->table;
+
+	module = is_kernel_address(ip) ? guest_orc__find_module(orc, ip) : NULL;
+	return module && ip < module->orc.table.end ? &module->orc.table : NULL;
 }
 
 /* The fewest and the most bytes of a call. */
@@ -244,15 +443,16 @@ static const struct orc_table *guest_orc__find_table(u64 ip, void *arg)
 #define MIN_NOPS	3
 #define MAX_NOPS	15
 
-static bool orc_sections__has_direct_call(const struct orc_sections *sections,
-					  const struct orc_piece *code, u64 pos)
+/* In a module, calls that are not relocated yet lead to the address behind them. */
+static bool orc_code__has_direct_call(const struct orc_code *code,
+				      const struct orc_piece *piece, u64 pos)
 {
 	u64 target;
 
-	if (code->size - pos < 5 || code->data[pos] != 0xe8)
+	if (piece->size - pos < 5 || piece->data[pos] != 0xe8)
 		return false;
-	target = code->addr + pos + 5 + (s32)get_unaligned_le32(&code->data[pos + 1]);
-	return target >= sections->text && target < sections->end;
+	target = piece->addr + pos + 5 + (s32)get_unaligned_le32(&piece->data[pos + 1]);
+	return target >= code->start && target <= code->end;
 }
 
 /* Is it an opcode ff /2 that takes @size bytes, or took more before it was made direct? */
@@ -278,19 +478,19 @@ static bool is_indirect_call(const u8 *code, size_t size)
  * indirect call to a direct one, NOPs to one, or the call of a retpoline to an indirect
  * one, which begins where that did and has 2 or 3 bytes.
  */
-static bool orc_sections__has_call(const struct orc_sections *sections,
-				   const struct orc_piece *code, u64 pos)
+static bool orc_code__has_call(const struct orc_code *code, const struct orc_piece *piece,
+			       u64 pos)
 {
 	size_t size, nops = 0;
 
 	for (size = MIN_CALL; size <= MAX_CALL && size <= pos; size++) {
-		if (is_indirect_call(&code->data[pos - size], size))
+		if (is_indirect_call(&piece->data[pos - size], size))
 			return true;
 		if ((size == 5 || size == 2 || size == 3) &&
-		    orc_sections__has_direct_call(sections, code, pos - size))
+		    orc_code__has_direct_call(code, piece, pos - size))
 			return true;
 	}
-	while (nops <= MAX_NOPS && nops < pos && code->data[pos - nops - 1] == 0x90)
+	while (nops <= MAX_NOPS && nops < pos && piece->data[pos - nops - 1] == 0x90)
 		nops++;
 	return nops >= MIN_NOPS && nops <= MAX_NOPS;
 }
@@ -299,30 +499,40 @@ static bool orc_sections__has_call(const struct orc_sections *sections,
  * Older kernels boot to their outermost frame by lretq.  A kretprobe's trampoline is where
  * the function that is probed returns to; it begins by pushing its own address.
  */
-static bool needs_no_call(const struct orc_piece *code, u64 pos)
+static bool needs_no_call(const struct orc_piece *piece, u64 pos)
 {
-	if (pos >= 2 && code->data[pos - 2] == 0x48 && code->data[pos - 1] == 0xcb)
+	if (pos >= 2 && piece->data[pos - 2] == 0x48 && piece->data[pos - 1] == 0xcb)
 		return true;
-	return code->size - pos >= 5 && code->data[pos] == 0x68 &&
-	       get_unaligned_le32(&code->data[pos + 1]) == (u32)(code->addr + pos);
+	return piece->size - pos >= 5 && piece->data[pos] == 0x68 &&
+	       get_unaligned_le32(&piece->data[pos + 1]) == (u32)(piece->addr + pos);
 }
 
-/* Can a function have returned to @ip?  No word of a stack is a frame only by its value. */
-static bool guest_orc__is_return_address(const struct guest_orc *orc, u64 ip)
+static bool orc_code__returns_to(const struct orc_code *code, u64 addr)
 {
-	u64 addr = ip - orc->offset;
 	unsigned int i;
 
-	for (i = 0; i < orc->sections.nr_code; i++) {
-		const struct orc_piece *code = &orc->sections.code[i];
-		u64 pos = addr - code->addr;
+	for (i = 0; i < code->nr_pieces; i++) {
+		const struct orc_piece *piece = &code->pieces[i];
+		u64 pos = addr - piece->addr;
 
-		if (addr < code->addr || pos > code->size)
+		if (addr < piece->addr || pos > piece->size)
 			continue;
-		if (orc_sections__has_call(&orc->sections, code, pos) || needs_no_call(code, pos))
+		if (orc_code__has_call(code, piece, pos) || needs_no_call(piece, pos))
 			return true;
 	}
 	return false;
+}
+
+/* Can a function have returned to @ip?  No word of a stack is a frame only by its value. */
+static bool guest_orc__is_return_address(struct guest_orc *orc, u64 ip)
+{
+	struct guest_module *module;
+
+	if (guest_orc__is_kernel(orc, ip))
+		return orc_code__returns_to(&orc->sections.code, ip - orc->offset);
+
+	module = guest_orc__find_module(orc, ip);
+	return module && orc_code__returns_to(&module->orc.code, ip);
 }
 
 /*
@@ -479,27 +689,66 @@ static const struct dso *machine__identified_kernel(struct machine *machine)
 	       !dso__build_id_equal(kernel, dso__bid(host)) ? kernel : NULL;
 }
 
+/* Where distributions have the kernel's file: what comes before its release, and behind. */
+static const char *const vmlinux_places[][2] = {
+	{ "boot/vmlinux-", "" },
+	{ "usr/lib/debug/boot/vmlinux-", "" },
+	{ "usr/lib/debug/lib/modules/", "/vmlinux" },
+	{ "boot/vmlinuz-", "" },
+	{ "lib/modules/", "/vmlinuz" },
+};
+
+/* Find the file of a kernel whose root is mounted; to be freed. */
+static char *machine__find_vmlinux(struct machine *machine)
+{
+	char *release = machine__kernel_version(machine), *path = NULL;
+
+	for (size_t i = 0; release && !path && i < ARRAY_SIZE(vmlinux_places); i++) {
+		if (asprintf(&path, "%s/%s%s%s", machine->root_dir, vmlinux_places[i][0],
+			     release, vmlinux_places[i][1]) < 0)
+			path = NULL;
+		if (path && access(path, R_OK)) {
+			free(path);
+			path = NULL;
+		}
+	}
+	free(release);
+	return path;
+}
+
+/* As for symbols: other guests than the default one may run other kernels. */
+static char *machine__vmlinux(struct machine *machine)
+{
+	if (machine__is_default_guest(machine))
+		return symbol_conf.default_guest_vmlinux_name ?
+		       strdup(symbol_conf.default_guest_vmlinux_name) : NULL;
+	return *machine->root_dir ? machine__find_vmlinux(machine) : NULL;
+}
+
 /* The tables of a guest; loaded once, and told once if there are none. */
 static struct guest_orc *machine__guest_orc(struct machine *machine)
 {
-	const char *path = symbol_conf.default_guest_vmlinux_name, *why_not;
+	const char *why_not;
+	char *path;
 
 	if (machine->guest_orc_tried)
 		return machine->guest_orc;
 
 	machine->guest_orc_tried = true;
-	/* As for symbols: other guests may run other kernels. */
-	if (!machine__is_default_guest(machine))
-		return NULL;
+	path = machine__vmlinux(machine);
 	if (!path) {
-		pr_warning("Stacks of guests are not unwound: --guestvmlinux names no kernel\n");
+		pr_warning("Stacks of guests are not unwound: neither --guestvmlinux nor --guestmount has the kernel of %s\n",
+			   machine__is_default_guest(machine) ? "the guest" : machine->mmap_name);
 		return NULL;
 	}
 
 	machine->guest_orc = guest_orc__load(path, machine__kernel_text(machine),
 					     machine__identified_kernel(machine), &why_not);
-	if (!machine->guest_orc)
+	if (machine->guest_orc)
+		machine->guest_orc->machine = machine;
+	else
 		pr_warning("Stacks of guests are not unwound by %s: %s\n", path, why_not);
+	free(path);
 	return machine->guest_orc;
 }
 
@@ -526,8 +775,7 @@ enum orc_end sample__unwind_guest(struct perf_sample *sample, struct machine *ma
 
 	end = guest_orc__unwind(orc, sample);
 	if (orc->nr_failed == NR_PROOFS) {
-		pr_warning("Stacks of guests are not unwound by %s: it is not the guest's kernel, or that is not where --guestkallsyms says\n",
-			   symbol_conf.default_guest_vmlinux_name);
+		pr_warning("Stacks of guests are not unwound: the vmlinux is not the guest's kernel, or that is not where kallsyms says\n");
 		guest_orc__delete(orc);
 		machine->guest_orc = NULL;
 	}

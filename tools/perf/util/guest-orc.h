@@ -14,6 +14,7 @@ struct guest_orc;
 struct guest_orc *guest_orc__load(const char *path, u64 text, const struct dso *kernel,
 				  const char **why_not);
 enum orc_end guest_orc__unwind(struct guest_orc *orc, struct perf_sample *sample);
+const char *guest_orc__add_module(struct guest_orc *orc, int fd, u64 start, u64 end);
 void guest_orc__delete(struct guest_orc *orc);
 enum orc_end sample__unwind_guest(struct perf_sample *sample, struct machine *machine);
 #else

@@ -160,6 +160,17 @@ const struct orc_format *orc_format__find(const u8 *hash, const u8 *entries, uns
 	return flags & format_6_3.end_mask ? &format_6_3 : &format_5_12;
 }
 
+/**
+ * orc_format__is - compare a module's format with its kernel's
+ * @format:	the kernel's
+ * @hash:	contents of the module's .orc_header
+ * @size:	in bytes
+ */
+bool orc_format__is(const struct orc_format *format, const void *hash, size_t size)
+{
+	return hash && size == ORC_HASH_SIZE && !memcmp(hash, format->hash, size);
+}
+
 /* An entry, in the terms of Linux 7.3. */
 struct orc_rule {
 	s16	sp_offset;
@@ -183,6 +194,19 @@ static void orc_rule__read(struct orc_rule *rule, const struct orc_format *forma
 						format->types[(flags & format->type_mask) >> 8];
 	rule->signal = format->signal_mask ? flags & format->signal_mask :
 					     rule->type != ORC_TYPE_CALL;
+}
+
+/**
+ * orc_entry__ends_section - tell entries behind the last function of a section
+ * @format:	how the entry is written
+ * @entry:	the entry
+ */
+bool orc_entry__ends_section(const struct orc_format *format, const u8 *entry)
+{
+	struct orc_rule rule;
+
+	orc_rule__read(&rule, format, entry);
+	return rule.sp_reg == ORC_REG_UNDEFINED;
 }
 
 /* Where entry @i begins. */

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Fuzz tools/perf/util/guest-orc.c and unwind-orc.c under libFuzzer.
+ * Fuzz tools/perf/util/guest-orc.c, orc-module.c and unwind-orc.c under libFuzzer.
  *
- * The input is a guest's vmlinux and some dumps of its stack: bytes of any kind, or a
- * small kernel of which some are changed.  AddressSanitizer and UBSan watch; what comes
+ * The input is a guest's vmlinux, a module, and some dumps of its stack: bytes of any kind,
+ * or small files of which some are changed.  AddressSanitizer and UBSan watch; what comes
  * out must be a chain.
  */
 #include <elf.h>
+#include <fcntl.h>
 #include <libelf.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -26,6 +27,7 @@
 #include "guest-orc.h"
 #include "machine.h"
 #include "map.h"
+#include "maps.h"
 #include "sample.h"
 #include "symbol.h"
 #include "symbol_conf.h"
@@ -35,6 +37,7 @@
 #define STACK		0xffffc90000001000ULL
 #define IRQ_STACK	0xffffc90000042000ULL
 #define MOVED		0x2a00000ULL
+#define MODULE		0xffffffffc0100000ULL
 
 #define NR_RULES	16
 #define RULE_SIZE	16
@@ -56,6 +59,27 @@ struct vmlinux {
 	u16		rules[NR_RULES][3];
 	u8		hash[ORC_HASH_SIZE];
 	char		names[sizeof(names)];
+	u8		code[CODE_SIZE];
+} __packed;
+
+enum { M_NOTHING, M_INIT, M_TEXT, M_B, M_RELOCS, M_IPS, M_RULES, M_HASH, M_SYMBOLS, M_NAMES,
+       NR_M_SECTIONS };
+
+static const char module_names[] =
+	"\0.init.text\0.text\0.text.b\0.rela.orc_unwind_ip\0.orc_unwind_ip\0.orc_unwind\0"
+	".orc_header\0.symtab\0.names";
+
+/* As above: the code comes last, one section behind the other where the guest has it. */
+struct module {
+	Elf64_Ehdr	ehdr;
+	Elf64_Shdr	shdrs[NR_M_SECTIONS];
+	Elf64_Rela	relocs[NR_RULES];
+	Elf64_Sym	symbols[M_B + 1];
+	s32		ips[NR_RULES];
+	u16		rules[NR_RULES][3];
+	u8		hash[ORC_HASH_SIZE];
+	char		names[sizeof(module_names)];
+	u8		init[RULE_SIZE];
 	u8		code[CODE_SIZE];
 } __packed;
 
@@ -105,9 +129,15 @@ static u64 rnd_below(unsigned int limit)
 	return rnd(2) % limit;
 }
 
-/* The file as libelf finds it; of its own size, so that no byte behind it can be read. */
+/* The file that libelf opens next; of its own size, so that no byte behind it can be read. */
 static u8 *file;
 static size_t file_size;
+
+static void make_file(const void *data)
+{
+	file = malloc(file_size ?: 1);
+	memcpy(file, data, file_size);
+}
 
 Elf *__wrap_elf_begin(int fd, Elf_Cmd cmd, Elf *ref);
 
@@ -134,6 +164,27 @@ void *zalloc(size_t size)
 struct kmap *map__kmap(struct map *map __maybe_unused)
 {
 	return NULL;
+}
+
+struct map *maps__find(struct maps *maps __maybe_unused, u64 addr __maybe_unused)
+{
+	return NULL;
+}
+
+void map__put(struct map *map __maybe_unused)
+{
+}
+
+char *machine__kernel_version(const struct machine *machine __maybe_unused)
+{
+	return NULL;
+}
+
+int filename__decompress(const char *name __maybe_unused, char *pathname __maybe_unused,
+			 size_t len __maybe_unused, int comp __maybe_unused,
+			 int *err __maybe_unused)
+{
+	return -1;
 }
 
 bool build_id__is_defined(const struct build_id *bid __maybe_unused)
@@ -219,9 +270,22 @@ static void make_code(u8 *code)
 	}
 }
 
+/* Most files are as they should be: change some of the first bytes of the others. */
+static void change(void *data, size_t nr_bytes)
+{
+	unsigned int changes;
+
+	for (changes = rnd_below(8); changes > 4; changes--) {
+		unsigned int size = 1 << rnd_below(4);
+		u64 value = rnd_below(2) ? rnd(8) : -rnd_below(64);
+
+		memcpy((u8 *)data + rnd_below(nr_bytes - size), &value, size);
+	}
+}
+
 static void make_vmlinux(struct vmlinux *vmlinux)
 {
-	unsigned int i, changes;
+	unsigned int i;
 
 	*vmlinux = (struct vmlinux) {
 		.ehdr = {
@@ -263,19 +327,93 @@ static void make_vmlinux(struct vmlinux *vmlinux)
 	file_size = sizeof(*vmlinux) - rnd_below(8);
 	vmlinux->shdrs[CODE].sh_size -= sizeof(*vmlinux) - file_size;
 
-	/* Most kernels are as they should be, but for the end of their code. */
-	for (changes = rnd_below(8); changes > 4; changes--) {
-		unsigned int size = 1 << rnd_below(4);
-		size_t limit = rnd_below(4) ? offsetof(struct vmlinux, names) : sizeof(*vmlinux);
-		u64 value = rnd_below(2) ? rnd(8) : -rnd_below(64);
+	change(vmlinux, rnd_below(4) ? offsetof(struct vmlinux, names) : sizeof(*vmlinux));
+}
 
-		memcpy((u8 *)vmlinux + rnd_below(limit - size), &value, size);
+static void make_module_section(struct module *module, int nr, u32 type, const char *name,
+				const void *data, u64 size, u64 entry_size)
+{
+	module->shdrs[nr] = (Elf64_Shdr) {
+		.sh_name = (const char *)memmem(module_names, sizeof(module_names), name,
+						strlen(name) + 1) - module_names,
+		.sh_type = type,
+		.sh_offset = (const u8 *)data - (const u8 *)module,
+		.sh_size = size,
+		.sh_entsize = entry_size,
+	};
+}
+
+static void make_module_code(struct module *module, int nr, const char *name, const void *data,
+			     u64 size)
+{
+	make_module_section(module, nr, SHT_PROGBITS, name, data, size, 0);
+	module->shdrs[nr].sh_flags = SHF_ALLOC | SHF_EXECINSTR;
+	module->shdrs[nr].sh_addralign = 1 << rnd_below(5);
+	module->symbols[nr].st_shndx = nr;
+}
+
+static void make_module(struct module *module)
+{
+	/* Where the second section begins, and so the first one ends. */
+	unsigned int half = RULE_SIZE * rnd_below(NR_RULES), i;
+
+	*module = (struct module) {
+		.ehdr = {
+			.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB,
+				     EV_CURRENT },
+			.e_type = ET_REL,
+			.e_machine = EM_X86_64,
+			.e_version = EV_CURRENT,
+			.e_shoff = offsetof(struct module, shdrs),
+			.e_ehsize = sizeof(Elf64_Ehdr),
+			.e_shentsize = sizeof(Elf64_Shdr),
+			.e_shnum = NR_M_SECTIONS,
+			.e_shstrndx = M_NAMES,
+		},
+	};
+	memcpy(module->names, module_names, sizeof(module_names));
+	memcpy(module->hash, hashes[rnd_below(ARRAY_SIZE(hashes))], ORC_HASH_SIZE);
+	make_code(module->code);
+
+	make_module_code(module, M_INIT, ".init.text", module->init, sizeof(module->init));
+	make_module_code(module, M_TEXT, ".text", module->code, half);
+	make_module_code(module, M_B, ".text.b", &module->code[half], CODE_SIZE - half);
+	make_module_section(module, M_RELOCS, SHT_RELA, ".rela.orc_unwind_ip", module->relocs,
+			    sizeof(module->relocs), sizeof(module->relocs[0]));
+	module->shdrs[M_RELOCS].sh_info = M_IPS;
+	module->shdrs[M_RELOCS].sh_link = M_SYMBOLS;
+	make_module_section(module, M_IPS, SHT_PROGBITS, ".orc_unwind_ip", module->ips,
+			    sizeof(module->ips), 0);
+	make_module_section(module, M_RULES, SHT_PROGBITS, ".orc_unwind", module->rules,
+			    sizeof(module->rules), 0);
+	if (rnd_below(4))
+		make_module_section(module, M_HASH, SHT_PROGBITS, ".orc_header", module->hash,
+				    sizeof(module->hash), 0);
+	make_module_section(module, M_SYMBOLS, SHT_SYMTAB, ".symtab", module->symbols,
+			    sizeof(module->symbols), sizeof(module->symbols[0]));
+	make_module_section(module, M_NAMES, SHT_STRTAB, ".names", module->names,
+			    sizeof(module->names), 0);
+
+	for (i = 0; i < NR_RULES; i++) {
+		int section = i < half / RULE_SIZE ? M_TEXT : M_B;
+
+		module->relocs[i] = (Elf64_Rela) {
+			.r_offset = i * ORC_IP_SIZE,
+			.r_info = ELF64_R_INFO(section, R_X86_64_PC32),
+			.r_addend = i * RULE_SIZE - (section == M_B ? half : 0),
+		};
+		make_rule(module->rules[i]);
 	}
+	file_size = sizeof(*module);
+	change(module, rnd_below(4) ? offsetof(struct module, names) : sizeof(*module));
 }
 
 /* What lies on a stack: return addresses, other places of it, registers, and anything. */
 static u64 rnd_word(u64 text)
 {
+	if (!rnd_below(4))
+		text = MODULE;
+
 	switch (rnd_below(8)) {
 	case 0:
 		return rnd(8);
@@ -349,6 +487,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 {
 	const char *why_not = NULL;
+	u8 *kernel, *module_file = NULL;
 	struct guest_orc *orc;
 	unsigned int i;
 	u64 text = 0;
@@ -365,22 +504,31 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		struct vmlinux vmlinux;
 
 		make_vmlinux(&vmlinux);
-		file = malloc(file_size);
-		memcpy(file, &vmlinux, file_size);
+		make_file(&vmlinux);
 	} else {
 		file_size = input.size;
-		file = malloc(file_size ?: 1);
-		memcpy(file, input.data, file_size);
+		make_file(input.data);
 	}
+	kernel = file;
 	if (rnd_below(2))
 		text = rnd_below(16) ? TEXT + MOVED : rnd(8);
 
 	orc = guest_orc__load("/dev/null", text, NULL, &why_not);
 	FUZZ_ASSERT(!orc == !!why_not, "no tables and no reason, or both");
+	if (orc && rnd_below(4)) {
+		struct module module;
+
+		make_module(&module);
+		make_file(&module);
+		module_file = file;
+		guest_orc__add_module(orc, open("/dev/null", O_RDONLY), MODULE,
+				      MODULE + (rnd_below(8) ? 0x1000 : rnd(8)));
+	}
 	/* Enough for it to be taken for the guest's kernel, or for another. */
 	for (i = 0; orc && i < 8; i++)
 		unwind(orc, text ?: TEXT);
 	guest_orc__delete(orc);
-	free(file);
+	free(module_file);
+	free(kernel);
 	return 0;
 }

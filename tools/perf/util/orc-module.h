@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef __PERF_ORC_MODULE_H
+#define __PERF_ORC_MODULE_H
+
+#include <libelf.h>
+
+#include "unwind-orc.h"
+
+/* Stock kernels have five sections of code: .text, and some that only boot needs. */
+#define ORC_MAX_CODE	16
+
+/**
+ * struct orc_code - the code of a kernel or a module, as its file has it
+ * @start:	where it begins
+ * @end:	where it ends
+ * @pieces:	its sections, not all of them if they are too many
+ * @nr_pieces:	how many
+ */
+struct orc_code {
+	u64			start;
+	u64			end;
+	struct orc_piece	pieces[ORC_MAX_CODE];
+	unsigned int		nr_pieces;
+};
+
+/**
+ * struct orc_module - what it takes to unwind a module's functions
+ * @table:	its table; without entries if there is none
+ * @code:	its code, at its addresses in the kernel that runs
+ * @ips:	of @table, sorted and relocated
+ * @entries:	of @table, sorted
+ */
+struct orc_module {
+	struct orc_table	table;
+	struct orc_code		code;
+	u8			*ips;
+	u8			*entries;
+};
+
+void orc_code__add(struct orc_code *code, u64 addr, u64 size, const Elf_Data *data);
+const char *orc_module__read(struct orc_module *module, Elf *elf, u64 start, u64 end,
+			     const struct orc_format *format);
+void orc_module__exit(struct orc_module *module);
+
+#endif /* __PERF_ORC_MODULE_H */
