@@ -7,9 +7,9 @@ set -eu
 # What builds a kernel and perf, emulates the host, and draws the pictures.
 packages="
 	bc bison build-essential busybox-static ccache cpio debian-archive-keyring
-	flex git kmod libdw-dev libelf-dev libssl-dev libtraceevent-dev patch perl
-	pkg-config python3 python3-matplotlib qemu-system-x86 rsync util-linux uuid-dev
-	xz-utils
+	flex git kmod libdw-dev libelf-dev libssl-dev libtraceevent-dev libzstd-dev
+	patch perl pkg-config python3 python3-matplotlib qemu-system-x86 rsync
+	util-linux uuid-dev xz-utils
 	$*
 "
 

@@ -58,8 +58,11 @@ mount_guest()
 	told modules > "$root/proc/modules"
 	told version > "$root/proc/version"
 	cp "$root/proc/modules" "$guest/modules-block"
+	# perf can't unpack LZ4.
+	kernel=vmlinuz
+	[ "$(basename "$guest")" = bookworm ] && kernel=vmlinux
 	for modules in "$root"/lib/modules/*; do
-		ln -s "$guest/vmlinux" "$root/boot/vmlinux-${modules##*/}"
+		ln -s "$guest/$kernel" "$root/boot/$kernel-${modules##*/}"
 	done
 	symbols="--guestmount=/tmp/guests"
 }

@@ -12,6 +12,7 @@
 #include <linux/bits.h>
 #include <linux/kernel.h>
 #include <linux/perf_event.h>
+#include <linux/unaligned.h>
 #include <perf/event.h>
 
 #include "build-id.h"
@@ -101,6 +102,10 @@ static int test_records(void)
 #define RULE_CALL	(2 << 8)
 #define RULE_END	BIT(8)
 #define RULE_UNDEFINED	0
+
+/* Of Linux before 6.3, likewise. */
+#define OLD_RULE_CALL	5
+#define OLD_RULE_END	BIT(10)
 
 /* Return addresses, with a call before them but for the last, and the outermost function. */
 #define CALL_1		0x20
@@ -199,7 +204,7 @@ static void make_vmlinux(struct vmlinux *file)
 	file->shdrs[NAMES].sh_type = SHT_STRTAB;
 }
 
-static struct guest_orc *load_for(const struct vmlinux *file, size_t size, u64 text,
+static struct guest_orc *load_for(const void *file, size_t size, u64 text,
 				  const struct dso *kernel)
 {
 	char path[] = "/tmp/perf-test-vmlinux-XXXXXX";
@@ -532,6 +537,35 @@ static int test_build_id(void)
 	return 0;
 }
 
+/* More sections of code than are kept. */
+#define NR_MORE		40
+
+static int test_many_sections(void)
+{
+	struct {
+		struct vmlinux	kernel;
+		Elf64_Shdr	shdrs[NR_SECTIONS + NR_MORE];
+	} file;
+	struct guest_orc *orc;
+	enum orc_end end;
+
+	make_vmlinux(&file.kernel);
+	memcpy(file.shdrs, file.kernel.shdrs, sizeof(file.kernel.shdrs));
+	for (int i = NR_SECTIONS; i < NR_SECTIONS + NR_MORE; i++) {
+		file.shdrs[i] = file.kernel.shdrs[CODE];
+		file.shdrs[i].sh_name = 0;
+		file.shdrs[i].sh_size = 1;
+	}
+	file.kernel.ehdr.e_shoff = offsetof(typeof(file), shdrs);
+	file.kernel.ehdr.e_shnum += NR_MORE;
+	orc = load_for(&file, sizeof(file), 0, NULL);
+	TEST_ASSERT_VAL("the tables are not found", orc);
+	end = unwind(orc, TEXT, CALL_1, NO_CALL);
+	guest_orc__delete(orc);
+	TEST_ASSERT_VAL("many sections of code", end == ORC_END_NO_CALL);
+	return 0;
+}
+
 /* Where the guest has a module, and where in it the sections of code lie. */
 #define MODULE		0xffffffffc0100000ULL
 #define MODULE_END	(MODULE + 0x2000)
@@ -544,7 +578,7 @@ static int test_build_id(void)
 #define C_BYTES		0x40
 
 enum {
-	M_NOTHING, M_INIT, M_TEXT, M_B, M_C, M_RELOCS, M_IPS, M_RULES, M_HASH, M_SYMBOLS, M_NAMES,
+	M_NOTHING, M_IPS, M_RULES, M_HASH, M_INIT, M_TEXT, M_B, M_RELOCS, M_C, M_SYMBOLS, M_NAMES,
 	NR_M_SECTIONS
 };
 
@@ -553,9 +587,6 @@ static const char module_names[] =
 	".orc_unwind\0.orc_header\0.symtab\0.names";
 
 #define NR_ROWS		8
-
-/* More sections of code than are kept. */
-#define NR_MORE		20
 
 struct module {
 	Elf64_Ehdr	ehdr;
@@ -628,6 +659,8 @@ static void make_module(struct module *file)
 	file->shdrs[M_RELOCS].sh_info = M_IPS;
 	file->shdrs[M_RELOCS].sh_link = M_SYMBOLS;
 	file->shdrs[M_RELOCS].sh_entsize = sizeof(Elf64_Rela);
+	/* What is loaded as well, but is no code, between sections of code. */
+	file->shdrs[M_RELOCS].sh_flags = SHF_ALLOC;
 	make_module_section(file, M_IPS, SHT_PROGBITS, ".orc_unwind_ip", file->ips,
 			    sizeof(file->ips), 0);
 	make_module_section(file, M_RULES, SHT_PROGBITS, ".orc_unwind", file->rules,
@@ -637,6 +670,8 @@ static void make_module(struct module *file)
 	make_module_section(file, M_SYMBOLS, SHT_SYMTAB, ".symtab", file->symbols,
 			    sizeof(file->symbols), 0);
 	file->shdrs[M_SYMBOLS].sh_entsize = sizeof(Elf64_Sym);
+	/* The number of local symbols, which happens to be that of a section. */
+	file->shdrs[M_SYMBOLS].sh_info = M_IPS;
 	make_module_section(file, M_NAMES, SHT_STRTAB, ".names", file->names,
 			    sizeof(file->names), 0);
 
@@ -650,45 +685,50 @@ static void make_module(struct module *file)
 	make_row(file, 7, M_B, 0, 48);
 }
 
-static const char *add_module(struct guest_orc *orc, const struct module *file, size_t size,
-			      u64 end)
+/* A sample of the module that was called through its sections, and by the kernel. */
+static void make_module_sample(struct stack_sample *s)
 {
-	char path[] = "/tmp/perf-test-module-XXXXXX";
-	int fd = mkstemp(path);
-
-	if (fd < 0)
-		return "no file";
-	unlink(path);
-	if (write(fd, file, size) != (ssize_t)size) {
-		close(fd);
-		return "no file";
-	}
-	return guest_orc__add_module(orc, fd, MODULE, end);
-}
-
-/* Unwind a sample of the module that was called through its sections, and by the kernel. */
-static enum orc_end unwind_module(const struct module *file, size_t size, u64 end,
-				  const char **why_not, struct stack_sample *s)
-{
-	struct vmlinux kernel;
-	struct guest_orc *orc;
-	enum orc_end why;
-
-	make_vmlinux(&kernel);
-	orc = load(&kernel, sizeof(kernel), 0);
-	if (!orc)
-		return NR_ORC_ENDS;
-
-	*why_not = add_module(orc, file, size, end);
-	prove(orc, TEXT);
 	make_sample(s, TEXT, 0, 0);
 	s->info.ip = MODULE + MODULE_C + 8;
 	s->words[0] = MODULE + MODULE_B + 0x10;
 	s->words[2] = MODULE + MODULE_TEXT + 0x20;
 	s->words[5] = TEXT + OUTERMOST_CALL;
-	why = guest_orc__unwind(orc, &s->sample);
+}
+
+static enum orc_end unwind_module_of(const struct vmlinux *kernel, const struct module *file,
+				     size_t size, u64 end, struct stack_sample *s)
+{
+	char path[] = "/tmp/perf-test-module-XXXXXX";
+	enum orc_end why = NR_ORC_ENDS;
+	int fd = mkstemp(path);
+	struct guest_orc *orc;
+
+	if (fd < 0)
+		return why;
+
+	orc = load(kernel, sizeof(*kernel), 0);
+	/* Others, whose files can't be read, lie right above and below. */
+	if (orc && write(fd, file, size) == (ssize_t)size &&
+	    !guest_orc__add_module(orc, path, 0, NULL, MODULE, end) &&
+	    !guest_orc__add_module(orc, "/", 0, NULL, end, end + 0x1000) &&
+	    !guest_orc__add_module(orc, "/", 0, NULL, MODULE - 0x1000, MODULE)) {
+		prove(orc, TEXT);
+		make_module_sample(s);
+		why = guest_orc__unwind(orc, &s->sample);
+	}
 	guest_orc__delete(orc);
+	close(fd);
+	unlink(path);
 	return why;
+}
+
+static enum orc_end unwind_module(const struct module *file, size_t size, u64 end,
+				  struct stack_sample *s)
+{
+	struct vmlinux kernel;
+
+	make_vmlinux(&kernel);
+	return unwind_module_of(&kernel, file, size, end, s);
 }
 
 static int test_module(void)
@@ -698,40 +738,124 @@ static int test_module(void)
 				 TEXT + OUTERMOST_CALL, PERF_CONTEXT_GUEST_USER, 0x401000,
 				 0x402000 };
 	struct stack_sample s;
-	const char *why_not;
 	struct module file;
 	enum orc_end end;
 
 	make_module(&file);
-	end = unwind_module(&file, sizeof(file), MODULE_END, &why_not, &s);
-	TEST_ASSERT_VAL("a module is refused", !why_not);
+	end = unwind_module(&file, sizeof(file), MODULE_END, &s);
 	TEST_ASSERT_VAL("end", end == ORC_END_OUTERMOST);
 	TEST_ASSERT_VAL("chain", s.sample.merged_callchain &&
 			s.sample.callchain->nr == ARRAY_SIZE(expected) &&
 			!memcmp(s.sample.callchain->ips, expected, sizeof(expected)));
 	free(s.sample.callchain);
 
-	file.ehdr.e_shnum += NR_MORE;
-	for (int i = 0; i < NR_MORE; i++) {
-		file.shdrs[NR_M_SECTIONS + i] = file.shdrs[M_C];
-		file.shdrs[NR_M_SECTIONS + i].sh_size = 1;
-	}
-	end = unwind_module(&file, sizeof(file), MODULE_END, &why_not, &s);
-	TEST_ASSERT_VAL("many sections", end == ORC_END_OUTERMOST);
+	/* Nothing but code, to the last byte. */
+	end = unwind_module(&file, sizeof(file), MODULE + MODULE_C + C_BYTES, &s);
+	TEST_ASSERT_VAL("a module that is all code", end == ORC_END_OUTERMOST);
 	free(s.sample.callchain);
-	file.ehdr.e_shnum -= NR_MORE;
-
-	/* Without the call, the frame of the section before it is the last. */
-	file.b[0x10 - 5] = 0x90;
-	end = unwind_module(&file, sizeof(file), MODULE_END, &why_not, &s);
-	TEST_ASSERT_VAL("no call in a module", end == ORC_END_NO_CALL && is_as_recorded(&s));
 
 	/* Data of the module is behind its code. */
 	file.shdrs[M_B].sh_size = 0x10;
 	file.shdrs[M_C].sh_flags = 0;
-	end = unwind_module(&file, sizeof(file), MODULE_END, &why_not, &s);
-	TEST_ASSERT_VAL("data of a module", !why_not && end == ORC_END_NO_TABLE &&
-			is_as_recorded(&s));
+	end = unwind_module(&file, sizeof(file), MODULE_END, &s);
+	TEST_ASSERT_VAL("data of a module", end == ORC_END_NO_TABLE && is_as_recorded(&s));
+	return 0;
+}
+
+/* A kernel and a module before 6.4, whose tables have no hash. */
+static int test_old_module(void)
+{
+	struct vmlinux kernel;
+	struct stack_sample s;
+	struct module file;
+
+	make_vmlinux(&kernel);
+	kernel.shdrs[ORC_HASH].sh_name = 0;
+	kernel.rules[0][2] = OLD_RULE_CALL;
+	kernel.rules[1][2] = OLD_RULE_END;
+	make_module(&file);
+	file.shdrs[M_HASH].sh_name = 0;
+	for (int i = 0; i < NR_ROWS; i++) {
+		if (file.rules[i][2])
+			file.rules[i][2] = OLD_RULE_CALL;
+	}
+	TEST_ASSERT_VAL("a module of an old kernel", unwind_module_of(&kernel, &file, sizeof(file),
+			MODULE_END, &s) == ORC_END_OUTERMOST);
+	free(s.sample.callchain);
+	return 0;
+}
+
+/* Its code can't be looked at for calls, either. */
+static int test_refused_module(void)
+{
+	char path[] = "/tmp/perf-test-module-XXXXXX";
+	int fd = mkstemp(path);
+	struct guest_orc *orc;
+	struct stack_sample s;
+	struct vmlinux kernel;
+	struct module file;
+	enum orc_end end;
+
+	make_vmlinux(&kernel);
+	make_module(&file);
+	orc = load(&kernel, sizeof(kernel), 0);
+	TEST_ASSERT_VAL("the tables are not found", orc);
+	TEST_ASSERT_VAL("no file", fd >= 0 && write(fd, &file, sizeof(file)) == sizeof(file));
+	TEST_ASSERT_VAL("no memory", !guest_orc__add_module(orc, path, 0, NULL, MODULE,
+							    MODULE + MODULE_C));
+	make_sample(&s, TEXT, CALL_1, 0);
+	s.words[3] = MODULE + 0x30;
+	end = guest_orc__unwind(orc, &s.sample);
+	guest_orc__delete(orc);
+	close(fd);
+	unlink(path);
+	TEST_ASSERT_VAL("a refused module that has called", end == ORC_END_NO_TABLE);
+	return 0;
+}
+
+/* What a module's file says wrong about its calls or frames says nothing about the kernel's. */
+static int test_replaced_module(void)
+{
+	const u64 expected[] = { PERF_CONTEXT_GUEST_KERNEL, MODULE + MODULE_C + 8,
+				 MODULE + MODULE_B + 0x10, PERF_CONTEXT_GUEST_USER, 0x401000,
+				 0x402000 };
+	struct machine machine = { .guest_orc_tried = true };
+	char path[] = "/tmp/perf-test-module-XXXXXX";
+	int fd = mkstemp(path);
+	struct stack_sample s;
+	struct vmlinux kernel;
+	struct module file;
+
+	make_vmlinux(&kernel);
+	make_module(&file);
+	file.text[0x20 - 1] = 0x90;
+	machine.guest_orc = load(&kernel, sizeof(kernel), 0);
+	TEST_ASSERT_VAL("the tables are not found", machine.guest_orc);
+	TEST_ASSERT_VAL("no file", fd >= 0 && write(fd, &file, sizeof(file)) == sizeof(file));
+	TEST_ASSERT_VAL("no memory", !guest_orc__add_module(machine.guest_orc, path, 0, NULL,
+							    MODULE, MODULE_END));
+
+	for (int i = 0; i < 2 * NR_PROOFS; i++) {
+		make_module_sample(&s);
+		s.words[2] = i & 1 ? MODULE + MODULE_TEXT + 0x20 : TEXT + NO_CALL;
+		TEST_ASSERT_VAL("end", sample__unwind_guest(&s.sample, &machine) ==
+				ORC_END_NO_CALL);
+		TEST_ASSERT_VAL("the kernel's tables are given up", machine.guest_orc);
+		TEST_ASSERT_VAL("a chain that fails", is_as_recorded(&s));
+	}
+
+	/* Once they are proven, the chain is cut before the wrong frame. */
+	prove(machine.guest_orc, TEXT);
+	make_module_sample(&s);
+	TEST_ASSERT_VAL("end of a chain that is cut",
+			sample__unwind_guest(&s.sample, &machine) == ORC_END_NO_CALL);
+	TEST_ASSERT_VAL("a chain that is cut", s.sample.merged_callchain &&
+			s.sample.callchain->nr == ARRAY_SIZE(expected) &&
+			!memcmp(s.sample.callchain->ips, expected, sizeof(expected)));
+	free(s.sample.callchain);
+	guest_orc__delete(machine.guest_orc);
+	close(fd);
+	unlink(path);
 	return 0;
 }
 
@@ -805,6 +929,51 @@ static void far_symbols(struct module *file)
 		file->symbols[i].st_value = 0x10000;
 }
 
+static void many_sections(struct module *file)
+{
+	file->ehdr.e_shnum += NR_MORE;
+	for (int i = 0; i < NR_MORE; i++) {
+		file->shdrs[NR_M_SECTIONS + i] = file->shdrs[M_C];
+		file->shdrs[NR_M_SECTIONS + i].sh_size = 1;
+	}
+}
+
+static void no_hash(struct module *file)
+{
+	file->shdrs[M_HASH].sh_name = 0;
+}
+
+static void no_rules(struct module *file)
+{
+	file->shdrs[M_RULES].sh_name = 0;
+}
+
+static void rules_not_in_file(struct module *file)
+{
+	file->shdrs[M_RULES].sh_type = SHT_NOBITS;
+}
+
+static void hash_not_in_file(struct module *file)
+{
+	file->shdrs[M_HASH].sh_type = SHT_NOBITS;
+}
+
+static void name_beyond(struct module *file)
+{
+	file->shdrs[M_C].sh_name = 1 << 20;
+}
+
+static void section_beyond(struct module *file)
+{
+	for (int i = 0; i <= M_C; i++)
+		file->symbols[i].st_shndx = NR_M_SECTIONS;
+}
+
+static void huge_alignment(struct module *file)
+{
+	file->shdrs[M_B].sh_addralign = 1ULL << 40;
+}
+
 static const struct module_case {
 	const char	*name;
 	void		(*spoil)(struct module *file);
@@ -812,7 +981,15 @@ static const struct module_case {
 	{ "no relocations of the table",	no_relocs },
 	{ "another hash than the kernel's",	other_hash },
 	{ "a hash of another size",		short_hash },
+	{ "no hash, unlike the kernel",		no_hash },
+	{ "a hash that is not in the file",	hash_not_in_file },
+	{ "no rules",				no_rules },
+	{ "rules that are not in the file",	rules_not_in_file },
+	{ "a name beyond the names",		name_beyond },
+	{ "symbols of a section beyond the last", section_beyond },
+	{ "a huge alignment",			huge_alignment },
 	{ "fewer rules than addresses",		fewer_rules },
+	{ "too many sections of code",		many_sections },
 	{ "an alignment that is no power of 2",	odd_alignment },
 	{ "a section that is too large",	huge_section },
 	{ "another machine",			other_machine },
@@ -827,11 +1004,9 @@ static const struct module_case {
 static int test_broken_module(const char *name, const struct module *file, size_t size, u64 end)
 {
 	struct stack_sample s;
-	const char *why_not;
-	enum orc_end why;
+	enum orc_end why = unwind_module(file, size, end, &s);
 
-	why = unwind_module(file, size, end, &why_not, &s);
-	TEST_ASSERT_VAL(name, why_not && why == ORC_END_NO_TABLE && is_as_recorded(&s));
+	TEST_ASSERT_VAL(name, why == ORC_END_NO_TABLE && is_as_recorded(&s));
 	return 0;
 }
 
@@ -851,6 +1026,119 @@ static int test_broken_modules(void)
 		return -1;
 	return test_broken_module("a module that is too large", &file, sizeof(file),
 				  MODULE + MODULE_C);
+}
+
+#ifdef HAVE_ZSTD_SUPPORT
+/* A bzImage whose kernel zstd has put into one block, without making it smaller. */
+struct vmlinuz {
+	u8		setup[2 * 512];
+	u8		before[16];
+	u8		frame[10];
+	struct vmlinux	vmlinux;
+	u8		size[4];
+} __packed;
+
+static void make_vmlinuz(struct vmlinuz *file)
+{
+	/* Magic, and that the frame is one segment, with its size, less 256, in two bytes. */
+	static const u8 frame[] = { 0x28, 0xb5, 0x2f, 0xfd, 0x60 };
+	const size_t size = sizeof(file->vmlinux);
+	struct vmlinux vmlinux;
+
+	*file = (struct vmlinuz) {};
+	file->setup[0x1f1] = 1;
+	memcpy(&file->setup[0x202], "HdrS\x08\x02", 6);
+	file->setup[0x248] = sizeof(file->before);
+	put_unaligned_le32(sizeof(*file) - offsetof(struct vmlinuz, frame), &file->setup[0x24c]);
+	memcpy(file->frame, frame, sizeof(frame));
+	put_unaligned_le16(size - 256, &file->frame[5]);
+	/* The last block, its type, and its size. */
+	put_unaligned_le24(1 | 0 << 1 | size << 3, &file->frame[7]);
+	make_vmlinux(&vmlinux);
+	file->vmlinux = vmlinux;
+	put_unaligned_le32(size, file->size);
+}
+
+static bool loads_vmlinuz(const struct vmlinuz *file, size_t size)
+{
+	struct guest_orc *orc = load_for(file, size, 0, NULL);
+
+	guest_orc__delete(orc);
+	return orc;
+}
+
+static int test_vmlinuz(void)
+{
+	struct vmlinuz file;
+
+	make_vmlinuz(&file);
+	TEST_ASSERT_VAL("a vmlinuz", loads_vmlinuz(&file, sizeof(file)));
+	TEST_ASSERT_VAL("a vmlinuz that is cut short", !loads_vmlinuz(&file, sizeof(file) - 1));
+
+	file.setup[0x206] = 7;
+	TEST_ASSERT_VAL("an old boot protocol", !loads_vmlinuz(&file, sizeof(file)));
+
+	make_vmlinuz(&file);
+	file.frame[0]++;
+	TEST_ASSERT_VAL("unknown compression", !loads_vmlinuz(&file, sizeof(file)));
+
+	make_vmlinuz(&file);
+	file.size[0]++;
+	TEST_ASSERT_VAL("less than its size says", !loads_vmlinuz(&file, sizeof(file)));
+	file.size[3] = 0xff;
+	TEST_ASSERT_VAL("a size that is too large", !loads_vmlinuz(&file, sizeof(file)));
+
+	make_vmlinuz(&file);
+	put_unaligned_le32(4, &file.setup[0x24c]);
+	TEST_ASSERT_VAL("no room for a size", !loads_vmlinuz(&file, sizeof(file)));
+	put_unaligned_le32(-1, &file.setup[0x24c]);
+	TEST_ASSERT_VAL("a payload that is too large", !loads_vmlinuz(&file, sizeof(file)));
+
+	make_vmlinuz(&file);
+	file.vmlinux.ehdr.e_machine = EM_AARCH64;
+	TEST_ASSERT_VAL("another machine's", !loads_vmlinuz(&file, sizeof(file)));
+	return 0;
+}
+#else
+static int test_vmlinuz(void)
+{
+	return 0;
+}
+#endif
+
+/* Does -g take the guest's stack if this is the guest's kernel? */
+static bool is_at_hand(const struct vmlinux *file)
+{
+	char path[] = "/tmp/perf-test-vmlinux-XXXXXX";
+	bool at_hand = false;
+	int fd = mkstemp(path);
+
+	if (fd < 0)
+		return false;
+
+	symbol_conf.default_guest_vmlinux_name = path;
+	if (write(fd, file, sizeof(*file)) == sizeof(*file))
+		at_hand = guest_orc__is_at_hand();
+	symbol_conf.default_guest_vmlinux_name = NULL;
+	close(fd);
+	unlink(path);
+	return at_hand;
+}
+
+static int test_at_hand(void)
+{
+	struct vmlinux file;
+
+	TEST_ASSERT_VAL("nothing is named", !guest_orc__is_at_hand());
+	make_vmlinux(&file);
+	TEST_ASSERT_VAL("a kernel with tables", is_at_hand(&file));
+	file.shdrs[ORC_IPS].sh_size = 0;
+	TEST_ASSERT_VAL("a kernel without tables", !is_at_hand(&file));
+
+	symbol_conf.guestmount = "/";
+	TEST_ASSERT_VAL("guests' root file systems", guest_orc__is_at_hand());
+	symbol_conf.guestmount = NULL;
+	return 0;
 }
 
 static int test_refused(void)
@@ -888,7 +1176,9 @@ static int test__guest_stack(struct test_suite *test __maybe_unused, int subtest
 #ifdef HAVE_LIBELF_SUPPORT
 	if (test_unwind(0) || test_unwind(0x2a00000) || test_refused() || test_calls() ||
 	    test_many_frames() || test_other_kernel() || test_own_kernel() || test_build_id() ||
-	    test_module() || test_broken_modules())
+	    test_module() || test_broken_modules() || test_replaced_module() ||
+	    test_refused_module() || test_old_module() || test_many_sections() ||
+	    test_vmlinuz() || test_at_hand())
 		return TEST_FAIL;
 #endif
 	return TEST_OK;

@@ -12,10 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#ifdef HAVE_LIBDW_SUPPORT
-#include <elfutils/libdwelf.h>
-#include <elfutils/libdwfl.h>
-#endif
 
 #include <linux/kernel.h>
 #include <linux/list.h>
@@ -37,6 +33,8 @@
 #include "sample.h"
 #include "symbol.h"
 #include "symbol_conf.h"
+#include "util.h"
+#include "vmlinuz.h"
 
 /* Kernels live in the upper half. */
 #define is_kernel_address(addr)	((s64)(addr) < 0)
@@ -61,22 +59,28 @@ struct orc_sections {
  * @node:	in guest_orc.modules
  * @start:	where the guest has it
  * @end:	where it ends there
- * @elf:	its file, NULL if that can't be read
+ * @path:	its file
+ * @comp:	how that is compressed, see filename__decompress()
+ * @notes:	where the guest's sysfs has the build-id of what was loaded; may be NULL
+ * @tried:	it was tried to read the file
+ * @elf:	its contents
  * @orc:	how to unwind it
  */
 struct guest_module {
 	struct list_head	node;
 	u64			start;
 	u64			end;
+	char			*path;
+	int			comp;
+	char			*notes;
+	bool			tried;
 	Elf			*elf;
-	int			fd;
 	struct orc_module	orc;
 };
 
 /**
  * struct guest_orc - the tables of a guest's kernel
  * @elf:	the file that they are in, open as long as they are used
- * @dwfl:	what has unpacked @elf, if that was compressed
  * @fd:		of the file
  * @start:	begin of the kernel's code in the guest
  * @offset:	what has to be added to addresses of the file to get those in the guest
@@ -84,12 +88,12 @@ struct guest_module {
  * @nr_failed:	chains that came to a return address without a call, likewise
  * @sections:	of the file
  * @table:	of the kernel without modules
- * @machine:	the guest, if it is known where its modules' files are
- * @modules:	those that a chain has come to
+ * @path:	of the file
+ * @modules:	those whose files are known
+ * @warned:	a module can't be unwound, and that was told
  */
 struct guest_orc {
 	Elf			*elf;
-	void			*dwfl;
 	int			fd;
 	u64			start;
 	u64			offset;
@@ -97,8 +101,9 @@ struct guest_orc {
 	unsigned int		nr_failed;
 	struct orc_sections	sections;
 	struct orc_table	table;
-	struct machine		*machine;
+	char			*path;
 	struct list_head	modules;
+	bool			warned;
 };
 
 static bool orc_sections__find(struct orc_sections *sections, Elf *elf)
@@ -170,101 +175,21 @@ static const char *orc_table__read(struct orc_table *table, const struct orc_sec
 	return NULL;
 }
 
-#ifdef HAVE_LIBDW_SUPPORT
-/* libdwfl finds the kernel's ELF file in a vmlinuz, if it knows how that is compressed. */
-static Elf *guest_orc__open_vmlinuz(struct guest_orc *orc, const char *path)
-{
-	static const Dwfl_Callbacks callbacks = {
-		.section_address = dwfl_offline_section_address,
-	};
-	Dwfl_Module *module;
-	GElf_Addr bias;
-	Dwfl *dwfl;
-
-	dwfl = dwfl_begin(&callbacks);
-	if (!dwfl)
-		return NULL;
-
-	orc->dwfl = dwfl;
-	dwfl_report_begin(dwfl);
-	module = dwfl_report_offline(dwfl, "kernel", path, -1);
-	dwfl_report_end(dwfl, NULL, NULL);
-	return module ? dwfl_module_getelf(module, &bias) : NULL;
-}
-
-static int guest_orc__read_build_id(struct guest_orc *orc, const char *path,
-				    struct build_id *bid)
-{
-	const void *data;
-	ssize_t size;
-
-	if (!orc->dwfl)
-		return filename__read_build_id(path, bid);
-
-	size = dwelf_elf_gnu_build_id(orc->elf, &data);
-	if (size <= 0)
-		return -1;
-	build_id__init(bid, data, size);
-	return 0;
-}
-
-static void guest_orc__close(struct guest_orc *orc)
-{
-	/* What libdwfl has opened is libdwfl's. */
-	if (orc->dwfl)
-		dwfl_end(orc->dwfl);
-	else
-		elf_end(orc->elf);
-}
-#else
-static Elf *guest_orc__open_vmlinuz(struct guest_orc *orc __maybe_unused,
-				    const char *path __maybe_unused)
-{
-	return NULL;
-}
-
-static int guest_orc__read_build_id(struct guest_orc *orc __maybe_unused, const char *path,
-				    struct build_id *bid)
-{
-	return filename__read_build_id(path, bid);
-}
-
-static void guest_orc__close(struct guest_orc *orc)
-{
-	elf_end(orc->elf);
-}
-#endif
-
-static bool guest_orc__open(struct guest_orc *orc, const char *path)
-{
-	GElf_Ehdr ehdr;
-
-	elf_version(EV_CURRENT);
-	orc->elf = elf_begin(orc->fd, ELF_C_READ_MMAP, NULL);
-	if (orc->elf && elf_kind(orc->elf) != ELF_K_ELF) {
-		elf_end(orc->elf);
-		orc->elf = guest_orc__open_vmlinuz(orc, path);
-	}
-	return orc->elf && gelf_getehdr(orc->elf, &ehdr) && ehdr.e_machine == EM_X86_64 &&
-	       ehdr.e_ident[EI_DATA] == ELFDATA2LSB &&
-	       orc_sections__find(&orc->sections, orc->elf);
-}
-
-/* May it be the file of the guest's kernel, as far as that is identified? */
-static bool guest_orc__is_file_of(struct guest_orc *orc, const char *path,
-				  const struct dso *kernel)
+static bool is_kernels_file(const struct dso *kernel, int fd)
 {
 	struct build_id bid = {};
+	char path[32];
 
-	if (!kernel || !dso__has_build_id(kernel) || symbol_conf.ignore_vmlinux_buildid)
+	if (!dso__has_build_id(kernel) || symbol_conf.ignore_vmlinux_buildid)
 		return true;
 
-	return guest_orc__read_build_id(orc, path, &bid) < 0 || dso__build_id_equal(kernel, &bid);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return filename__read_build_id(path, &bid) < 0 || dso__build_id_equal(kernel, &bid);
 }
 
 /**
  * guest_orc__load - read the ORC tables of a kernel
- * @path:	its vmlinux, or its vmlinuz
+ * @path:	its vmlinux or vmlinuz
  * @text:	where its code begins in the guest; zero if it is where the file says
  * @kernel:	the guest's kernel, if its build-id may be known; NULL otherwise
  * @why_not:	takes the reason if there are none
@@ -275,6 +200,7 @@ struct guest_orc *guest_orc__load(const char *path, u64 text, const struct dso *
 				  const char **why_not)
 {
 	struct guest_orc *orc;
+	GElf_Ehdr ehdr;
 
 	*why_not = "there is no memory";
 	orc = zalloc(sizeof(*orc));
@@ -282,19 +208,26 @@ struct guest_orc *guest_orc__load(const char *path, u64 text, const struct dso *
 		return NULL;
 
 	INIT_LIST_HEAD(&orc->modules);
-	orc->fd = open(path, O_RDONLY | O_CLOEXEC);
-	if (orc->fd < 0) {
-		*why_not = strerror(errno);
+	orc->fd = -1;
+	orc->path = strdup(path);
+	if (!orc->path)
 		goto err;
-	}
 
-	*why_not = "it is no kernel of x86-64, or is compressed in a way that libdw doesn't know";
-	if (!guest_orc__open(orc, path))
+	*why_not = vmlinuz__open(path, &orc->fd);
+	if (*why_not)
 		goto err;
 
 	*why_not = "it is not the guest's kernel";
-	if (!guest_orc__is_file_of(orc, path, kernel))
+	if (kernel && !is_kernels_file(kernel, orc->fd))
 		goto err;
+
+	elf_version(EV_CURRENT);
+	orc->elf = elf_begin(orc->fd, PERF_ELF_C_READ_MMAP, NULL);
+	if (!orc->elf || !gelf_getehdr(orc->elf, &ehdr) || ehdr.e_machine != EM_X86_64 ||
+	    ehdr.e_ident[EI_DATA] != ELFDATA2LSB || !orc_sections__find(&orc->sections, orc->elf)) {
+		*why_not = "it is no kernel of x86-64";
+		goto err;
+	}
 
 	if (!text)
 		text = orc->sections.code.start;
@@ -314,8 +247,8 @@ static void guest_module__delete(struct guest_module *module)
 {
 	orc_module__exit(&module->orc);
 	elf_end(module->elf);
-	if (module->fd >= 0)
-		close(module->fd);
+	free(module->path);
+	free(module->notes);
 	free(module);
 }
 
@@ -328,91 +261,111 @@ void guest_orc__delete(struct guest_orc *orc)
 
 	list_for_each_entry_safe(module, next, &orc->modules, node)
 		guest_module__delete(module);
-	guest_orc__close(orc);
+	elf_end(orc->elf);
 	if (orc->fd >= 0)
 		close(orc->fd);
+	free(orc->path);
 	free(orc);
 }
 
 /**
- * guest_orc__add_module - have a module unwound as well
+ * guest_orc__add_module - have a module unwound as well, once a chain comes to it
  * @orc:	tables of the kernel
- * @fd:		the module's file, not compressed, which is closed with @orc; -1 if there is none
+ * @path:	the module's file
+ * @comp:	how it is compressed; zero if it is not
+ * @notes:	where the guest's sysfs has the module's build-id, or NULL
  * @start:	where the guest has the module
  * @end:	where it ends there
  *
- * Return: NULL, or why chains end at the module's code.
+ * Return: zero, or -ENOMEM.
  */
-const char *guest_orc__add_module(struct guest_orc *orc, int fd, u64 start, u64 end)
+int guest_orc__add_module(struct guest_orc *orc, const char *path, int comp, const char *notes,
+			  u64 start, u64 end)
 {
 	struct guest_module *module = zalloc(sizeof(*module));
-	const char *why_not = "its file can't be read";
 
-	if (!module) {
-		if (fd >= 0)
-			close(fd);
-		return "there is no memory";
-	}
+	if (!module)
+		return -ENOMEM;
 
 	module->start = start;
 	module->end = end;
-	module->fd = fd;
-	/* Without tables as well: they are not looked for again. */
+	module->comp = comp;
+	module->path = strdup(path);
+	if (notes)
+		module->notes = strdup(notes);
+	if (!module->path || (notes && !module->notes)) {
+		guest_module__delete(module);
+		return -ENOMEM;
+	}
 	list_add(&module->node, &orc->modules);
+	return 0;
+}
+
+/* Is the file what was loaded, as far as that is known?  It may have been replaced since. */
+static bool guest_module__is_loaded(const struct guest_module *module)
+{
+	struct build_id loaded = {}, bid = {};
+
+	if (!module->notes || sysfs__read_build_id(module->notes, &loaded) < 0 ||
+	    filename__read_build_id(module->path, &bid) < 0)
+		return true;
+
+	return loaded.size == bid.size && !memcmp(loaded.data, bid.data, bid.size);
+}
+
+static const char *guest_module__load(struct guest_module *module, const struct guest_orc *orc)
+{
+	const char *why_not = "it can't be read";
+	int fd, error;
+
+	/* The guest may have a FIFO there, which would never be opened. */
+	if (!is_regular_file(module->path))
+		return why_not;
+	if (!guest_module__is_loaded(module))
+		return "it is not the module that was loaded";
+
+	if (module->comp)
+		fd = filename__decompress(module->path, NULL, 0, module->comp, &error);
+	else
+		fd = open(module->path, O_RDONLY | O_CLOEXEC);
 	if (fd < 0)
 		return why_not;
 
-	module->elf = elf_begin(fd, ELF_C_READ_MMAP, NULL);
-	if (module->elf)
-		why_not = orc_module__read(&module->orc, module->elf, start, end,
-					   orc->table.format);
+	/* Not mapped: the guest may cut its file short. */
+	module->elf = elf_begin(fd, ELF_C_READ, NULL);
+	if (module->elf) {
+		why_not = orc_module__read(&module->orc, module->elf, module->start, module->end,
+					   orc->table.format, orc->sections.header);
+		/* A guest may have more modules than perf may have files. */
+		elf_cntl(module->elf, ELF_C_FDDONE);
+	}
+	close(fd);
 	return why_not;
 }
 
-/* Open a module's file if it is one of the guest's: the host has modules of these names as well. */
-static int guest_orc__open_module(const struct guest_orc *orc, const struct dso *dso)
+static void guest_orc__try_module(struct guest_orc *orc, struct guest_module *module)
 {
-	const char *path = dso__long_name(dso), *root = orc->machine->root_dir;
-	int error;
+	const char *why_not = guest_module__load(module, orc);
 
-	if (!*root || strncmp(path, root, strlen(root)))
-		return -1;
-	if (dso__comp(dso))
-		return filename__decompress(path, NULL, 0, dso__comp(dso), &error);
-	return open(path, O_RDONLY | O_CLOEXEC);
-}
-
-static struct guest_module *guest_orc__known_module(struct guest_orc *orc, u64 ip)
-{
-	struct guest_module *module;
-
-	list_for_each_entry(module, &orc->modules, node) {
-		if (ip >= module->start && ip < module->end)
-			return module;
+	module->tried = true;
+	if (why_not && !orc->warned) {
+		orc->warned = true;
+		pr_warning("Stacks of guests are not unwound by %s: %s\n", module->path, why_not);
 	}
-	return NULL;
 }
 
 static struct guest_module *guest_orc__find_module(struct guest_orc *orc, u64 ip)
 {
-	struct guest_module *module = guest_orc__known_module(orc, ip);
-	const char *why_not;
-	struct map *map;
+	struct guest_module *module;
 
-	if (module)
+	list_for_each_entry(module, &orc->modules, node) {
+		if (ip < module->start || ip >= module->end)
+			continue;
+		if (!module->tried)
+			guest_orc__try_module(orc, module);
 		return module;
-
-	map = orc->machine ? maps__find(machine__kernel_maps(orc->machine), ip) : NULL;
-	if (!map)
-		return NULL;
-
-	why_not = guest_orc__add_module(orc, guest_orc__open_module(orc, map__dso(map)),
-					map__start(map), map__end(map));
-	if (why_not)
-		pr_debug("Stacks of guests are not unwound by %s: %s\n",
-			 dso__long_name(map__dso(map)), why_not);
-	map__put(map);
-	return guest_orc__known_module(orc, ip);
+	}
+	return NULL;
 }
 
 static bool guest_orc__is_kernel(const struct guest_orc *orc, u64 ip)
@@ -511,7 +464,7 @@ static bool orc_code__returns_to(const struct orc_code *code, u64 addr)
 {
 	unsigned int i;
 
-	for (i = 0; i < code->nr_pieces; i++) {
+	for (i = 0; i < code->nr_pieces && i < ORC_MAX_CODE; i++) {
 		const struct orc_piece *piece = &code->pieces[i];
 		u64 pos = addr - piece->addr;
 
@@ -568,13 +521,13 @@ static u64 callchain__find_user(const struct ip_callchain *chain)
  * fails; by another kernel's, one in eight fails, and fewer than one in 200 are whole.
  * Once decided, that stays.
  */
-static void guest_orc__judge(struct guest_orc *orc, bool whole, enum orc_end end)
+static void guest_orc__judge(struct guest_orc *orc, bool whole, bool failed)
 {
 	if (orc->nr_whole == NR_PROOFS || orc->nr_failed == NR_PROOFS)
 		return;
 
 	orc->nr_whole += whole;
-	orc->nr_failed += end == ORC_END_NO_CALL;
+	orc->nr_failed += failed;
 }
 
 /**
@@ -626,7 +579,10 @@ enum orc_end guest_orc__unwind(struct guest_orc *orc, struct perf_sample *sample
 		ips[nr++] = state.ip;
 	}
 	ended = state.end == ORC_END_USER || state.end == ORC_END_OUTERMOST;
-	guest_orc__judge(orc, ended && nr > 2, state.end);
+	/* A module that was replaced says nothing about the kernel. */
+	guest_orc__judge(orc, ended && nr > 2, state.end == ORC_END_NO_CALL &&
+			 guest_orc__is_kernel(orc, ips[nr - 1]) &&
+			 guest_orc__is_kernel(orc, state.ip));
 	if (nr < 2 || (!ended && (nr == 2 || orc->nr_whole < NR_PROOFS)))
 		return state.end;
 
@@ -716,18 +672,60 @@ static char *machine__find_vmlinux(struct machine *machine)
 	return path;
 }
 
-/* As for symbols: other guests than the default one may run other kernels. */
+/*
+ * The file of a guest's kernel; to be freed.  As for symbols: other guests than the
+ * default one may run other kernels.
+ */
 static char *machine__vmlinux(struct machine *machine)
 {
-	if (machine__is_default_guest(machine))
-		return symbol_conf.default_guest_vmlinux_name ?
-		       strdup(symbol_conf.default_guest_vmlinux_name) : NULL;
-	return *machine->root_dir ? machine__find_vmlinux(machine) : NULL;
+	char *path = NULL;
+
+	if (!machine__is_default_guest(machine)) {
+		if (*machine->root_dir)
+			path = machine__find_vmlinux(machine);
+		if (!path)
+			pr_warning("Stacks of the guest of process %d are not unwound: --guestmount has no kernel of it\n",
+				   machine->pid);
+	} else if (symbol_conf.default_guest_vmlinux_name) {
+		path = strdup(symbol_conf.default_guest_vmlinux_name);
+	} else {
+		pr_warning("Stacks of guests are not unwound: --guestvmlinux names no kernel\n");
+	}
+	return path;
 }
 
-/* The tables of a guest; loaded once, and told once if there are none. */
+struct guest_root {
+	struct guest_orc	*orc;
+	const char		*dir;
+};
+
+/* perf record has noted the file's path; report may find the guest's root elsewhere. */
+static int guest_root__add_module(struct map *map, void *data)
+{
+	const struct guest_root *root = data;
+	const struct dso *dso = map__dso(map);
+	const char *below = strstr(dso__long_name(dso), "/lib/modules/");
+	const char *name = dso__short_name(dso);
+	char path[PATH_MAX], notes[PATH_MAX];
+
+	/* Short names are "[null_blk]". */
+	if (!dso__is_kmod(dso) || !below || name[0] != '[' ||
+	    snprintf(path, sizeof(path), "%s%s", root->dir, below) >= (int)sizeof(path) ||
+	    snprintf(notes, sizeof(notes), "%s/sys/module/%.*s/notes/.note.gnu.build-id",
+		     root->dir, (int)strlen(name) - 2, name + 1) >= (int)sizeof(notes))
+		return 0;
+
+	return guest_orc__add_module(root->orc, path, dso__comp(dso), notes, map__start(map),
+				     map__end(map));
+}
+
+/*
+ * The tables of a guest; loaded once, and told once if there are none.  Modules are noted at
+ * once as well: the kernel's symbols, loaded later, may put other maps in their place.
+ */
 static struct guest_orc *machine__guest_orc(struct machine *machine)
 {
+	struct guest_root root = { .dir = machine->root_dir };
 	const char *why_not;
 	char *path;
 
@@ -736,20 +734,39 @@ static struct guest_orc *machine__guest_orc(struct machine *machine)
 
 	machine->guest_orc_tried = true;
 	path = machine__vmlinux(machine);
-	if (!path) {
-		pr_warning("Stacks of guests are not unwound: neither --guestvmlinux nor --guestmount has the kernel of %s\n",
-			   machine__is_default_guest(machine) ? "the guest" : machine->mmap_name);
+	if (!path)
 		return NULL;
-	}
 
-	machine->guest_orc = guest_orc__load(path, machine__kernel_text(machine),
-					     machine__identified_kernel(machine), &why_not);
-	if (machine->guest_orc)
-		machine->guest_orc->machine = machine;
-	else
+	root.orc = guest_orc__load(path, machine__kernel_text(machine),
+				   machine__identified_kernel(machine), &why_not);
+	if (!root.orc)
 		pr_warning("Stacks of guests are not unwound by %s: %s\n", path, why_not);
+	/* The default guest has no root: the modules' files would be those of the host. */
+	else if (*root.dir)
+		maps__for_each_map(machine__kernel_maps(machine), guest_root__add_module, &root);
+
 	free(path);
-	return machine->guest_orc;
+	machine->guest_orc = root.orc;
+	return root.orc;
+}
+
+/**
+ * guest_orc__is_at_hand - tell whether stacks of guests can be unwound by ORC
+ *
+ * Return: whether the user has named a kernel that has tables, or the root file systems of
+ * guests, whatever these have.
+ */
+bool guest_orc__is_at_hand(void)
+{
+	const char *path = symbol_conf.default_guest_vmlinux_name, *why_not;
+	struct guest_orc *orc;
+
+	if (symbol_conf.guestmount)
+		return true;
+
+	orc = path ? guest_orc__load(path, 0, NULL, &why_not) : NULL;
+	guest_orc__delete(orc);
+	return orc;
 }
 
 /**
@@ -775,7 +792,8 @@ enum orc_end sample__unwind_guest(struct perf_sample *sample, struct machine *ma
 
 	end = guest_orc__unwind(orc, sample);
 	if (orc->nr_failed == NR_PROOFS) {
-		pr_warning("Stacks of guests are not unwound: the vmlinux is not the guest's kernel, or that is not where kallsyms says\n");
+		pr_warning("Stacks of guests are not unwound by %s: it is not the guest's kernel, or that is not where kallsyms says\n",
+			   orc->path);
 		guest_orc__delete(orc);
 		machine->guest_orc = NULL;
 	}

@@ -14,10 +14,17 @@ struct guest_orc;
 struct guest_orc *guest_orc__load(const char *path, u64 text, const struct dso *kernel,
 				  const char **why_not);
 enum orc_end guest_orc__unwind(struct guest_orc *orc, struct perf_sample *sample);
-const char *guest_orc__add_module(struct guest_orc *orc, int fd, u64 start, u64 end);
+int guest_orc__add_module(struct guest_orc *orc, const char *path, int comp, const char *notes,
+			  u64 start, u64 end);
+bool guest_orc__is_at_hand(void);
 void guest_orc__delete(struct guest_orc *orc);
 enum orc_end sample__unwind_guest(struct perf_sample *sample, struct machine *machine);
 #else
+static inline bool guest_orc__is_at_hand(void)
+{
+	return false;
+}
+
 static inline void guest_orc__delete(struct guest_orc *orc __maybe_unused) {}
 static inline enum orc_end sample__unwind_guest(struct perf_sample *sample __maybe_unused,
 						struct machine *machine __maybe_unused)

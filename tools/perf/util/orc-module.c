@@ -2,24 +2,25 @@
 /*
  * ORC tables of kernel modules.  Their files are neither linked nor relocated: do what
  * the kernel does with code and tables when it loads them.  It lays out the sections of
- * code in the file's order, from where /proc/modules says, and sorts the tables.
+ * code in the file's order, from where /proc/modules says, and sorts the tables.  Kernels
+ * whose modules can't be unloaded have .exit.text elsewhere, which is not known here.
  */
 #include <elf.h>
-#include <errno.h>
 #include <gelf.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <linux/bits.h>
 #include <linux/kernel.h>
 #include <linux/unaligned.h>
-#include <linux/zalloc.h>
 
 #include "orc-module.h"
 
 /* A table has offsets of 32 bits. */
 #define MAX_SIZE	BIT_ULL(30)
+
+/* All modules of a distribution have half a million rows together. */
+#define MAX_ROWS	BIT(22)
 
 /* A row of a table that is not sorted yet. */
 struct orc_row {
@@ -62,10 +63,13 @@ void orc_code__add(struct orc_code *code, u64 addr, u64 size, const Elf_Data *da
 		return;
 
 	code->end = max(code->end, addr + size);
-	if (data && data->d_buf && code->nr_pieces < ORC_MAX_CODE)
-		code->pieces[code->nr_pieces++] = (struct orc_piece) {
+	if (!data || !data->d_buf)
+		return;
+	if (code->nr_pieces < ORC_MAX_CODE)
+		code->pieces[code->nr_pieces] = (struct orc_piece) {
 			addr, data->d_size, data->d_buf,
 		};
+	code->nr_pieces++;
 }
 
 /* Is it code that stays when the module is loaded? */
@@ -114,10 +118,12 @@ static bool module_file__read(struct module_file *file, struct orc_code *code)
 			if (align & (align - 1))
 				return false;
 			addr = (addr + align - 1) & ~(align - 1);
+			if (addr < code->start)
+				return false;
 			file->addrs[elf_ndxscn(scn)] = addr;
 			orc_code__add(code, addr, shdr.sh_size, elf_rawdata(scn, NULL));
 			addr += shdr.sh_size;
-			if (addr - code->start > MAX_SIZE)
+			if (addr < code->start || addr - code->start > MAX_SIZE)
 				return false;
 		}
 	}
@@ -190,8 +196,7 @@ static const char *orc_module__read_table(struct orc_module *module,
 	struct orc_row *rows;
 	const char *why_not;
 
-	/* An offset must not be too large for what ips have, either. */
-	if (!nr || nr > MAX_SIZE / ORC_IP_SIZE || nr * ORC_IP_SIZE != file->ips->d_size ||
+	if (!nr || nr > MAX_ROWS || nr * ORC_IP_SIZE != file->ips->d_size ||
 	    nr * ORC_ENTRY_SIZE != file->entries->d_size || !file->entries->d_buf)
 		return "its ORC tables are broken";
 
@@ -215,6 +220,13 @@ static const char *orc_module__read_table(struct orc_module *module,
 	return why_not;
 }
 
+static bool is_same(const Elf_Data *a, const Elf_Data *b)
+{
+	if (!a || !b)
+		return !a && !b;
+	return a->d_buf && b->d_buf && a->d_size == b->d_size && !memcmp(a->d_buf, b->d_buf, a->d_size);
+}
+
 /**
  * orc_module__read - read the ORC tables of a module
  * @module:	is filled in; to be given to orc_module__exit(), also if this fails
@@ -222,11 +234,12 @@ static const char *orc_module__read_table(struct orc_module *module,
  * @start:	where the kernel that runs has the module
  * @end:	where it ends there
  * @format:	that of the kernel's tables
+ * @header:	the kernel's .orc_header, NULL if it has none
  *
  * Return: NULL, or why there are none.
  */
 const char *orc_module__read(struct orc_module *module, Elf *elf, u64 start, u64 end,
-			     const struct orc_format *format)
+			     const struct orc_format *format, const Elf_Data *header)
 {
 	struct module_file file = { .elf = elf };
 	const char *why_not = NULL;
@@ -244,12 +257,16 @@ const char *orc_module__read(struct orc_module *module, Elf *elf, u64 start, u64
 		why_not = "it has no ORC tables";
 	else if (module->code.end > end)
 		why_not = "it is larger than the guest's module";
-	else if (file.header && !orc_format__is(format, file.header->d_buf, file.header->d_size))
+	else if (module->code.nr_pieces > ORC_MAX_CODE)
+		why_not = "it has too many sections of code";
+	else if (!is_same(file.header, header))
 		why_not = "its ORC tables have another format than the kernel's";
 	else
 		why_not = orc_module__read_table(module, &file);
-	module->table.end = module->code.end;
 	free(file.addrs);
+	/* No address is in the code of what was refused. */
+	if (!why_not)
+		module->table.end = module->code.end;
 	return why_not;
 }
 

@@ -7,14 +7,14 @@
 #include "unwind-orc.h"
 
 /* Stock kernels have five sections of code: .text, and some that only boot needs. */
-#define ORC_MAX_CODE	16
+#define ORC_MAX_CODE	32
 
 /**
  * struct orc_code - the code of a kernel or a module, as its file has it
  * @start:	where it begins
  * @end:	where it ends
  * @pieces:	its sections, not all of them if they are too many
- * @nr_pieces:	how many
+ * @nr_pieces:	how many they are; may be more than ORC_MAX_CODE
  */
 struct orc_code {
 	u64			start;
@@ -39,7 +39,7 @@ struct orc_module {
 
 void orc_code__add(struct orc_code *code, u64 addr, u64 size, const Elf_Data *data);
 const char *orc_module__read(struct orc_module *module, Elf *elf, u64 start, u64 end,
-			     const struct orc_format *format);
+			     const struct orc_format *format, const Elf_Data *header);
 void orc_module__exit(struct orc_module *module);
 
 #endif /* __PERF_ORC_MODULE_H */

@@ -160,17 +160,6 @@ const struct orc_format *orc_format__find(const u8 *hash, const u8 *entries, uns
 	return flags & format_6_3.end_mask ? &format_6_3 : &format_5_12;
 }
 
-/**
- * orc_format__is - compare a module's format with its kernel's
- * @format:	the kernel's
- * @hash:	contents of the module's .orc_header
- * @size:	in bytes
- */
-bool orc_format__is(const struct orc_format *format, const void *hash, size_t size)
-{
-	return hash && size == ORC_HASH_SIZE && !memcmp(hash, format->hash, size);
-}
-
 /* An entry, in the terms of Linux 7.3. */
 struct orc_rule {
 	s16	sp_offset;
@@ -206,7 +195,7 @@ bool orc_entry__ends_section(const struct orc_format *format, const u8 *entry)
 	struct orc_rule rule;
 
 	orc_rule__read(&rule, format, entry);
-	return rule.sp_reg == ORC_REG_UNDEFINED;
+	return rule.sp_reg == ORC_REG_UNDEFINED && rule.type != ORC_TYPE_END_OF_STACK;
 }
 
 /* Where entry @i begins. */

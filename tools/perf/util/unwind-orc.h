@@ -112,7 +112,6 @@ struct orc_state {
 };
 
 const struct orc_format *orc_format__find(const u8 *hash, const u8 *entries, unsigned int nr);
-bool orc_format__is(const struct orc_format *format, const void *hash, size_t size);
 bool orc_entry__ends_section(const struct orc_format *format, const u8 *entry);
 void orc_state__init(struct orc_state *state, const struct orc_source *source, u64 ip, u64 sp,
 		     u64 bp);

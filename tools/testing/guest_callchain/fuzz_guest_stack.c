@@ -31,6 +31,7 @@
 #include "sample.h"
 #include "symbol.h"
 #include "symbol_conf.h"
+#include "vmlinuz.h"
 
 #define TEXT		0xffffffff81000000ULL
 #define IPS		0xffffffff82000000ULL
@@ -166,13 +167,23 @@ struct kmap *map__kmap(struct map *map __maybe_unused)
 	return NULL;
 }
 
-struct map *maps__find(struct maps *maps __maybe_unused, u64 addr __maybe_unused)
+int maps__for_each_map(struct maps *maps __maybe_unused,
+		       int (*cb)(struct map *map, void *data) __maybe_unused,
+		       void *data __maybe_unused)
 {
-	return NULL;
+	return 0;
 }
 
-void map__put(struct map *map __maybe_unused)
+int sysfs__read_build_id(const char *filename __maybe_unused,
+			 struct build_id *bid __maybe_unused)
 {
+	return -1;
+}
+
+const char *vmlinuz__open(const char *path, int *fd)
+{
+	*fd = open(path, O_RDONLY);
+	return *fd < 0 ? "it can't be opened" : NULL;
 }
 
 char *machine__kernel_version(const struct machine *machine __maybe_unused)
@@ -521,7 +532,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		make_module(&module);
 		make_file(&module);
 		module_file = file;
-		guest_orc__add_module(orc, open("/dev/null", O_RDONLY), MODULE,
+		guest_orc__add_module(orc, "/dev/null", 0, NULL, MODULE,
 				      MODULE + (rnd_below(8) ? 0x1000 : rnd(8)));
 	}
 	/* Enough for it to be taken for the guest's kernel, or for another. */
