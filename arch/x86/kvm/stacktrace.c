@@ -352,6 +352,9 @@ static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state
 			return UNWIND_END_BACKWARDS;
 		break;
 	case LINUX_USER_RPL:
+		/* User mode has the lower half of the addresses. */
+		if ((s64)saved[SAVED_IP] < 0)
+			return UNWIND_END_NONCANONICAL;
 		/* The stack is another one, once; and it is read as user mode would. */
 		state->user = true;
 		state->access = PFERR_USER_MASK;

@@ -331,6 +331,8 @@ static enum oracle_end go_to_interrupted(struct walk *w, u64 regs)
 		return end;
 
 	if ((cs & 3) == 3) {
+		if (ip & ORACLE_BIT(63))
+			return ORACLE_NONCANONICAL;
 		w->user = true;
 		w->as_user = true;
 		w->have_page = false;

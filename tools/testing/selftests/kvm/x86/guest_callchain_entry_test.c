@@ -192,6 +192,13 @@ static void interrupt_of_kernel(struct entry_guest *g, u64 unused)
 	g->e.ips[g->e.nr++] = KERNEL_IP;
 }
 
+static void interrupt_of_kernel_at(struct entry_guest *g, u64 ip)
+{
+	interrupt_of_kernel(g, 0);
+	g->regs.rip = ip;
+	g->e.nr--;
+}
+
 /* A mark that leads to where it was found, by registers that overlap themselves. */
 static void interrupt_of_itself(struct entry_guest *g, u64 offset)
 {
@@ -232,7 +239,8 @@ static const struct entry_case cases[] = {
 	{ "no code segment, ring 3",	set_cs, 3, "unaligned", true },
 	{ "ring 1",			set_cs, LINUX_KERNEL_CS | 1, "unaligned", true },
 	{ "IP is non-canonical",	set_ip, 1ULL << 62, "noncanonical", true },
-	{ "IP is a context marker",	set_ip, PERF_CONTEXT_USER, "depth", true },
+	{ "IP of user mode in the upper half", set_ip, 0xffff888000001000, "noncanonical", true },
+	{ "IP is a context marker",	interrupt_of_kernel_at, PERF_CONTEXT_USER, "depth", true },
 	{ "system call: flags",		syscall_with_flags, 0x200, "last", true },
 	{ "system call: from kernel",	syscall_with_cs, LINUX_KERNEL_CS, "last", true },
 	{ "mark leads backwards",	mark_is_below, 0x100, "backwards", true },
