@@ -30,10 +30,10 @@
 #include "map.h"
 #include "maps.h"
 #include "orc-module.h"
+#include "path.h"
 #include "sample.h"
 #include "symbol.h"
 #include "symbol_conf.h"
-#include "util.h"
 #include "vmlinuz.h"
 
 /* Kernels live in the upper half. */

@@ -17,7 +17,7 @@
 #include <internal/lib.h>
 
 #include "compress.h"
-#include "util.h"
+#include "path.h"
 #include "vmlinuz.h"
 
 #define SETUP_SECTS		0x1f1
