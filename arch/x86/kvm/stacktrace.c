@@ -454,8 +454,9 @@ static void guest_unwind_syscall(struct guest_unwind_state *state)
  * Find the stack that was in use when an IRQ or an exception came.  The stacks of these in
  * Linux end below an unmapped page: an IRQ's with the stack pointer of what it has
  * interrupted, an exception's with the same and SS.  A task's stack ends with user
- * mode's SS, with zero, or with what FRED puts there.  state->sp lies on the stack in question, and state->end says
- * why it ends at @end.  Return true if *@sp is the stack pointer that was saved.
+ * mode's SS, with zero, or with what FRED puts there.  state->sp lies on the stack in
+ * question, and state->end says why it ends at @end.  Return true if *@sp is the stack
+ * pointer that was saved.
  */
 static bool guest_stack_interrupted(struct guest_unwind_state *state, gva_t end, u64 *sp)
 {

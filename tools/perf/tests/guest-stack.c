@@ -4,6 +4,8 @@
  * tables of a vmlinux and of a module.
  */
 #include <elf.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,6 +27,7 @@
 #include "sample.h"
 #include "symbol_conf.h"
 #include "tests.h"
+#include "util.h"
 
 #define NR_BYTES	64
 
@@ -768,6 +771,7 @@ static int test_old_module(void)
 	struct vmlinux kernel;
 	struct stack_sample s;
 	struct module file;
+	enum orc_end end;
 
 	make_vmlinux(&kernel);
 	kernel.shdrs[ORC_HASH].sh_name = 0;
@@ -779,8 +783,8 @@ static int test_old_module(void)
 		if (file.rules[i][2])
 			file.rules[i][2] = OLD_RULE_CALL;
 	}
-	TEST_ASSERT_VAL("a module of an old kernel", unwind_module_of(&kernel, &file, sizeof(file),
-			MODULE_END, &s) == ORC_END_OUTERMOST);
+	end = unwind_module_of(&kernel, &file, sizeof(file), MODULE_END, &s);
+	TEST_ASSERT_VAL("a module of an old kernel", end == ORC_END_OUTERMOST);
 	free(s.sample.callchain);
 	return 0;
 }
@@ -857,6 +861,89 @@ static int test_replaced_module(void)
 	close(fd);
 	unlink(path);
 	return 0;
+}
+
+static int write_below(const char *dir, const char *name, const void *data, size_t size)
+{
+	char path[PATH_MAX], *slash;
+	int fd, written;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	slash = strrchr(path, '/');
+	*slash = '\0';
+	if (mkdir_p(path, 0755))
+		return -1;
+	*slash = '/';
+	fd = open(path, O_WRONLY | O_CREAT, 0644);
+	if (fd < 0)
+		return -1;
+	written = write(fd, data, size);
+	close(fd);
+	return written == (int)size ? 0 : -1;
+}
+
+/* The map of the module, as perf record has noted it where the guest's root was elsewhere. */
+static int add_module_map(struct machine *machine)
+{
+	union perf_event event = {
+		.mmap2 = {
+			.header.type = PERF_RECORD_MMAP2,
+			.pid = machine->pid,
+			.start = MODULE,
+			.len = MODULE_END - MODULE,
+			.filename = "/elsewhere/77/lib/modules/7.3/kernel/m.ko",
+		},
+	};
+	struct perf_sample sample = { .cpumode = PERF_RECORD_MISC_GUEST_KERNEL };
+
+	return machine__process_mmap2_event(machine, &event, &sample);
+}
+
+static int test_guest_in(const char *dir)
+{
+	static const char version[] = "Linux version 7.3 (root@guest)\n";
+	struct machines machines;
+	struct machine *machine;
+	struct stack_sample s;
+	struct vmlinux kernel;
+	struct module file;
+
+	make_vmlinux(&kernel);
+	make_module(&file);
+	TEST_ASSERT_VAL("no files",
+			!write_below(dir, "proc/version", version, sizeof(version) - 1) &&
+			!write_below(dir, "boot/vmlinux-7.3", &kernel, sizeof(kernel)) &&
+			!write_below(dir, "lib/modules/7.3/kernel/m.ko", &file, sizeof(file)));
+
+	machines__init(&machines);
+	machine = machines__add(&machines, 77, dir);
+	TEST_ASSERT_VAL("no guest", machine && !add_module_map(machine));
+	make_module_sample(&s);
+	TEST_ASSERT_VAL("end in a guest's root",
+			sample__unwind_guest(&s.sample, machine) == ORC_END_OUTERMOST);
+	free(s.sample.callchain);
+
+	/* What lies in the root of another guest, or of none, is not its own. */
+	machine = machines__add(&machines, 78, "");
+	TEST_ASSERT_VAL("no second guest", machine && !add_module_map(machine));
+	make_module_sample(&s);
+	TEST_ASSERT_VAL("a guest without a root",
+			sample__unwind_guest(&s.sample, machine) == ORC_CONTINUE &&
+			is_as_recorded(&s));
+	machines__exit(&machines);
+	return 0;
+}
+
+/* The kernel and a module are found in the root file system of the guest. */
+static int test_guest_root(void)
+{
+	char dir[] = "/tmp/perf-test-guest-XXXXXX";
+	int err;
+
+	TEST_ASSERT_VAL("no directory", mkdtemp(dir));
+	err = test_guest_in(dir);
+	rm_rf(dir);
+	return err;
 }
 
 /* Ways to break a module's file, and whether it is refused; if not, it unwinds nothing wrong. */
@@ -1178,7 +1265,7 @@ static int test__guest_stack(struct test_suite *test __maybe_unused, int subtest
 	    test_many_frames() || test_other_kernel() || test_own_kernel() || test_build_id() ||
 	    test_module() || test_broken_modules() || test_replaced_module() ||
 	    test_refused_module() || test_old_module() || test_many_sections() ||
-	    test_vmlinuz() || test_at_hand())
+	    test_guest_root() || test_vmlinuz() || test_at_hand())
 		return TEST_FAIL;
 #endif
 	return TEST_OK;

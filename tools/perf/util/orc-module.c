@@ -224,7 +224,8 @@ static bool is_same(const Elf_Data *a, const Elf_Data *b)
 {
 	if (!a || !b)
 		return !a && !b;
-	return a->d_buf && b->d_buf && a->d_size == b->d_size && !memcmp(a->d_buf, b->d_buf, a->d_size);
+	return a->d_buf && b->d_buf && a->d_size == b->d_size &&
+	       !memcmp(a->d_buf, b->d_buf, a->d_size);
 }
 
 /**

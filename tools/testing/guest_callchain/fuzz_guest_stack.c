@@ -63,8 +63,10 @@ struct vmlinux {
 	u8		code[CODE_SIZE];
 } __packed;
 
-enum { M_NOTHING, M_INIT, M_TEXT, M_B, M_RELOCS, M_IPS, M_RULES, M_HASH, M_SYMBOLS, M_NAMES,
-       NR_M_SECTIONS };
+enum {
+	M_NOTHING, M_INIT, M_TEXT, M_B, M_RELOCS, M_IPS, M_RULES, M_HASH, M_SYMBOLS, M_NAMES,
+	NR_M_SECTIONS
+};
 
 static const char module_names[] =
 	"\0.init.text\0.text\0.text.b\0.rela.orc_unwind_ip\0.orc_unwind_ip\0.orc_unwind\0"
