@@ -306,7 +306,8 @@ static bool guest_module__is_loaded(const struct guest_module *module)
 {
 	struct build_id loaded = {}, bid = {};
 
-	if (!module->notes || sysfs__read_build_id(module->notes, &loaded) < 0 ||
+	if (!module->notes || !is_regular_file(module->notes) ||
+	    sysfs__read_build_id(module->notes, &loaded) < 0 ||
 	    filename__read_build_id(module->path, &bid) < 0)
 		return true;
 

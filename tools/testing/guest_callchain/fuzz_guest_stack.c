@@ -28,6 +28,7 @@
 #include "machine.h"
 #include "map.h"
 #include "maps.h"
+#include "path.h"
 #include "sample.h"
 #include "symbol.h"
 #include "symbol_conf.h"
@@ -180,6 +181,11 @@ int sysfs__read_build_id(const char *filename __maybe_unused,
 			 struct build_id *bid __maybe_unused)
 {
 	return -1;
+}
+
+bool is_regular_file(const char *file __maybe_unused)
+{
+	return true;
 }
 
 const char *vmlinuz__open(const char *path, int *fd)
