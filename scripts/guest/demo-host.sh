@@ -61,7 +61,7 @@ perf stat -e cycles -- true 2>&1 | grep -q "not supported\|No supported" && even
 
 perf kvm --guest $symbols record -e $event -F 999 --call-graph $how -p $vm -o perf.data.guest \
 	--proc-map-timeout=20000 \
-	-- sleep "${DEMO_SECONDS:-10}" > $out/record.log 2>&1 || fail "perf record failed, see record.log"
+	-- sleep "${DEMO_SECONDS:-10}" > $out/record.log 2>&1 || fail "perf record ended with status $?, see record.log"
 kill $vm
 # perf says how callchains are taken.
 grep "^Callchains of guests" $out/record.log
@@ -83,7 +83,7 @@ bench=$BUILD_SELFTESTS/guest_callchain/guest_callchain_bench
 for way in defer nodefer; do
 	perf kvm --guest record -e $event -F 999 --call-graph fp,$way -o perf.data.$way -- \
 		sh -c "$bench -m off -d 5 -t 1000; $bench -m off -d 16 -t 2000" \
-		> $out/$way.log 2>&1 || fail "perf record failed, see $way.log"
+		> $out/$way.log 2>&1 || fail "perf record ended with status $?, see $way.log"
 	perf script $symbols -i perf.data.$way -F comm,misc,ip,sym \
 		> $out/$way.txt 2>> $out/$way.log || fail "perf script failed, see $way.log"
 done
