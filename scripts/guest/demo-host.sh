@@ -59,9 +59,17 @@ echo "The guest is at work, its symbols are in guest/kallsyms."
 event=cycles
 perf stat -e cycles -- true 2>&1 | grep -q "not supported\|No supported" && event=cpu-clock
 
-perf kvm --guest $symbols record -e $event -F 999 --call-graph $how -p $vm -o perf.data.guest \
-	--proc-map-timeout=20000 \
-	-- sleep "${DEMO_SECONDS:-10}" > $out/record.log 2>&1 || fail "perf record ended with status $?, see record.log"
+# QEMU's threads for the disk come and go: perf record gives up if one of them ends while
+# perf lists them.
+tries=1
+until perf kvm --guest $symbols record -e $event -F 999 --call-graph $how -p $vm \
+	-o perf.data.guest --proc-map-timeout=20000 \
+	-- sleep "${DEMO_SECONDS:-10}" > $out/record.log 2>&1
+do
+	status=$?
+	[ $tries -lt 3 ] || fail "perf record ended with status $status, see record.log"
+	tries=$((tries + 1))
+done
 kill $vm
 # perf says how callchains are taken.
 grep "^Callchains of guests" $out/record.log
