@@ -727,7 +727,7 @@ static __always_inline void guest_unwind_start(struct guest_unwind_state *state,
 		state->sp = (state->ss_base + state->sp) & guest_max_addr(state);
 	}
 
-	/* As guest_unwind_store(), which would check what is known here. */
+	/* guest_unwind_store() would look again at what is known here. */
 	ips[0] = ip;
 	if (unlikely(ip >= PERF_CONTEXT_MAX)) {
 		state->nr = 0;

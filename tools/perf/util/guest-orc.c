@@ -646,7 +646,7 @@ static const struct dso *machine__identified_kernel(struct machine *machine)
 	       !dso__build_id_equal(kernel, dso__bid(host)) ? kernel : NULL;
 }
 
-/* Where distributions have the kernel's file: what comes before its release, and behind. */
+/* The path of the kernel's file in distributions, before and after its release. */
 static const char *const vmlinux_places[][2] = {
 	{ "boot/vmlinux-", "" },
 	{ "usr/lib/debug/boot/vmlinux-", "" },
