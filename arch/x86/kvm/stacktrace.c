@@ -442,11 +442,25 @@ static __always_inline bool guest_has_user_stack(const struct guest_unwind_state
 	       guest_is_syscall_context(state);
 }
 
-/* Go on with user mode where guest_has_user_stack(). */
+/*
+ * Return true if the guest begins or ends a system call on a stack of its kernel's: RCX and
+ * R11 are user mode's, and @sp, the stack pointer, lies so close to the stack's end that
+ * user mode's registers can't be saved there, or not all of them.  The stack is the task's,
+ * or the one on which page tables are switched.
+ */
+static bool guest_is_syscall_edge(const struct guest_unwind_state *state, u64 sp)
+{
+	return state->nr == 1 &&
+	       PAGE_ALIGN(sp) - sp < LINUX_PT_REGS_64_SIZE + LINUX_FRED_RESERVED &&
+	       (kvm_r11_read_raw(state->vcpu) & X86_EFLAGS_IF) && guest_is_syscall_context(state);
+}
+
+/* Go on with user mode where guest_has_user_stack() or guest_is_syscall_edge(). */
 static void guest_unwind_syscall(struct guest_unwind_state *state)
 {
 	state->user = true;
 	state->access = PFERR_USER_MASK;
+	state->page_hva = NULL;
 	state->end = guest_unwind_store(state, kvm_rcx_read_raw(state->vcpu));
 }
 
@@ -510,6 +524,13 @@ static noinline bool guest_unwind_kernel_stack(struct guest_unwind_state *state)
 	/* Linux lives in the upper half; other guests are spared the look. */
 	if ((s64)sp >= 0)
 		return false;
+
+	if (guest_is_syscall_edge(state, sp)) {
+		guest_unwind_syscall(state);
+		/* Where user mode's stack begins is not known. */
+		state->sp = 0;
+		return true;
+	}
 
 	/* One stack leads to another one, once. */
 	for (linked = false; ; linked = true) {

@@ -643,7 +643,7 @@ static void build_linux_stacks(struct callchain_case *c, u64 user_stack)
 	set_fp(c, &b, bad_fp(c, &b));
 }
 
-/* A system call's first instruction: there is no stack of the kernel's yet. */
+/* A system call's first or last instructions: no stack of the kernel's, or an empty one. */
 static void build_syscall(struct callchain_case *c, u64 user_stack)
 {
 	struct builder b = {
@@ -654,7 +654,7 @@ static void build_syscall(struct callchain_case *c, u64 user_stack)
 	};
 	unsigned int i, nr_frames = pick(c, 6);
 
-	c->vcpu.rsp = user_stack;
+	c->vcpu.rsp = once_in(c, 2) ? user_stack : 0xfffffe0000003000ULL - 8 * pick(c, 26);
 	for (i = 0; i < nr_frames; i++)
 		push_frame(c, &b);
 	set_fp(c, &b, once_in(c, 2) ? 0 : bad_fp(c, &b));

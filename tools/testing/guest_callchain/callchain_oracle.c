@@ -457,13 +457,11 @@ static bool read_interrupted_rsp(struct walk *w, u64 top, u64 *rsp)
 }
 
 /* SDM volume 2, SYSCALL: RCX gets RIP, R11 gets RFLAGS; RSP and RBP stay as they are. */
-static bool go_to_caller_of_syscall(struct walk *w)
+static bool go_to_caller_of_syscall(struct walk *w, u64 low)
 {
 	const struct oracle_vcpu *v = w->v;
 
-	/* Code of the kernel's half, on a stack of the program's. */
-	if (w->user || w->size != 8 || !(v->rip & ORACLE_BIT(63)) ||
-	    (v->rsp & ORACLE_BIT(63)) || !(v->rsp >> 32))
+	if (w->user || w->size != 8)
 		return false;
 	if (!v->rcx || (v->rcx & ORACLE_BIT(63)) || !canonical(w, v->rcx) || !are_flags(v->r11))
 		return false;
@@ -473,8 +471,26 @@ static bool go_to_caller_of_syscall(struct walk *w)
 	w->have_page = false;
 	w->ip = v->rcx;
 	w->fp = v->rbp;
-	w->low = v->rsp;
+	w->low = low;
 	return true;
+}
+
+/* Code of the kernel's half, on a stack of the program's. */
+static bool is_on_program_stack(const struct oracle_vcpu *v)
+{
+	return (v->rip & ORACLE_BIT(63)) && !(v->rsp & ORACLE_BIT(63)) && v->rsp >> 32;
+}
+
+/*
+ * Linux: less is on the kernel's stack than what it saves of the program's registers; that
+ * stack ends with a page.  Programs have interrupts on.
+ */
+static bool is_on_stack_of_syscall(const struct oracle_vcpu *v)
+{
+	const u64 used = -v->rsp & bits(11, 0);
+
+	return (v->rsp & ORACLE_BIT(63)) && (v->r11 & ORACLE_BIT(9)) &&
+	       used < layout_64.size + FRED_RESERVED;
 }
 
 /*
@@ -568,9 +584,16 @@ void oracle_walk(const struct oracle_vcpu *vcpu, oracle_read_fn read, void *arg,
 		/* Nobody looks for the callers of the last entry. */
 		if (chain->nr == depth)
 			chain->end = ORACLE_DEPTH;
-		else if (chain->nr > 1 || !go_to_caller_of_syscall(&w))
+		else if (chain->nr > 1 || !is_on_program_stack(vcpu) ||
+			 !go_to_caller_of_syscall(&w, vcpu->rsp))
 			chain->end = go_to_caller(&w);
-		if (chain->end && !is_whole(chain) && go_to_program(&w))
+
+		if (!chain->end || is_whole(chain))
+			continue;
+		if (chain->nr == 1 && is_on_stack_of_syscall(vcpu) &&
+		    go_to_caller_of_syscall(&w, 0))
+			chain->end = ORACLE_GOES_ON;
+		else if (go_to_program(&w))
 			chain->end = ORACLE_GOES_ON;
 	}
 }

@@ -34,12 +34,14 @@
 #define PAGE_SHIFT		12
 #define PAGE_SIZE		(1UL << PAGE_SHIFT)
 #define PAGE_MASK		(~(PAGE_SIZE - 1))
+#define PAGE_ALIGN(p)		(((p) + PAGE_SIZE - 1) & PAGE_MASK)
 #define offset_in_page(p)	((unsigned long)(p) & ~PAGE_MASK)
 
 #define PFERR_USER_MASK		4
 #define INVALID_GPA		(~0ULL)
 
 #define X86_EFLAGS_FIXED	BIT(1)
+#define X86_EFLAGS_IF		BIT(9)
 #define X86_EFLAGS_VM		BIT(17)
 
 #define SEGMENT_RPL_MASK	3

@@ -904,6 +904,61 @@ CALLCHAIN_TEST(linux_stack, syscall)
 	test_syscalls(self, variant->source, &program);
 }
 
+static const struct {
+	const char *name;
+	unsigned int used;	/* bytes of the stack */
+	u64 rcx;
+	u64 r11;
+	bool kernel_frame;
+	bool found;
+} edges[] = {
+	{ "an empty stack",		0,	USER_IP,	0x246,	false,	true },
+	{ "user mode's RSP and RDI",	16,	USER_IP,	0x246,	false,	true },
+	{ "all registers but one",	176,	USER_IP,	0x246,	false,	true },
+	{ "all registers",		184,	USER_IP,	0x246 },
+	{ "interrupts off",		16,	USER_IP,	0x046 },
+	{ "no flags",			16,	USER_IP,	0x200 },
+	{ "no IP",			16,	0,		0x246 },
+	{ "the kernel's IP",		16,	KERNEL_TEXT,	0x246 },
+	{ "the kernel's frame",		16,	USER_IP,	0x246,	true },
+};
+
+/*
+ * System calls also begin and end on stacks of the kernel's, whose last words are in use
+ * then.
+ */
+CALLCHAIN_TEST(linux_stack, syscall_edge)
+{
+	struct callchain_expectation e;
+	struct guest_stack program;
+	struct kvm_regs regs;
+	gva_t frame = alloc_stack(self->vm, self->task + THREAD_SIZE, 1, false);
+	unsigned int i;
+
+	build_program(self, &program);
+	fill(self->vm, self->task, THREAD_SIZE / PAGE_SIZE);
+	/* Its caller's frame can't be found. */
+	write_word(self->vm, frame, 0xb00);
+	write_word(self->vm, frame + 8, KERNEL_TEXT);
+	vcpu_set_if(self->vcpu);
+
+	for (i = 0; i < ARRAY_SIZE(edges); i++) {
+		vcpu_regs_get(self->vcpu, &regs);
+		regs.rcx = edges[i].rcx;
+		regs.r11 = edges[i].r11;
+		regs.rsp = self->task + THREAD_SIZE - edges[i].used;
+		regs.rbp = edges[i].kernel_frame ? frame : program.fp;
+		vcpu_regs_set(self->vcpu, &regs);
+
+		expect_ip(&e, edges[i].name, false);
+		if (edges[i].kernel_frame)
+			e.ips[e.nr++] = KERNEL_TEXT;
+		if (edges[i].found)
+			expect_program(&e, &program);
+		vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
+	}
+}
+
 /* The pointer of an empty stack is where the next one begins, whose task is another. */
 CALLCHAIN_TEST(linux_stack, empty)
 {
