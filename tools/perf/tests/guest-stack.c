@@ -125,7 +125,7 @@ static int test_records(void)
 enum { NOTHING, CODE, ORC_IPS, ORC_RULES, ORC_HASH, NOTES, NAMES, NR_SECTIONS };
 
 static const char names[] =
-	"\0.text\0.orc_unwind_ip\0.orc_unwind\0.orc_header\0.notes\0.names";
+	"\0.text\0.init.text\0.orc_unwind_ip\0.orc_unwind\0.orc_header\0.notes\0.names";
 
 struct vmlinux {
 	Elf64_Ehdr	ehdr;
@@ -407,6 +407,27 @@ static int test_calls(void)
 			ORC_END_UNDEFINED);
 	guest_orc__delete(orc);
 
+	make_vmlinux(&file);
+	make_section(&file, NOTES, ".init.text", TEXT + NO_CALL, file.code, 1);
+	file.shdrs[NOTES].sh_flags = SHF_EXECINSTR;
+	orc = load(&file, sizeof(file), 0);
+	TEST_ASSERT_VAL("a kernel with code for the boot", orc);
+	TEST_ASSERT_VAL("code for the boot", unwind(orc, TEXT, NO_CALL, OUTERMOST_CALL) ==
+			ORC_END_NO_CALL);
+	guest_orc__delete(orc);
+
+	file.shdrs[NOTES].sh_type = SHT_NOBITS;
+	orc = load(&file, sizeof(file), 0);
+	TEST_ASSERT_VAL("a kernel that has booted", orc);
+	TEST_ASSERT_VAL("code that is gone", unwind(orc, TEXT, NO_CALL, OUTERMOST_CALL) ==
+			ORC_END_OUTERMOST);
+	TEST_ASSERT_VAL("in front of it", unwind(orc, TEXT, NO_CALL - 1, OUTERMOST_CALL) ==
+			ORC_END_NO_CALL);
+	TEST_ASSERT_VAL("behind it", unwind(orc, TEXT, NO_CALL + 1, OUTERMOST_CALL) ==
+			ORC_END_NO_CALL);
+	guest_orc__delete(orc);
+
+	make_vmlinux(&file);
 	file.shdrs[CODE].sh_type = SHT_NOBITS;
 	orc = load(&file, sizeof(file), 0);
 	TEST_ASSERT_VAL("a kernel without code", orc);

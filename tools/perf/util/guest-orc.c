@@ -45,13 +45,15 @@
 /* So many chains tell whether the file is the guest's kernel. */
 #define NR_PROOFS	5
 
-/* What is taken from the file; addresses are those of the file. */
+/* What is taken from the file; addresses are those of the file.  It may lack @boot's code. */
 struct orc_sections {
 	Elf_Data		*ips;
 	Elf_Data		*entries;
 	Elf_Data		*header;
 	u64			ips_addr;
 	struct orc_code		code;
+	u64			boot;
+	u64			boot_size;
 };
 
 /**
@@ -133,6 +135,9 @@ static bool orc_sections__find(struct orc_sections *sections, Elf *elf)
 			sections->header = elf_rawdata(scn, NULL);
 		} else if (!strcmp(name, ".text")) {
 			sections->code.start = shdr.sh_addr;
+		} else if (!strcmp(name, ".init.text") && shdr.sh_type == SHT_NOBITS) {
+			sections->boot = shdr.sh_addr;
+			sections->boot_size = shdr.sh_size;
 		}
 		if (shdr.sh_flags & SHF_EXECINSTR)
 			orc_code__add(&sections->code, shdr.sh_addr, shdr.sh_size,
@@ -477,13 +482,20 @@ static bool orc_code__returns_to(const struct orc_code *code, u64 addr)
 	return false;
 }
 
+/* Code for the boot is gone from the guest's memory, but the idle task began there. */
+static bool orc_sections__lack_code(const struct orc_sections *sections, u64 addr)
+{
+	return addr - sections->boot < sections->boot_size;
+}
+
 /* Can a function have returned to @ip?  No word of a stack is a frame only by its value. */
 static bool guest_orc__is_return_address(struct guest_orc *orc, u64 ip)
 {
 	struct guest_module *module;
 
 	if (guest_orc__is_kernel(orc, ip))
-		return orc_code__returns_to(&orc->sections.code, ip - orc->offset);
+		return orc_code__returns_to(&orc->sections.code, ip - orc->offset) ||
+		       orc_sections__lack_code(&orc->sections, ip - orc->offset);
 
 	module = guest_orc__find_module(orc, ip);
 	return module && orc_code__returns_to(&module->orc.code, ip);

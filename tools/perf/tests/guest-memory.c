@@ -1,0 +1,717 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Names of guests from their memory: a guest whose kernel has two modules is made in this
+ * process's memory, as if it were a VMM, and what is written for it compared whole.  Then
+ * it is broken, in one place at a time.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/mman.h>
+
+#include <elf.h>
+#include <linux/bits.h>
+#include <linux/kernel.h>
+
+#ifdef HAVE_LIBBPF_SUPPORT
+#include <bpf/btf.h>
+#endif
+
+#include "guest-info.h"
+#include "tests.h"
+#include "util.h"
+
+#define RAM_SIZE	(16UL << 20)
+#define PAGE		4096UL
+
+/*
+ * Where the guest has its kernel: the first 2 MiB in one large page, the next ones in small
+ * pages, in descending order.
+ */
+#define KERNEL		0xffffffff9b000000ULL
+#define SMALL		(KERNEL + (2UL << 20))
+#define KERNEL_GPA	(2UL << 20)
+#define SMALL_GPA	(5UL << 20)
+#define NR_SMALL	256
+
+#define PGD_GPA		(KERNEL_GPA + PAGE)
+#define PUD_GPA		(1UL << 20)
+#define PMD_GPA		(PUD_GPA + PAGE)
+#define PTE_GPA		(PMD_GPA + PAGE)
+#define INFO_GPA	(8UL << 20)
+
+/* Of page tables. */
+#define PRESENT		1UL
+#define LARGE		BIT(7)
+
+/* What lies where: in small pages, so that structures cross them. */
+#define NUM_SYMS	(SMALL + 0x800)
+#define RELATIVE_BASE	(SMALL + 0x808)
+#define NAMES		(SMALL + 0xff8)
+#define TOKEN_TABLE	(SMALL + 0x4ff0)
+#define TOKEN_INDEX	(SMALL + 0x5f80)
+#define OFFSETS		(SMALL + 0x6ffc)
+#define MODULES		(SMALL + 0x8000)
+#define MODULE(i)	(SMALL + 0x9fe0 + (i) * 0x2000)
+#define STRINGS		(SMALL + 0x10000)
+#define SYMTAB		(SMALL + 0x11ff4)
+#define TYPES		(SMALL + 0x14000)
+#define ORC_HEADER	(SMALL + 0x20000)
+#define ORC_IPS		(ORC_HEADER + 20)
+#define ORC		(ORC_IPS + 4 * 4)
+#define ORC_END		(ORC + 4 * 6)
+#define BTF		(SMALL + 0x30000)
+
+static u8 *ram;
+
+static u64 to_gpa(u64 gva)
+{
+	u64 page = (gva - SMALL) / PAGE;
+
+	return gva < SMALL ? gva - KERNEL + KERNEL_GPA :
+			     SMALL_GPA + (NR_SMALL - 1 - page) * PAGE + gva % PAGE;
+}
+
+static void put(u64 gva, const void *data, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		ram[to_gpa(gva + i)] = ((const u8 *)data)[i];
+}
+
+static void put_u64(u64 gva, u64 value)
+{
+	put(gva, &value, sizeof(value));
+}
+
+static void put_entry(u64 table, unsigned int i, u64 entry)
+{
+	memcpy(&ram[table + i * sizeof(entry)], &entry, sizeof(entry));
+}
+
+static void make_tables(void)
+{
+	put_entry(PGD_GPA, 511, PUD_GPA | PRESENT);
+	put_entry(PUD_GPA, (KERNEL >> 30) & 511, PMD_GPA | PRESENT);
+	put_entry(PMD_GPA, (KERNEL >> 21) & 511, KERNEL_GPA | LARGE | PRESENT);
+	put_entry(PMD_GPA, (SMALL >> 21) & 511, PTE_GPA | PRESENT);
+	for (u64 i = 0; i < NR_SMALL; i++)
+		put_entry(PTE_GPA, i, to_gpa(SMALL + i * PAGE) | PRESENT);
+}
+
+static const char info[] =
+	"OSRELEASE=6.1.0-test\n"
+	"BUILD-ID=0123\n"
+	"SYMBOL(swapper_pg_dir)=ffffffff9b001000\n"
+	"SYMBOL(_stext)=ffffffff9b000000\n"
+	"SYMBOL(kallsyms_names)=ffffffff9b200ff8\n"
+	"SYMBOL(kallsyms_num_syms)=ffffffff9b200800\n"
+	"SYMBOL(kallsyms_token_table)=ffffffff9b204ff0\n"
+	"SYMBOL(kallsyms_token_index)=ffffffff9b205f80\n"
+	"SYMBOL(kallsyms_offsets)=ffffffff9b206ffc\n"
+	"SYMBOL(kallsyms_relative_base)=ffffffff9b200808\n"
+	"NUMBER(phys_base)=-450887680\n"
+	"NUMBER(pgtable_l5_enabled)=0\n";
+
+/* An address below that of the kernel is one of a CPU's data. */
+static const struct {
+	u64		addr;
+	const char	*name;	/* behind its type */
+} symbols[] = {
+	{ 0x1000,		"Airq_stack_backing_store" },
+	{ KERNEL,		"T_text" },
+	{ KERNEL,		"T_stext" },
+	{ KERNEL + 0x40,	"tdo_one" },
+	{ KERNEL + 0x2000,	"T_etext" },
+	{ MODULES,		"Dmodules" },
+	{ ORC_HEADER,		"R__start_orc_header" },
+	{ ORC_IPS,		"R__stop_orc_header" },
+	{ ORC_IPS,		"R__start_orc_unwind_ip" },
+	{ ORC,			"R__stop_orc_unwind_ip" },
+	{ ORC,			"R__start_orc_unwind" },
+	{ ORC_END,		"R__stop_orc_unwind" },
+	{ BTF,			"R__start_BTF" },
+	{ 0,			"R__stop_BTF" },
+	{ ORC_END + 0x100,	"ta_name_of_more_than_127_characters_" },
+};
+
+/* How kallsyms keeps addresses. */
+enum layout { FROM_PLACE, FROM_BASE, FROM_BASE_BUT_PERCPU };
+
+static u64 btf_size;
+
+static u64 symbol_addr(size_t i)
+{
+	return symbols[i].addr ?: BTF + btf_size;
+}
+
+static s32 kept_offset(size_t i, enum layout layout)
+{
+	u64 addr = symbol_addr(i);
+
+	switch (layout) {
+	case FROM_PLACE:
+		return addr - (OFFSETS + i * sizeof(s32));
+	case FROM_BASE:
+		return addr - KERNEL;
+	case FROM_BASE_BUT_PERCPU:
+	default:
+		return addr < KERNEL ? (s32)addr : (s32)(KERNEL - 1 - addr);
+	}
+}
+
+/* The last name is a long one: its second half are as many of token 1. */
+#define NR_LONG		120
+#define LONG_TOKEN	"xy"
+
+static void make_kallsyms(enum layout layout)
+{
+	u32 nr = ARRAY_SIZE(symbols);
+	u64 names = NAMES, tokens = TOKEN_TABLE;
+
+	put(NUM_SYMS, &nr, sizeof(nr));
+	put_u64(RELATIVE_BASE, KERNEL);
+	/* Tokens: one stands for two characters, all others for themselves. */
+	for (unsigned int i = 0; i < 256; i++) {
+		const char itself[] = { i, 0 }, *token = i == 1 ? LONG_TOKEN : itself;
+		u16 index = tokens - TOKEN_TABLE;
+
+		put(TOKEN_INDEX + i * sizeof(index), &index, sizeof(index));
+		put(tokens, token, strlen(token) + 1);
+		tokens += strlen(token) + 1;
+	}
+	for (size_t i = 0; i < nr; i++) {
+		u8 code[512], len = strlen(symbols[i].name);
+		unsigned int size = 0, total = len + (i == nr - 1 ? NR_LONG : 0);
+		s32 offset = kept_offset(i, layout);
+
+		code[size++] = total < 128 ? total : 0x80 | (total & 0x7f);
+		if (total >= 128)
+			code[size++] = total >> 7;
+		memcpy(&code[size], symbols[i].name, len);
+		memset(&code[size + len], 1, total - len);
+		put(names, code, size + total);
+		names += size + total;
+		put(OFFSETS + i * sizeof(offset), &offset, sizeof(offset));
+	}
+}
+
+static void make_orc(void)
+{
+	u8 bytes[ORC_END - ORC_HEADER];
+
+	for (size_t i = 0; i < sizeof(bytes); i++)
+		bytes[i] = i;
+	put(ORC_HEADER, bytes, sizeof(bytes));
+}
+
+#ifdef HAVE_LIBBPF_SUPPORT
+/* A module's fields, as before Linux 6.4 or since then. */
+#define M_LIST		8
+#define M_NAME		24
+#define M_MEM		88
+#define M_KALLSYMS	200
+#define MEM_STEP	24
+
+static const struct {
+	const char	*name;
+	u64		base;
+	u32		sizes[2];
+} modules[] = {
+	{ "first",	0xffffffffc0000000, { 0x3000, 0x1000 } },
+	{ "second",	0xffffffffc0010000, { 0x2000, 0 } },
+};
+
+static void *make_btf(bool old, u32 *size)
+{
+	struct btf *btf = btf__new_empty();
+	int u32_id, u64_id, char_id, mem, array, list, kallsyms, pointer, anonymous;
+	const void *data;
+	void *copy;
+
+	u32_id = btf__add_int(btf, "unsigned int", 4, 0);
+	u64_id = btf__add_int(btf, "unsigned long", 8, 0);
+	char_id = btf__add_array(btf, u32_id, btf__add_int(btf, "char", 1, 0), 56);
+	list = btf__add_struct(btf, "list_head", 16);
+	btf__add_field(btf, "next", u64_id, 0, 0);
+	btf__add_field(btf, "prev", u64_id, 64, 0);
+	kallsyms = btf__add_struct(btf, "mod_kallsyms", 32);
+	btf__add_field(btf, "symtab", u64_id, 0, 0);
+	btf__add_field(btf, "num_symtab", u32_id, 64, 0);
+	btf__add_field(btf, "strtab", u64_id, 128, 0);
+	btf__add_field(btf, "typetab", u64_id, 192, 0);
+	pointer = btf__add_ptr(btf, kallsyms);
+	mem = btf__add_struct(btf, old ? "module_layout" : "module_memory", MEM_STEP);
+	btf__add_field(btf, "base", u64_id, 0, 0);
+	btf__add_field(btf, "size", u32_id, 64, 0);
+	array = btf__add_array(btf, u32_id, mem, 2);
+	anonymous = btf__add_union(btf, NULL, 56);
+	btf__add_field(btf, "name", char_id, 0, 0);
+	btf__add_struct(btf, "module", 256);
+	btf__add_field(btf, "list", list, M_LIST * 8, 0);
+	btf__add_field(btf, NULL, anonymous, M_NAME * 8, 0);
+	if (old)
+		btf__add_field(btf, "core_layout", mem, M_MEM * 8, 0);
+	else
+		btf__add_field(btf, "mem", array, M_MEM * 8, 0);
+	btf__add_field(btf, "kallsyms", pointer, M_KALLSYMS * 8, 0);
+
+	data = btf__raw_data(btf, size);
+	copy = data ? malloc(*size) : NULL;
+	if (copy)
+		memcpy(copy, data, *size);
+	btf__free(btf);
+	return copy;
+}
+
+#define WITH_MODULES	true
+
+/* Each module has an undefined symbol, which nobody shows, and one that is named by it. */
+static void make_modules(bool old)
+{
+	u64 node = MODULES;
+	u32 size = 0;
+	void *btf = make_btf(old, &size);
+
+	btf_size = size;
+	if (btf)
+		put(BTF, btf, size);
+	free(btf);
+
+	put(STRINGS, "\0hidden\0first_f\0second_f", 25);
+	for (size_t i = 0; i < ARRAY_SIZE(modules); i++) {
+		u64 module = MODULE(i), table = module + 0x400;
+		const Elf64_Sym syms[] = {
+			{ .st_name = 1, .st_shndx = SHN_UNDEF },
+			{ .st_name = i ? 16 : 8, .st_shndx = 1,
+			  .st_value = modules[i].base + 0x10 },
+		};
+		const struct {
+			u64 symtab;
+			u32 nr;
+			u64 strings, types;
+		} kallsyms = {
+			SYMTAB + i * sizeof(syms), ARRAY_SIZE(syms), STRINGS, TYPES + 2 * i,
+		};
+
+		put_u64(node, module + M_LIST);
+		node = module + M_LIST;
+		put(module + M_NAME, modules[i].name, strlen(modules[i].name) + 1);
+		put_u64(module + M_KALLSYMS, table);
+		for (unsigned int j = 0; j < 2; j++) {
+			put_u64(module + M_MEM + j * MEM_STEP, modules[i].base + j * 0x8000);
+			put(module + M_MEM + j * MEM_STEP + 8, &modules[i].sizes[j], sizeof(u32));
+		}
+		put(table, &kallsyms, sizeof(kallsyms));
+		put(kallsyms.symtab, syms, sizeof(syms));
+		put(kallsyms.types, "Ut", 2);
+	}
+	put_u64(node, MODULES);
+}
+#else
+#define M_LIST		0
+#define M_NAME		0
+#define M_KALLSYMS	0
+#define WITH_MODULES	false
+
+static void make_modules(bool old __maybe_unused) {}
+#endif
+
+static void make_contents(enum layout layout, bool old)
+{
+	make_tables();
+	memcpy(&ram[INFO_GPA], info, sizeof(info));
+	make_modules(old);
+	make_kallsyms(layout);
+	make_orc();
+	for (size_t i = 0; i < 0x2000; i++)
+		ram[KERNEL_GPA + i] ^= i < PAGE ? i : 0;
+}
+
+static void make_guest(enum layout layout, bool old)
+{
+	memset(ram, 0, RAM_SIZE);
+	make_contents(layout, old);
+}
+
+/* Give the text of VMCOREINFO another value, of the same length. */
+static void change_info(const char *from, const char *to)
+{
+	char *at = strstr((char *)&ram[INFO_GPA], from);
+
+	memcpy(at, to, strlen(to));
+}
+
+/* The file @name of the guest's, to be freed. */
+static char *read_guest_file(const char *dir, const char *name, size_t *size)
+{
+	char path[PATH_MAX], *text = NULL;
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/%d/%s", dir, getpid(), name);
+	file = fopen(path, "re");
+	*size = 0;
+	if (file) {
+		text = calloc(1, 1 << 20);
+		*size = text ? fread(text, 1, (1 << 20) - 1, file) : 0;
+		fclose(file);
+	}
+	return text;
+}
+
+static bool has_text(const char *dir, const char *name, const char *expected)
+{
+	size_t size;
+	char *text = read_guest_file(dir, name, &size);
+	bool same = text && !strcmp(text, expected);
+
+	if (!same)
+		pr_debug("%s:\n%sand not\n%s", name, text ?: "", expected);
+	free(text);
+	return same;
+}
+
+/* What /proc/kallsyms would say of the kernel, and of its modules. */
+static void expect_kallsyms(char *text, bool with_modules)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(symbols); i++) {
+		text += sprintf(text, "%016" PRIx64 " %c %s", symbol_addr(i), symbols[i].name[0],
+				&symbols[i].name[1]);
+		for (unsigned int j = 0; i == ARRAY_SIZE(symbols) - 1 && j < NR_LONG; j++)
+			text += sprintf(text, LONG_TOKEN);
+		text += sprintf(text, "\n");
+	}
+	if (with_modules)
+		sprintf(text, "ffffffffc0000010 t first_f\t[first]\n"
+			      "ffffffffc0010010 t second_f\t[second]\n");
+}
+
+static bool test_names(const char *dir, bool with_modules, bool old)
+{
+	char expected[4096];
+
+	expect_kallsyms(expected, with_modules);
+	return has_text(dir, "proc/kallsyms", expected) &&
+	       (!with_modules ||
+		has_text(dir, "proc/modules",
+			 old ? "first 12288 0 - Live 0xffffffffc0000000\n"
+			       "second 8192 0 - Live 0xffffffffc0010000\n" :
+			       "first 16384 0 - Live 0xffffffffc0000000\n"
+			       "second 8192 0 - Live 0xffffffffc0010000\n")) &&
+	       has_text(dir, "proc/version", "Linux version 6.1.0-test (by its memory)\n");
+}
+
+/* Has the file what the guest has from @start to @end? */
+static bool has_section(const char *file, const Elf64_Shdr *shdr, u64 start, u64 end)
+{
+	if (shdr->sh_addr != start || shdr->sh_size != end - start)
+		return false;
+	for (u64 i = 0; i < shdr->sh_size; i++) {
+		if ((u8)file[shdr->sh_offset + i] != ram[to_gpa(start + i)])
+			return false;
+	}
+	return true;
+}
+
+static bool test_tables(const char *dir)
+{
+	size_t size;
+	char *file = read_guest_file(dir, "boot/vmlinux-6.1.0-test", &size);
+	const Elf64_Ehdr *ehdr = (void *)file;
+	bool good = false;
+
+	if (file && size > sizeof(*ehdr) && !memcmp(ehdr->e_ident, ELFMAG, SELFMAG)) {
+		const Elf64_Shdr *shdrs = (void *)&file[ehdr->e_shoff];
+
+		/* The guest has no code for the boot; its place stays empty. */
+		good = ehdr->e_shnum == 7 &&
+		       has_section(file, &shdrs[1], KERNEL, KERNEL + 0x2000) &&
+		       shdrs[2].sh_type == SHT_NULL &&
+		       has_section(file, &shdrs[3], ORC_HEADER, ORC_IPS) &&
+		       has_section(file, &shdrs[4], ORC_IPS, ORC) &&
+		       has_section(file, &shdrs[5], ORC, ORC_END);
+	}
+	free(file);
+	return good;
+}
+
+/* As perf kvm record does, if callchains are recorded as well. */
+static enum guest_info find_all(const char *dir)
+{
+	return guest_info__write(getpid(), dir, true);
+}
+
+static int test_guest(const char *dir)
+{
+	for (int layout = FROM_PLACE; layout <= FROM_BASE_BUT_PERCPU; layout++) {
+		for (int old = 0; old < 2; old++) {
+			make_guest(layout, old);
+			TEST_ASSERT_VAL("found", find_all(dir) == GUEST_INFO_TABLES);
+			TEST_ASSERT_VAL("names", test_names(dir, WITH_MODULES, old));
+			TEST_ASSERT_VAL("tables", test_tables(dir));
+		}
+	}
+	return 0;
+}
+
+static void no_release(void)
+{
+	change_info("OSRELEASE=6.1.0-test", "OSRELEASE=6.1/../test");
+}
+
+static void long_release(void)
+{
+	memset(&ram[INFO_GPA + sizeof("OSRELEASE=") - 1], '6', 100);
+}
+
+static void no_page_tables(void)
+{
+	change_info("SYMBOL(swapper_pg_dir)=ffffffff9b001", "SYMBOL(swapper_pg_dir)=ffffffff9b002");
+}
+
+static void page_tables_without_end(void)
+{
+	put_entry(PGD_GPA, 511, PGD_GPA | PRESENT);
+}
+
+static void page_tables_elsewhere(void)
+{
+	put_entry(PMD_GPA, (SMALL >> 21) & 511, (RAM_SIZE << 8) | PRESENT);
+}
+
+static void no_symbols(void)
+{
+	put(NUM_SYMS, "\0\0\0\0", 4);
+}
+
+static void too_many_symbols(void)
+{
+	put(NUM_SYMS, "\xff\xff\xff\xff", 4);
+}
+
+static void more_symbols_than_names(void)
+{
+	put(NUM_SYMS, "\0\0\x20\0", 4);
+}
+
+static void other_stext(void)
+{
+	change_info("SYMBOL(_stext)=ffffffff9b0", "SYMBOL(_stext)=ffffffff9b1");
+}
+
+static void put_token(char token)
+{
+	u16 index;
+
+	for (size_t i = 0; i < sizeof(index); i++)
+		((u8 *)&index)[i] = ram[to_gpa(TOKEN_INDEX + 2 * 'd' + i)];
+	put(TOKEN_TABLE + index, &token, 1);
+}
+
+static void control_character(void)
+{
+	put_token('\x1b');
+}
+
+static void upper_half_character(void)
+{
+	put_token('\x9b');
+}
+
+static void name_without_end(void)
+{
+	/* Tokens up to the next one that ends: all are its beginning. */
+	for (u64 gva = TOKEN_TABLE; gva < TOKEN_INDEX; gva++)
+		put(gva, "x", 1);
+}
+
+static void no_tables(void)
+{
+	change_info("SYMBOL(kallsyms_names)", "SYMBOL(kallsyms-names)");
+}
+
+/* A guest that is broken, and what is still found. */
+static const struct {
+	const char	*name;
+	void		(*break_it)(void);
+} broken[] = {
+	{ "a release that is a path",		no_release },
+	{ "a release that is too long",		long_release },
+	{ "no page tables",			no_page_tables },
+	{ "page tables without end",		page_tables_without_end },
+	{ "page tables beyond RAM",		page_tables_elsewhere },
+	{ "no symbols",				no_symbols },
+	{ "too many symbols",			too_many_symbols },
+	{ "more symbols than names",		more_symbols_than_names },
+	{ "_stext elsewhere",			other_stext },
+	{ "a control character",		control_character },
+	{ "a control character of 8 bits",	upper_half_character },
+	{ "a name without end",			name_without_end },
+	{ "no addresses of kallsyms",		no_tables },
+};
+
+static int test_broken(const char *dir)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(broken); i++) {
+		make_guest(FROM_BASE, false);
+		broken[i].break_it();
+		TEST_ASSERT_VAL(broken[i].name, find_all(dir) == GUEST_INFO_NONE);
+	}
+	return 0;
+}
+
+static int test_broken_tables(const char *dir)
+{
+	char path[PATH_MAX];
+
+	make_guest(FROM_BASE, false);
+	/* The end of the code becomes its begin. */
+	put(OFFSETS + 4 * sizeof(s32), "\0\0\0\0", 4);
+	TEST_ASSERT_VAL("no code", find_all(dir) == GUEST_INFO_NAMES);
+	snprintf(path, sizeof(path), "%s/%d/boot/vmlinux-6.1.0-test", dir, getpid());
+	TEST_ASSERT_VAL("a file without tables", access(path, F_OK));
+	return 0;
+}
+
+/* Another kernel was there before, and a copy was made of this one's. */
+static int test_copies(const char *dir)
+{
+	make_guest(FROM_PLACE, false);
+	memcpy(&ram[INFO_GPA - 8 * PAGE], info, sizeof(info));
+	ram[INFO_GPA - 8 * PAGE + sizeof("OSRELEASE=") - 1] = '7';
+	memcpy(strstr((char *)&ram[INFO_GPA - 8 * PAGE], "9b001000"), "9b0ff000", 8);
+	TEST_ASSERT_VAL("found", guest_info__write(getpid(), dir, false) == GUEST_INFO_NAMES);
+	TEST_ASSERT_VAL("names", test_names(dir, WITH_MODULES, false));
+	return 0;
+}
+
+static int nr_resident(void)
+{
+	unsigned char resident[RAM_SIZE / PAGE];
+	int nr = 0;
+
+	if (mincore(ram, RAM_SIZE, resident))
+		return 0;
+	for (size_t i = 0; i < sizeof(resident); i++)
+		nr += resident[i] & 1;
+	return nr;
+}
+
+/* What the guest never touched stays away: nothing is allocated for the look at it. */
+static int test_holes(const char *dir)
+{
+	int before;
+	u64 page;
+
+	TEST_ASSERT_VAL("no holes", !madvise(ram, RAM_SIZE, MADV_REMOVE));
+	make_contents(FROM_BASE, false);
+	before = nr_resident();
+	TEST_ASSERT_VAL("all is there", before < (int)(RAM_SIZE / PAGE / 2));
+	TEST_ASSERT_VAL("found", find_all(dir) == GUEST_INFO_TABLES);
+	TEST_ASSERT_VAL("pages", nr_resident() == before);
+
+	/* Symbols on a page that was never there. */
+	page = to_gpa(OFFSETS) & ~(PAGE - 1);
+	TEST_ASSERT_VAL("no hole", !madvise(&ram[page], PAGE, MADV_REMOVE));
+	before = nr_resident();
+	TEST_ASSERT_VAL("missing", find_all(dir) == GUEST_INFO_NONE);
+	TEST_ASSERT_VAL("pages", nr_resident() == before);
+	return 0;
+}
+
+#ifdef HAVE_LIBBPF_SUPPORT
+static void list_without_end(void)
+{
+	put_u64(MODULE(1) + M_LIST, MODULE(0) + M_LIST);
+}
+
+static void list_into_nothing(void)
+{
+	put_u64(MODULE(1) + M_LIST, 8);
+}
+
+static void escape_in_name(void)
+{
+	put(MODULE(1) + M_NAME, "\x1b[2J", 4);
+}
+
+static void path_in_name(void)
+{
+	put(MODULE(1) + M_NAME, "a/b", 4);
+}
+
+static void no_btf(void)
+{
+	put(BTF, "\0\0\0\0", 4);
+}
+
+static void too_many_module_symbols(void)
+{
+	put(MODULE(1) + 0x400 + 8, "\xff\xff\xff\xff", 4);
+}
+
+static void escape_in_symbol(void)
+{
+	put(STRINGS + 16, "\x1b", 1);
+}
+
+static const struct {
+	const char	*name;
+	void		(*break_it)(void);
+} broken_modules[] = {
+	{ "a list without end",			list_without_end },
+	{ "a list into nothing",		list_into_nothing },
+	{ "an escape sequence as name",		escape_in_name },
+	{ "a path as name",			path_in_name },
+	{ "no BTF",				no_btf },
+	{ "too many symbols of a module",	too_many_module_symbols },
+	{ "an escape sequence as symbol",	escape_in_symbol },
+};
+
+/* The kernel's names are there, whatever its modules are, and nothing but names. */
+static int test_broken_modules(const char *dir)
+{
+	char expected[4096], *kallsyms;
+	bool good;
+	size_t size;
+
+	for (size_t i = 0; i < ARRAY_SIZE(broken_modules); i++) {
+		make_guest(FROM_BASE, false);
+		broken_modules[i].break_it();
+		TEST_ASSERT_VAL(broken_modules[i].name,
+				guest_info__write(getpid(), dir, false) == GUEST_INFO_NAMES);
+		expect_kallsyms(expected, false);
+		kallsyms = read_guest_file(dir, "proc/kallsyms", &size);
+		good = kallsyms && !strncmp(kallsyms, expected, strlen(expected)) &&
+		       !strchr(kallsyms, '\x1b');
+		free(kallsyms);
+		TEST_ASSERT_VAL(broken_modules[i].name, good);
+	}
+	return 0;
+}
+#else
+static int test_broken_modules(const char *dir __maybe_unused)
+{
+	return 0;
+}
+#endif
+
+static int test__guest_memory(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	char dir[] = "/tmp/perf-test-guest-XXXXXX";
+	int err;
+
+	ram = mmap(NULL, RAM_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	TEST_ASSERT_VAL("no memory", ram != MAP_FAILED);
+	TEST_ASSERT_VAL("no directory", mkdtemp(dir));
+	err = test_guest(dir) || test_broken(dir) || test_broken_tables(dir) ||
+	      test_copies(dir) || test_holes(dir) || test_broken_modules(dir);
+	rm_rf(dir);
+	munmap(ram, RAM_SIZE);
+	return err ? TEST_FAIL : TEST_OK;
+}
+
+DEFINE_SUITE("Names of guests from their memory", guest_memory);

@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Files that name what runs in guests, made from the guests' memory.  They lie beside
+ * perf.data, in the way of --guestmount: one folder for each guest, by its VMM's pid.
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/stat.h>
+
+#include <linux/kernel.h>
+
+#include "debug.h"
+#include "guest-info.h"
+#include "guest-kernel.h"
+#include "guest-modules.h"
+#include "guest-vmlinux.h"
+#include "symbol_conf.h"
+#include "target.h"
+#include "util.h"
+
+/* What a VMM's file descriptors for its VMs are called. */
+#define KVM_VM		"anon_inode:kvm-vm"
+
+/* Names that the kernel gives to files in /proc/PID are short. */
+#define MAX_PROC_PATH	64
+
+static bool runs_guest(const char *pid)
+{
+	char path[MAX_PROC_PATH], fd[NAME_MAX + 1], name[sizeof(KVM_VM)];
+	struct dirent *entry;
+	bool found = false;
+	DIR *fds;
+
+	snprintf(path, sizeof(path), "/proc/%s/fd", pid);
+	fds = opendir(path);
+	while (fds && !found && (entry = readdir(fds))) {
+		snprintf(fd, sizeof(fd), "%s", entry->d_name);
+		found = readlinkat(dirfd(fds), fd, name, sizeof(name)) == sizeof(KVM_VM) - 1 &&
+			!memcmp(name, KVM_VM, sizeof(KVM_VM) - 1);
+	}
+	if (fds)
+		closedir(fds);
+	return found;
+}
+
+static FILE *create(const char *dir, const char *name)
+{
+	char path[PATH_MAX];
+
+	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
+		return NULL;
+	return fopen(path, "we");
+}
+
+static void remove_file(const char *dir, const char *name)
+{
+	char path[PATH_MAX];
+
+	if (snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path))
+		unlink(path);
+}
+
+/* Close a file; return true if all was written. */
+static bool is_written(FILE *file)
+{
+	bool good = file && !ferror(file);
+
+	return file && !fclose(file) && good;
+}
+
+/* Write what the guest's /proc would say; return NULL, or why some of it is missing. */
+static const char *write_names(struct guest_kernel *kernel, const char *dir)
+{
+	FILE *kallsyms = create(dir, "kallsyms"), *modules = create(dir, "modules");
+	FILE *version = create(dir, "version");
+	const char *why_not = NULL;
+	bool good;
+
+	if (kallsyms && modules && version) {
+		for (size_t i = 0; i < kernel->nr_symbols; i++)
+			fprintf(kallsyms, "%016" PRIx64 " %c %s\n", kernel->symbols[i].addr,
+				kernel->symbols[i].type, kernel->symbols[i].name);
+		fprintf(version, "Linux version %s (by its memory)\n", kernel->info.release);
+		why_not = guest_modules__write(kernel, modules, kallsyms);
+	}
+
+	good = is_written(kallsyms);
+	good &= is_written(modules);
+	good &= is_written(version);
+	return good ? why_not : "it can't be written";
+}
+
+/* Write what unwinds the guest's kernel, named as in /boot; return NULL, or why not. */
+static const char *write_tables(struct guest_kernel *kernel, const char *dir)
+{
+	char name[sizeof("vmlinux-") + GUEST_RELEASE_SIZE];
+	const char *why_not = NULL;
+	FILE *vmlinux;
+
+	scnprintf(name, sizeof(name), "vmlinux-%s", kernel->info.release);
+	vmlinux = create(dir, name);
+	if (vmlinux)
+		why_not = guest_vmlinux__write(kernel, vmlinux);
+	if (!is_written(vmlinux))
+		why_not = "its tables can't be written";
+	if (why_not)
+		remove_file(dir, name);
+	return why_not;
+}
+
+/* Make the folder @name for the guest of @pid below @dir, and tell its @path. */
+static bool make_dirs(char path[PATH_MAX], const char *dir, pid_t pid, const char *name)
+{
+	int len = snprintf(path, PATH_MAX, "%s/%d/%s", dir, pid, name);
+
+	for (char *end = path + 1; len < PATH_MAX && end; ) {
+		end = strchr(end, '/');
+		if (end)
+			*end = 0;
+		if (mkdir(path, 0700) && errno != EEXIST)
+			return false;
+		if (end)
+			*end++ = '/';
+	}
+	return len < PATH_MAX;
+}
+
+/**
+ * guest_info__write - write what names and unwinds a guest's kernel, from its memory
+ * @pid:	of the guest's VMM
+ * @dir:	where to make PID/proc, with kallsyms and modules, and PID/boot
+ * @tables:	whether to write the tables that unwind it
+ *
+ * Return: what was found.  What was not is told.
+ */
+enum guest_info guest_info__write(pid_t pid, const char *dir, bool tables)
+{
+	enum guest_info found = GUEST_INFO_NONE;
+	struct guest_kernel *kernel;
+	char path[PATH_MAX];
+	const char *why_not;
+
+	kernel = guest_kernel__find(pid, &why_not);
+	if (!kernel) {
+		pr_warning("The guest of process %d has no names: %s\n", pid, why_not);
+		return found;
+	}
+
+	if (!make_dirs(path, dir, pid, "proc")) {
+		pr_warning("The guest of process %d has no names: %s can't be made\n", pid, path);
+		goto out;
+	}
+	why_not = write_names(kernel, path);
+	if (why_not)
+		pr_warning("Modules of the guest of process %d have no names: %s\n", pid, why_not);
+	found = GUEST_INFO_NAMES;
+
+	if (tables) {
+		why_not = "a folder for its tables can't be made";
+		if (make_dirs(path, dir, pid, "boot"))
+			why_not = write_tables(kernel, path);
+		if (why_not)
+			pr_warning("The guest of process %d is not unwound by ORC: %s\n", pid,
+				   why_not);
+		else
+			found = GUEST_INFO_TABLES;
+	}
+	pr_info("The guest of process %d runs Linux %s: %zu symbols\n", pid,
+		kernel->info.release, kernel->nr_symbols);
+out:
+	guest_kernel__delete(kernel);
+	return found;
+}
+
+static enum guest_info write_guests_of(const char *pids, const char *dir, bool tables)
+{
+	char *copy = strdup(pids), *rest = copy, *pid;
+	enum guest_info most = GUEST_INFO_NONE;
+
+	while (copy && (pid = strsep(&rest, ","))) {
+		if (runs_guest(pid))
+			most = max(most, guest_info__write(atoi(pid), dir, tables));
+	}
+	free(copy);
+	return most;
+}
+
+static enum guest_info write_all_guests(const char *dir, bool tables)
+{
+	enum guest_info most = GUEST_INFO_NONE;
+	DIR *procs = opendir("/proc");
+	struct dirent *entry;
+
+	while (procs && (entry = readdir(procs))) {
+		if (isdigit(entry->d_name[0]) && runs_guest(entry->d_name))
+			most = max(most, guest_info__write(atoi(entry->d_name), dir, tables));
+	}
+	if (procs)
+		closedir(procs);
+	return most;
+}
+
+/* perf.data becomes perf.data.old when another one is recorded. */
+static bool guests_beside(char path[PATH_MAX], const char *data, bool old)
+{
+	return data && snprintf(path, PATH_MAX, "%s%s.guests", data, old ? ".old" : "") < PATH_MAX;
+}
+
+/**
+ * guest_info__record - find out what runs in the guests that are going to be recorded
+ * @target:	what is recorded
+ * @data:	where; the files are made beside it, and those of an earlier record kept
+ * @tables:	whether to write the tables that unwind them
+ *
+ * Files that the user has given win: then there is nothing to do.
+ *
+ * Return: the most that was found of a guest.
+ */
+enum guest_info guest_info__record(const struct target *target, const char *data, bool tables)
+{
+	char dir[PATH_MAX], old[PATH_MAX];
+	enum guest_info most;
+
+	if (symbol_conf__has_guest_files() || !guests_beside(dir, data, false) ||
+	    !guests_beside(old, data, true))
+		return GUEST_INFO_NONE;
+
+	if (!access(dir, F_OK) && (rm_rf(old) || rename(dir, old))) {
+		pr_warning("Guests have no names: %s can't be moved\n", dir);
+		return GUEST_INFO_NONE;
+	}
+
+	most = target->pid ? write_guests_of(target->pid, dir, tables) :
+			     write_all_guests(dir, tables);
+	if (most)
+		symbol_conf.guestmount = strdup(dir);
+	return most;
+}
+
+/**
+ * guest_info__use - name what runs in guests as guest_info__record() has noted
+ * @data: what was recorded
+ */
+void guest_info__use(const char *data)
+{
+	char dir[PATH_MAX];
+
+	if (!symbol_conf__has_guest_files() && guests_beside(dir, data, false) &&
+	    !access(dir, R_OK | X_OK))
+		symbol_conf.guestmount = strdup(dir);
+}

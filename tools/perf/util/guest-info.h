@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef __PERF_GUEST_INFO_H
+#define __PERF_GUEST_INFO_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+
+struct target;
+
+/* What was found of a guest: the more, the higher. */
+enum guest_info {
+	GUEST_INFO_NONE,
+	GUEST_INFO_NAMES,
+	GUEST_INFO_TABLES,
+};
+
+enum guest_info guest_info__write(pid_t pid, const char *dir, bool tables);
+enum guest_info guest_info__record(const struct target *target, const char *data, bool tables);
+void guest_info__use(const char *data);
+
+#endif /* __PERF_GUEST_INFO_H */

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Read a guest's kallsyms where its kernel has them in memory: each byte of a name stands
+ * for a token, see scripts/kallsyms.c.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <linux/kernel.h>
+#include <linux/zalloc.h>
+
+#include "guest-kernel.h"
+#include "guest-memory.h"
+
+/* No kernel has as many symbols, or as long names. */
+#define MAX_SYMBOLS	(1 << 22)
+#define MAX_NAME	512
+
+#define NR_TOKENS	256
+#define MAX_TOKENS	((1 << 16) + MAX_NAME)
+
+/* Of a name that takes another byte to tell how long it is. */
+#define LONG_NAME	0x80
+
+struct tokens {
+	u16	index[NR_TOKENS];
+	char	table[MAX_TOKENS + 1];
+};
+
+static bool read_tokens(struct tokens *tokens, struct guest_kernel *kernel)
+{
+	const struct guest_vmcoreinfo *info = &kernel->info;
+	size_t size = 0;
+
+	if (!guest_memory__read(kernel->mem, info->token_index, tokens->index,
+				sizeof(tokens->index)))
+		return false;
+
+	for (size_t i = 0; i < NR_TOKENS; i++)
+		size = max(size, (size_t)tokens->index[i] + MAX_NAME);
+	/* Byte by byte: it may lie at the end of what can be read. */
+	for (size_t i = 0; i < size; i++) {
+		if (!guest_memory__read(kernel->mem, info->token_table + i, &tokens->table[i], 1))
+			break;
+	}
+	return true;
+}
+
+/* Take a name, and its type in front of it, from @codes; false if it is none. */
+static bool expand_name(struct guest_symbol *symbol, const struct tokens *tokens,
+			const u8 *codes, unsigned int nr)
+{
+	char name[MAX_NAME + 1];
+	size_t len = 0;
+
+	for (unsigned int i = 0; i < nr; i++) {
+		const char *token = &tokens->table[tokens->index[codes[i]]];
+
+		for (; *token; token++) {
+			if (len == MAX_NAME || *token <= ' ' || *token > '~')
+				return false;
+			name[len++] = *token;
+		}
+	}
+	if (len < 2)
+		return false;
+
+	symbol->type = name[0];
+	symbol->name = strndup(&name[1], len - 1);
+	return symbol->name;
+}
+
+static bool read_names(struct guest_kernel *kernel, const struct tokens *tokens, u32 nr)
+{
+	u64 at = kernel->info.names;
+	u8 codes[MAX_NAME], byte;
+	unsigned int len;
+
+	for (; kernel->nr_symbols < nr; kernel->nr_symbols++) {
+		if (!guest_memory__read(kernel->mem, at++, &byte, 1))
+			return false;
+		len = byte;
+		if (byte & LONG_NAME) {
+			if (!guest_memory__read(kernel->mem, at++, &byte, 1))
+				return false;
+			len = (len & ~LONG_NAME) | byte << 7;
+		}
+		if (len > sizeof(codes) || !guest_memory__read(kernel->mem, at, codes, len) ||
+		    !expand_name(&kernel->symbols[kernel->nr_symbols], tokens, codes, len))
+			return false;
+		at += len;
+	}
+	return true;
+}
+
+/*
+ * How addresses were kept: since 7.3 relative to where the offset itself is; before that
+ * relative to a base; before 6.15 also as they are if they belong to a CPU, and the others
+ * as negative numbers.
+ */
+static u64 from_place(const struct guest_vmcoreinfo *info, size_t i, s32 offset)
+{
+	return info->offsets + i * sizeof(offset) + offset;
+}
+
+static u64 from_base(const struct guest_vmcoreinfo *info, size_t i __maybe_unused, s32 offset)
+{
+	return info->relative_base + (u32)offset;
+}
+
+static u64 from_base_but_percpu(const struct guest_vmcoreinfo *info, size_t i __maybe_unused,
+				s32 offset)
+{
+	return offset < 0 ? info->relative_base - 1 - offset : (u64)offset;
+}
+
+typedef u64 (*address_fn)(const struct guest_vmcoreinfo *info, size_t i, s32 offset);
+
+static const address_fn layouts[] = { from_place, from_base, from_base_but_percpu };
+
+/* Of all ways to keep addresses, that is right by which _stext is where it is known to be. */
+static address_fn find_layout(const struct guest_kernel *kernel, const s32 *offsets)
+{
+	const struct guest_vmcoreinfo *info = &kernel->info;
+
+	for (size_t i = 0; i < kernel->nr_symbols; i++) {
+		if (strcmp(kernel->symbols[i].name, "_stext"))
+			continue;
+		for (size_t j = 0; j < ARRAY_SIZE(layouts); j++) {
+			if (layouts[j](info, i, offsets[i]) == info->stext)
+				return layouts[j];
+		}
+	}
+	return NULL;
+}
+
+static bool read_addresses(struct guest_kernel *kernel)
+{
+	size_t size = kernel->nr_symbols * sizeof(s32);
+	struct guest_vmcoreinfo *info = &kernel->info;
+	address_fn layout = NULL;
+	s32 *offsets;
+
+	/* What is told is where the base is kept. */
+	if (info->relative_base && !guest_memory__read(kernel->mem, info->relative_base,
+						       &info->relative_base, sizeof(u64)))
+		return false;
+
+	offsets = malloc(size);
+	if (offsets && guest_memory__read(kernel->mem, info->offsets, offsets, size))
+		layout = find_layout(kernel, offsets);
+	for (size_t i = 0; layout && i < kernel->nr_symbols; i++)
+		kernel->symbols[i].addr = layout(info, i, offsets[i]);
+	free(offsets);
+	return layout;
+}
+
+/**
+ * guest_kallsyms__read - read the symbols of a guest's kernel
+ * @kernel:	the kernel; takes them
+ *
+ * Return: NULL, or why there are none.
+ */
+const char *guest_kallsyms__read(struct guest_kernel *kernel)
+{
+	struct tokens *tokens;
+	bool good = false;
+	u32 nr;
+
+	if (!kernel->info.names || !kernel->info.offsets)
+		return "its kernel doesn't tell where symbols are, as Linux does since 6.0";
+
+	tokens = zalloc(sizeof(*tokens));
+	if (tokens && guest_memory__read(kernel->mem, kernel->info.num_syms, &nr, sizeof(nr)) &&
+	    nr && nr <= MAX_SYMBOLS && read_tokens(tokens, kernel)) {
+		kernel->symbols = calloc(nr, sizeof(*kernel->symbols));
+		good = kernel->symbols && read_names(kernel, tokens, nr) && read_addresses(kernel);
+	}
+	free(tokens);
+	return good ? NULL : "its symbols are laid out in a way that this perf doesn't know";
+}

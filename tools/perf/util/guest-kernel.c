@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The Linux kernel of a guest, found in the guest's memory: it keeps a page for those that
+ * read its memory after a crash, VMCOREINFO, see
+ * Documentation/admin-guide/kdump/vmcoreinfo.rst.  The guest may have written anything
+ * there.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <linux/kernel.h>
+#include <linux/zalloc.h>
+
+#include "debug.h"
+#include "guest-kernel.h"
+#include "guest-memory.h"
+
+/* Where x86-64 has its kernel, KASLR or not, and what it calls its page tables. */
+#define START_KERNEL_MAP	0xffffffff80000000ULL
+#define PAGE_TABLES		"SYMBOL(swapper_pg_dir)="
+
+/* Find the value of @key, which includes the "="; NULL if there is none. */
+static const char *find_value(const char *text, const char *key)
+{
+	const char *line;
+
+	for (line = text; line; line = strchr(line, '\n')) {
+		line += *line == '\n';
+		if (!strncmp(line, key, strlen(key)))
+			return line + strlen(key);
+	}
+	return NULL;
+}
+
+static u64 find_number(const char *text, const char *key, int base)
+{
+	const char *value = find_value(text, key);
+
+	return value ? strtoull(value, NULL, base) : 0;
+}
+
+/* Take the release if it is one: it becomes a part of file names. */
+static bool read_release(struct guest_vmcoreinfo *info, const char *text)
+{
+	const char *value = find_value(text, "OSRELEASE=");
+	size_t len;
+
+	if (!value)
+		return false;
+	len = strspn(value, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+-._~");
+	if (!len || len >= sizeof(info->release) || value[len] != '\n' || *value == '.')
+		return false;
+	memcpy(info->release, value, len);
+	info->release[len] = 0;
+	return true;
+}
+
+/* Return true if the page at @offset is the VMCOREINFO of the kernel that runs. */
+static bool read_vmcoreinfo(struct guest_memory *mem, u64 offset, void *arg)
+{
+	struct guest_kernel *kernel = arg;
+	struct guest_vmcoreinfo *info = &kernel->info;
+	char text[GUEST_PAGE_SIZE + 1] = {};
+	u64 tables;
+
+	if (!guest_memory__read_ram(mem, offset, text, GUEST_PAGE_SIZE) ||
+	    !read_release(info, text))
+		return false;
+
+	/* There may be copies, and what earlier kernels have left. */
+	tables = find_number(text, PAGE_TABLES, 16);
+	if (!guest_memory__use_tables(mem, tables - START_KERNEL_MAP +
+				      find_number(text, "NUMBER(phys_base)=", 10), tables,
+				      find_number(text, "NUMBER(pgtable_l5_enabled)=", 10)))
+		return false;
+
+	info->stext = find_number(text, "SYMBOL(_stext)=", 16);
+	info->names = find_number(text, "SYMBOL(kallsyms_names)=", 16);
+	info->num_syms = find_number(text, "SYMBOL(kallsyms_num_syms)=", 16);
+	info->token_table = find_number(text, "SYMBOL(kallsyms_token_table)=", 16);
+	info->token_index = find_number(text, "SYMBOL(kallsyms_token_index)=", 16);
+	info->offsets = find_number(text, "SYMBOL(kallsyms_offsets)=", 16);
+	info->relative_base = find_number(text, "SYMBOL(kallsyms_relative_base)=", 16);
+	return true;
+}
+
+/**
+ * guest_kernel__find - find the kernel of a guest, and its symbols
+ * @pid:	of the guest's VMM
+ * @why_not:	takes the reason if there is none
+ *
+ * Return: the kernel, or NULL.
+ */
+struct guest_kernel *guest_kernel__find(pid_t pid, const char **why_not)
+{
+	struct guest_kernel *kernel = zalloc(sizeof(*kernel));
+
+	*why_not = "there is no memory";
+	if (!kernel)
+		return NULL;
+
+	kernel->mem = guest_memory__open(pid);
+	if (!kernel->mem) {
+		*why_not = errno == EACCES || errno == EPERM ?
+			   "you may not trace its VMM" : "its VMM has no memory that can be read";
+		goto err;
+	}
+
+	*why_not = "its memory shows no Linux kernel of x86-64";
+	if (!guest_memory__find(kernel->mem, "OSRELEASE=", read_vmcoreinfo, kernel))
+		goto err;
+
+	*why_not = guest_kallsyms__read(kernel);
+	if (!*why_not)
+		return kernel;
+err:
+	guest_kernel__delete(kernel);
+	return NULL;
+}
+
+void guest_kernel__delete(struct guest_kernel *kernel)
+{
+	if (!kernel)
+		return;
+
+	for (size_t i = 0; i < kernel->nr_symbols; i++)
+		free(kernel->symbols[i].name);
+	free(kernel->symbols);
+	guest_memory__close(kernel->mem);
+	free(kernel);
+}
+
+/**
+ * guest_kernel__symbol - look for a symbol of the kernel
+ * @kernel:	the kernel
+ * @name:	of the symbol
+ *
+ * Return: the first one of that name, NULL if there is none.
+ */
+const struct guest_symbol *guest_kernel__symbol(const struct guest_kernel *kernel,
+						const char *name)
+{
+	for (size_t i = 0; i < kernel->nr_symbols; i++) {
+		if (!strcmp(kernel->symbols[i].name, name))
+			return &kernel->symbols[i];
+	}
+	return NULL;
+}

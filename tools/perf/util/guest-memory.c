@@ -1,0 +1,370 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The memory of a guest of x86-64, read through that of its VMM: what ptrace allows, and
+ * nothing that would give the VMM a page that it doesn't have.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/uio.h>
+
+#include <linux/bits.h>
+#include <linux/kernel.h>
+#include <linux/zalloc.h>
+
+#include "guest-memory.h"
+
+/* Entries of /proc/PID/pagemap, see Documentation/admin-guide/mm/pagemap.rst. */
+#define PAGEMAP_PRESENT		BIT_ULL(63)
+
+/* So many pages are looked at by one system call, and so many bytes of each. */
+#define NR_BATCH		512
+#define MAX_PREFIX		16
+
+/* Page tables of x86-64, see the SDM's volume 3, 4.5. */
+#define PTE_PRESENT		BIT_ULL(0)
+#define PTE_LARGE		BIT_ULL(7)
+#define PTE_ADDRESS		GENMASK_ULL(51, GUEST_PAGE_SHIFT)
+#define PTE_INDEX_BITS		9
+
+/* Enough for each level's table, and for what they lead to. */
+#define NR_CACHED		64
+
+#define GIB			BIT_ULL(30)
+
+/*
+ * Where RAM leaves a hole below 4 GiB for devices, and goes on above: QEMU's machines
+ * (q35, pc, microvm), Cloud Hypervisor, Firecracker.  The first one, 4 GiB, is no hole.
+ */
+static const u64 holes[] = { 4 * GIB, 0x80000000, 0xb0000000, 0xc0000000, 0xd0000000, 0xe0000000 };
+
+/* A VMM has more than a guest's RAM, but not more pieces that are as large. */
+#define NR_MAPPINGS		16
+
+struct mapping {
+	u64			start;
+	u64			size;
+};
+
+/**
+ * struct guest_memory - the memory of a guest
+ * @pid:	of the VMM
+ * @pagemap:	its /proc/PID/pagemap
+ * @mappings:	what the VMM has mapped, the largest first
+ * @ram:	the one that is the guest's RAM
+ * @hole:	guest-physical address at which RAM makes way for devices, up to 4 GiB
+ * @root:	guest-physical address of the topmost page table
+ * @levels:	of the page tables
+ * @cached:	pages that were read
+ */
+struct guest_memory {
+	pid_t			pid;
+	int			pagemap;
+	struct mapping		mappings[NR_MAPPINGS];
+	struct mapping		ram;
+	u64			hole;
+	u64			root;
+	unsigned int		levels;
+	struct {
+		u64		offset;
+		bool		valid;
+		u8		data[GUEST_PAGE_SIZE];
+	} cached[NR_CACHED];
+};
+
+/* Keep the largest mappings, in order. */
+static void add_mapping(struct guest_memory *mem, const struct mapping *mapping)
+{
+	size_t i = NR_MAPPINGS;
+
+	while (i && mapping->size > mem->mappings[i - 1].size)
+		i--;
+	if (i == NR_MAPPINGS)
+		return;
+	memmove(&mem->mappings[i + 1], &mem->mappings[i],
+		(NR_MAPPINGS - 1 - i) * sizeof(*mapping));
+	mem->mappings[i] = *mapping;
+}
+
+/* A guest's RAM can be read and written; a VMM does not run it. */
+static bool find_mappings(struct guest_memory *mem)
+{
+	struct mapping mapping;
+	char path[32], *line = NULL;
+	size_t len = 0;
+	FILE *maps;
+
+	scnprintf(path, sizeof(path), "/proc/%d/maps", mem->pid);
+	maps = fopen(path, "re");
+	if (!maps)
+		return false;
+
+	while (getline(&line, &len, maps) > 0) {
+		char perms[5];
+		u64 end;
+
+		if (sscanf(line, "%" SCNx64 "-%" SCNx64 " %4s", &mapping.start, &end, perms) != 3 ||
+		    strncmp(perms, "rw-", 3) || end <= mapping.start)
+			continue;
+		mapping.size = end - mapping.start;
+		add_mapping(mem, &mapping);
+	}
+	free(line);
+	fclose(maps);
+	return mem->mappings[0].size;
+}
+
+/**
+ * guest_memory__open - find the memory of a guest
+ * @pid: of its VMM
+ *
+ * Return: the memory, or NULL with errno set, EACCES or EPERM if ptrace would be refused.
+ */
+struct guest_memory *guest_memory__open(pid_t pid)
+{
+	struct guest_memory *mem = zalloc(sizeof(*mem));
+	char path[32];
+	int err;
+
+	if (!mem)
+		return NULL;
+
+	mem->pid = pid;
+	mem->hole = holes[0];
+	scnprintf(path, sizeof(path), "/proc/%d/pagemap", pid);
+	mem->pagemap = open(path, O_RDONLY | O_CLOEXEC);
+	if (mem->pagemap >= 0 && find_mappings(mem))
+		return mem;
+
+	err = errno;
+	guest_memory__close(mem);
+	errno = err;
+	return NULL;
+}
+
+void guest_memory__close(struct guest_memory *mem)
+{
+	if (mem && mem->pagemap >= 0)
+		close(mem->pagemap);
+	free(mem);
+}
+
+/* Which pages from @offset on the VMM has, @nr at most; return how many were looked at. */
+static unsigned int get_present(struct guest_memory *mem, u64 offset, u64 *entries,
+				unsigned int nr)
+{
+	off_t pos = (mem->ram.start + offset) / GUEST_PAGE_SIZE * sizeof(*entries);
+	ssize_t found = pread(mem->pagemap, entries, nr * sizeof(*entries), pos);
+
+	return found < 0 ? 0 : found / sizeof(*entries);
+}
+
+/**
+ * guest_memory__read_ram - read bytes by their offset in the guest's RAM
+ * @mem:	the memory
+ * @offset:	where they are
+ * @buf:	takes them
+ * @size:	how many, on one page
+ *
+ * Return: whether all are there.  Pages that the VMM does not have, or has swapped out, are
+ * not brought in.
+ */
+bool guest_memory__read_ram(struct guest_memory *mem, u64 offset, void *buf, size_t size)
+{
+	u64 page = offset & GUEST_PAGE_MASK, entry;
+	unsigned int i = (offset >> GUEST_PAGE_SHIFT) % NR_CACHED;
+	struct iovec local = { mem->cached[i].data, GUEST_PAGE_SIZE };
+	struct iovec remote = { (void *)(unsigned long)(mem->ram.start + page), GUEST_PAGE_SIZE };
+
+	if (page >= mem->ram.size || offset - page + size > GUEST_PAGE_SIZE)
+		return false;
+
+	if (!mem->cached[i].valid || mem->cached[i].offset != page) {
+		mem->cached[i].valid = false;
+		if (get_present(mem, page, &entry, 1) != 1 || !(entry & PAGEMAP_PRESENT) ||
+		    process_vm_readv(mem->pid, &local, 1, &remote, 1, 0) != GUEST_PAGE_SIZE)
+			return false;
+		mem->cached[i].offset = page;
+		mem->cached[i].valid = true;
+	}
+
+	memcpy(buf, &mem->cached[i].data[offset - page], size);
+	return true;
+}
+
+/* Look at the beginnings of pages of mem->ram; see guest_memory__find(). */
+static bool find_in_ram(struct guest_memory *mem, const char *prefix, guest_page_fn found,
+			void *arg)
+{
+	struct iovec local, remote[NR_BATCH];
+	u64 entries[NR_BATCH], offset;
+	unsigned long page;
+	char begins[NR_BATCH * MAX_PREFIX];
+	unsigned int i, nr, nr_remote;
+	size_t len = strlen(prefix);
+	ssize_t bytes;
+
+	for (offset = 0; offset < mem->ram.size; offset += nr * GUEST_PAGE_SIZE) {
+		nr = get_present(mem, offset, entries, NR_BATCH);
+		if (!nr)
+			return false;
+
+		nr_remote = 0;
+		for (i = 0; i < nr && offset + i * GUEST_PAGE_SIZE < mem->ram.size; i++) {
+			page = mem->ram.start + offset + i * GUEST_PAGE_SIZE;
+			if (entries[i] & PAGEMAP_PRESENT)
+				remote[nr_remote++] = (struct iovec){ (void *)page, len };
+		}
+
+		/* A page that is gone meanwhile ends a call, and is left out. */
+		for (i = 0; i < nr_remote; i++) {
+			local = (struct iovec){ begins, (nr_remote - i) * len };
+			bytes = process_vm_readv(mem->pid, &local, 1, &remote[i], nr_remote - i, 0);
+			for (; bytes >= (ssize_t)len; bytes -= len, i++) {
+				page = (unsigned long)remote[i].iov_base - mem->ram.start;
+				if (!memcmp(local.iov_base, prefix, len) && found(mem, page, arg))
+					return true;
+				local.iov_base += len;
+			}
+		}
+	}
+	return false;
+}
+
+/**
+ * guest_memory__find - find the guest's RAM by a page in it
+ * @mem:	the memory; its other functions work after this has found the page
+ * @prefix:	what the page begins with, 16 characters at most
+ * @found:	called with each page that does, until it returns true
+ * @arg:	for @found
+ *
+ * Return: whether @found has returned true.
+ */
+bool guest_memory__find(struct guest_memory *mem, const char *prefix, guest_page_fn found,
+			void *arg)
+{
+	for (size_t i = 0; i < NR_MAPPINGS; i++) {
+		mem->ram = mem->mappings[i];
+		memset(mem->cached, 0, sizeof(mem->cached));
+		if (find_in_ram(mem, prefix, found, arg))
+			return true;
+	}
+	return false;
+}
+
+/* Where in RAM a guest-physical address lies. */
+static bool ram_offset(const struct guest_memory *mem, u64 gpa, u64 *offset)
+{
+	if (gpa >= mem->hole && gpa < 4 * GIB)
+		return false;
+
+	*offset = gpa < mem->hole ? gpa : gpa - 4 * GIB + mem->hole;
+	return *offset < mem->ram.size;
+}
+
+static bool translate(struct guest_memory *mem, u64 gva, u64 *gpa)
+{
+	unsigned int level, shift = GUEST_PAGE_SHIFT + mem->levels * PTE_INDEX_BITS;
+	u64 table = mem->root, offset, pte;
+
+	/* Canonical addresses repeat their topmost bit. */
+	if (!mem->levels || ((s64)gva >> (shift - 1) != 0 && (s64)gva >> (shift - 1) != -1))
+		return false;
+
+	for (level = mem->levels; level; level--) {
+		shift -= PTE_INDEX_BITS;
+		table += ((gva >> shift) & GENMASK(PTE_INDEX_BITS - 1, 0)) * sizeof(pte);
+		if (!ram_offset(mem, table, &offset) ||
+		    !guest_memory__read_ram(mem, offset, &pte, sizeof(pte)) ||
+		    !(pte & PTE_PRESENT))
+			return false;
+		if (level == 1 || (level <= 3 && (pte & PTE_LARGE)))
+			break;
+		table = pte & PTE_ADDRESS;
+	}
+
+	/* A large page's lowest address bit is an attribute. */
+	*gpa = (pte & PTE_ADDRESS & ~GENMASK_ULL(shift - 1, 0)) | (gva & GENMASK_ULL(shift - 1, 0));
+	return true;
+}
+
+/**
+ * guest_memory__use_tables - read by virtual addresses from now on
+ * @mem:	the memory
+ * @root:	guest-physical address of the topmost page table
+ * @gva:	virtual address of the same
+ * @la57:	whether there are five levels of them
+ *
+ * Return: whether the tables say that @gva is @root, with one of the ways to lay out RAM
+ * that are known.
+ */
+bool guest_memory__use_tables(struct guest_memory *mem, u64 root, u64 gva, bool la57)
+{
+	u64 gpa;
+
+	mem->root = root;
+	mem->levels = la57 ? 5 : 4;
+	for (size_t i = 0; i < ARRAY_SIZE(holes); i++) {
+		mem->hole = holes[i];
+		if (translate(mem, gva, &gpa) && gpa == root)
+			return true;
+	}
+	mem->levels = 0;
+	return false;
+}
+
+/**
+ * guest_memory__read - read bytes by their virtual address
+ * @mem:	the memory, with page tables
+ * @gva:	where they are
+ * @buf:	takes them
+ * @size:	how many
+ *
+ * Return: whether all are there.
+ */
+bool guest_memory__read(struct guest_memory *mem, u64 gva, void *buf, size_t size)
+{
+	u64 gpa, offset;
+	size_t len;
+
+	while (size) {
+		len = min((size_t)(GUEST_PAGE_SIZE - (gva & ~GUEST_PAGE_MASK)), size);
+		if (!translate(mem, gva, &gpa) || !ram_offset(mem, gpa, &offset) ||
+		    !guest_memory__read_ram(mem, offset, buf, len))
+			return false;
+		gva += len;
+		buf += len;
+		size -= len;
+	}
+	return true;
+}
+
+/**
+ * guest_memory__read_string - read a string by its virtual address
+ * @mem:	the memory, with page tables
+ * @gva:	where it is
+ * @max:	how many characters it may have
+ *
+ * Return: the string, to be freed; NULL if it is empty or too long, can't be read, or has
+ * other characters than those that can be seen.
+ */
+char *guest_memory__read_string(struct guest_memory *mem, u64 gva, size_t max)
+{
+	char *string = malloc(max + 1);
+
+	for (size_t i = 0; string && i <= max; i++) {
+		if (!guest_memory__read(mem, gva + i, &string[i], 1))
+			break;
+		if (!string[i] && i)
+			return string;
+		if (string[i] <= ' ' || string[i] > '~')
+			break;
+	}
+	free(string);
+	return NULL;
+}

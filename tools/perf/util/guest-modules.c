@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Modules of a guest, and their symbols.  The BTF that the guest's kernel has in memory
+ * tells where the fields of its structures are.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <elf.h>
+#include <linux/kernel.h>
+#include <linux/list.h>
+#include <linux/zalloc.h>
+
+#include <bpf/btf.h>
+
+#include "guest-kernel.h"
+#include "guest-memory.h"
+#include "guest-modules.h"
+
+/* A list that has no end stops here. */
+#define MAX_MODULES	4096
+#define MAX_SYMBOLS	(1 << 20)
+#define MAX_BTF		(64U << 20)
+
+#define NAME_SIZE	64
+#define MAX_NAME	512
+
+/* enum mod_mem_type: so many, and the first of them is the module's code. */
+#define MAX_MEM_TYPES	16
+
+/* What a module's symbols are, struct mod_kallsyms. */
+struct symtab {
+	u64	symbols;
+	u64	strings;
+	u64	types;
+	u32	nr;
+};
+
+/**
+ * struct module_layout - where the fields of a guest's struct module are, in bytes
+ * @list:	the next module
+ * @name:	its name
+ * @kallsyms:	a pointer to its symbols
+ * @mem:	its memory: an array since Linux 6.4, its code first
+ * @mem_base:	in an element: where it is
+ * @mem_size:	in an element: how large
+ * @mem_step:	from one element to the next
+ * @nr_mem:	how many elements
+ * @symbols:	in struct mod_kallsyms: the table
+ * @nr_symbols:	... how many
+ * @strings:	... their names
+ * @types:	... their types, as nm tells them
+ */
+struct module_layout {
+	u32	list;
+	u32	name;
+	u32	kallsyms;
+	u32	mem;
+	u32	mem_base;
+	u32	mem_size;
+	u32	mem_step;
+	u32	nr_mem;
+	u32	symbols;
+	u32	nr_symbols;
+	u32	strings;
+	u32	types;
+};
+
+/* Find a member of @type, also in structures of it that have no name; return its type. */
+static int find_member(const struct btf *btf, const struct btf_type *type, const char *name,
+		       u32 *offset, unsigned int depth)
+{
+	const struct btf_member *member = btf_members(type);
+
+	for (unsigned int i = 0; i < btf_vlen(type); i++, member++) {
+		const char *found = btf__name_by_offset(btf, member->name_off);
+		const struct btf_type *inner;
+		u32 bits = btf_member_bit_offset(type, i);
+		int id;
+
+		if (found && !strcmp(found, name)) {
+			*offset += bits / 8;
+			return member->type;
+		}
+		if (!found || *found || depth == 4)
+			continue;
+		inner = btf__type_by_id(btf, btf__resolve_type(btf, member->type));
+		if (!inner || !btf_is_composite(inner))
+			continue;
+		*offset += bits / 8;
+		id = find_member(btf, inner, name, offset, depth + 1);
+		if (id > 0)
+			return id;
+		*offset -= bits / 8;
+	}
+	return -1;
+}
+
+static int find_in(const struct btf *btf, int id, const char *name, u32 *offset)
+{
+	const struct btf_type *type = btf__type_by_id(btf, id < 0 ? 0 : id);
+
+	*offset = 0;
+	if (id < 0 || !type || !btf_is_composite(type))
+		return -1;
+	return find_member(btf, type, name, offset, 0);
+}
+
+/* Before Linux 6.4, one structure has what a module keeps, and another what it drops. */
+static bool find_memory(const struct btf *btf, int module, struct module_layout *layout)
+{
+	const struct btf_type *type;
+	int id = find_in(btf, module, "mem", &layout->mem), element;
+
+	if (id < 0) {
+		layout->nr_mem = 1;
+		element = btf__resolve_type(btf, find_in(btf, module, "core_layout", &layout->mem));
+	} else {
+		type = btf__type_by_id(btf, btf__resolve_type(btf, id));
+		if (!type || !btf_is_array(type))
+			return false;
+		layout->nr_mem = btf_array(type)->nelems;
+		element = btf__resolve_type(btf, btf_array(type)->type);
+		layout->mem_step = btf__resolve_size(btf, element);
+	}
+
+	return layout->nr_mem <= MAX_MEM_TYPES &&
+	       find_in(btf, element, "base", &layout->mem_base) > 0 &&
+	       find_in(btf, element, "size", &layout->mem_size) > 0;
+}
+
+static bool find_layout(const struct btf *btf, struct module_layout *layout)
+{
+	int module = btf__find_by_name_kind(btf, "module", BTF_KIND_STRUCT);
+	int kallsyms = btf__find_by_name_kind(btf, "mod_kallsyms", BTF_KIND_STRUCT);
+
+	return find_in(btf, module, "list", &layout->list) > 0 &&
+	       find_in(btf, module, "name", &layout->name) > 0 &&
+	       find_in(btf, module, "kallsyms", &layout->kallsyms) > 0 &&
+	       find_in(btf, kallsyms, "symtab", &layout->symbols) > 0 &&
+	       find_in(btf, kallsyms, "num_symtab", &layout->nr_symbols) > 0 &&
+	       find_in(btf, kallsyms, "strtab", &layout->strings) > 0 &&
+	       find_in(btf, kallsyms, "typetab", &layout->types) > 0 &&
+	       find_memory(btf, module, layout);
+}
+
+static struct btf *read_btf(struct guest_kernel *kernel)
+{
+	const struct guest_symbol *start = guest_kernel__symbol(kernel, "__start_BTF");
+	const struct guest_symbol *stop = guest_kernel__symbol(kernel, "__stop_BTF");
+	struct btf *btf = NULL;
+	void *data;
+	u64 size;
+
+	size = start && stop ? stop->addr - start->addr : 0;
+	if (!size || size > MAX_BTF)
+		return NULL;
+
+	data = malloc(size);
+	if (data && guest_memory__read(kernel->mem, start->addr, data, size))
+		btf = btf__new(data, size);
+	free(data);
+	return btf;
+}
+
+static void write_symbols(struct guest_memory *mem, const struct symtab *symtab,
+			  const char *module, FILE *kallsyms)
+{
+	Elf64_Sym symbol;
+	char *name, type;
+
+	for (u32 i = 0; i < symtab->nr; i++) {
+		if (!guest_memory__read(mem, symtab->symbols + i * sizeof(symbol), &symbol,
+					sizeof(symbol)) ||
+		    !guest_memory__read(mem, symtab->types + i, &type, sizeof(type)))
+			return;
+		if (symbol.st_shndx == SHN_UNDEF || type <= ' ' || type > '~')
+			continue;
+		name = guest_memory__read_string(mem, symtab->strings + symbol.st_name, MAX_NAME);
+		if (name)
+			fprintf(kallsyms, "%016" PRIx64 " %c %s\t[%s]\n", symbol.st_value, type,
+				name, module);
+		free(name);
+	}
+}
+
+static bool read_symtab(struct guest_memory *mem, const struct module_layout *layout, u64 module,
+			struct symtab *symtab)
+{
+	u64 kallsyms;
+
+	return guest_memory__read(mem, module + layout->kallsyms, &kallsyms, sizeof(kallsyms)) &&
+	       kallsyms &&
+	       guest_memory__read(mem, kallsyms + layout->symbols, &symtab->symbols, sizeof(u64)) &&
+	       guest_memory__read(mem, kallsyms + layout->strings, &symtab->strings, sizeof(u64)) &&
+	       guest_memory__read(mem, kallsyms + layout->types, &symtab->types, sizeof(u64)) &&
+	       guest_memory__read(mem, kallsyms + layout->nr_symbols, &symtab->nr, sizeof(u32)) &&
+	       symtab->nr <= MAX_SYMBOLS;
+}
+
+/* A line of /proc/modules; nothing reads how often a module is used, or by which others. */
+static bool write_module(struct guest_memory *mem, const struct module_layout *layout,
+			 u64 module, const char *name, FILE *modules)
+{
+	u64 base, total = 0, at = module + layout->mem;
+	u32 size;
+
+	if (!guest_memory__read(mem, at + layout->mem_base, &base, sizeof(base)))
+		return false;
+	for (u32 i = 0; i < layout->nr_mem; i++, at += layout->mem_step) {
+		if (!guest_memory__read(mem, at + layout->mem_size, &size, sizeof(size)))
+			return false;
+		total += size;
+	}
+	fprintf(modules, "%s %" PRIu64 " 0 - Live 0x%016" PRIx64 "\n", name, total, base);
+	return true;
+}
+
+/* A module, whose struct list_head is at @node; go on with the next one if it tells it. */
+static bool write_one(struct guest_memory *mem, const struct module_layout *layout, u64 node,
+		      FILE *modules, FILE *kallsyms)
+{
+	u64 module = node - layout->list;
+	struct symtab symtab;
+	bool good;
+	char *name;
+
+	name = guest_memory__read_string(mem, module + layout->name, NAME_SIZE);
+	good = name && !strpbrk(name, "/[]") && write_module(mem, layout, module, name, modules);
+	if (good && read_symtab(mem, layout, module, &symtab))
+		write_symbols(mem, &symtab, name, kallsyms);
+	free(name);
+	return good;
+}
+
+/**
+ * guest_modules__write - write what a guest's /proc would say of its modules
+ * @kernel:	the guest's kernel
+ * @modules:	where to write what /proc/modules has
+ * @kallsyms:	where to write what /proc/kallsyms has of them
+ *
+ * Return: NULL, or why some are missing.
+ */
+const char *guest_modules__write(struct guest_kernel *kernel, FILE *modules, FILE *kallsyms)
+{
+	const struct guest_symbol *head = guest_kernel__symbol(kernel, "modules");
+	struct module_layout layout = {};
+	struct btf *btf = read_btf(kernel);
+	bool known = btf && find_layout(btf, &layout);
+	u64 node;
+
+	btf__free(btf);
+	if (!head || !known)
+		return "its kernel has no BTF, which tells where modules are";
+
+	if (!guest_memory__read(kernel->mem, head->addr, &node, sizeof(node)))
+		return "its list of modules can't be read";
+	for (unsigned int i = 0; i < MAX_MODULES && node != head->addr; i++) {
+		if (!write_one(kernel->mem, &layout, node, modules, kallsyms) ||
+		    !guest_memory__read(kernel->mem, node, &node, sizeof(node)))
+			return "its list of modules is broken";
+	}
+	return node == head->addr ? NULL : "its list of modules has no end";
+}
