@@ -16,8 +16,9 @@ fail()
 # where the host itself is emulated, the sizes of its areas disagree.
 boot()
 {
-	qemu-system-x86_64 -accel kvm -cpu host -m 256M -nodefaults -no-user-config \
-		-display none -no-reboot -serial file:$out/guest.log -initrd $out/initrd.img \
+	qemu-system-x86_64 -M microvm,acpi=off,rtc=on -accel kvm -cpu host -m 256M \
+		-nodefaults -no-user-config -display none -no-reboot \
+		-serial file:$out/guest.log -initrd $out/initrd.img \
 		-append "console=ttyS0 quiet panic=-1 reboot=t clearcpuid=154" "$@" &
 	vm=$!
 	# This job's output is open as long as the guest runs.
@@ -36,33 +37,29 @@ wait_until()
 	done
 }
 
-# A kernel that was built here has frame pointers; a distribution's has ORC tables.
-symbols="--guestkallsyms=$out/guest/kallsyms --guestmodules=$out/guest/modules"
+# A distribution's kernel is not prepared for anything: perf finds its symbols and its ORC
+# tables in the guest's memory.  A kernel that was built here has frame pointers, and shares
+# a folder with the host.
 if [ "$whose" = debian ]; then
-	truncate -s 64M disk
-	boot -M pc -kernel $out/kernel/vmlinuz -drive id=disk,file=disk,format=raw,if=none \
-		-device virtio-blk-pci,drive=disk
+	boot -kernel $out/kernel/vmlinuz
 	wait_until grep -qs "at work" $out/guest.log
-	tar -xf disk -C $out/guest || fail "the guest's symbols did not arrive"
-	symbols="$symbols --guestvmlinux=$out/kernel/vmlinux"
-	how=orc
+	symbols=
 else
-	boot -M microvm,acpi=off,rtc=on -kernel "$BUILD_KERNEL/arch/x86/boot/bzImage" \
+	boot -kernel "$BUILD_KERNEL/arch/x86/boot/bzImage" \
 		-fsdev local,id=guest,path=$out/guest,security_model=none \
 		-device virtio-9p-device,fsdev=guest,mount_tag=guest
 	wait_until [ -e $out/guest/working ]
-	how=fp
+	symbols="--guestkallsyms=$out/guest/kallsyms --guestmodules=$out/guest/modules"
 fi
-echo "The guest is at work, its symbols are in guest/kallsyms."
+echo "The guest is at work."
 
 # A hardware counter where there is one, else a timer.
 event=cycles
 perf stat -e cycles -- true 2>&1 | grep -q "not supported\|No supported" && event=cpu-clock
 
-# QEMU's threads for the disk come and go: perf record gives up if one of them ends while
-# perf lists them.
+# QEMU's threads come and go: perf record gives up if one of them ends while perf lists them.
 tries=1
-until perf kvm --guest $symbols record -e $event -F 999 --call-graph $how -p $vm \
+until perf kvm --guest $symbols record -e $event -F 999 -g -p $vm \
 	-o perf.data.guest --proc-map-timeout=20000 \
 	-- sleep "${DEMO_SECONDS:-10}" > $out/record.log 2>&1
 do
@@ -74,7 +71,7 @@ kill $vm
 # perf says how callchains are taken.
 grep "^Callchains of guests" $out/record.log
 # perf writes from its ring buffer, which an uncached share can't take; so copy.
-cp perf.data.guest $out/
+cp -r perf.data.guest* $out/
 
 perf kvm --guest $symbols -i perf.data.guest report --stdio \
 	> $out/report.txt 2> $out/report.log || fail "perf report failed, see report.log"

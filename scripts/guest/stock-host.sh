@@ -67,17 +67,35 @@ mount_guest()
 	symbols="--guestmount=/tmp/guests"
 }
 
+# Compare what perf has found in the memory of the guest that runs with what it has told:
+# names and addresses of all functions, and where the modules are.
+compare_names()
+{
+	found=perf.data.guests/$vm/proc
+	awk '$2 ~ /[tTwW]/ { print $1, $3, $4 }' "$found/kallsyms" | cksum > /tmp/functions
+	told functions | cmp - /tmp/functions &&
+		cut -d' ' -f 1,2,6 "$found/modules" > /tmp/modules &&
+		told modules | cut -d' ' -f 1,2,6 | cmp - /tmp/modules &&
+		echo same
+}
+
 # Sample the guest that runs, at the work $1, in each of the ways that follow; what is
-# found goes to $guest.
+# found goes to $guest.  The way "outside" takes no file of the guest's.
 sample()
 {
 	work=$1
 	shift
 	if [ "$work" = block ]; then mount_guest; else name_files; fi
 	for way in "$@"; do
-		perf kvm --guest $symbols record -e cpu-clock -F 999 --call-graph "$way" -p $vm \
+		graph="--call-graph $way"
+		if [ "$way" = outside ]; then
+			graph=-g
+			symbols=
+		fi
+		perf kvm --guest $symbols record -e cpu-clock -F 999 $graph -p $vm \
 			--proc-map-timeout=20000 -o perf.data -- sleep "${STOCK_SECONDS:-6}" \
 			> "$guest/record.log" 2>&1 || return 1
+		[ "$way" != outside ] || compare_names > "$guest/names-$work" 2>&1
 		perf kvm --guest $symbols -i perf.data report --stats \
 			> "$guest/stats-$work-$way.txt" 2> "$guest/report.log" || return 1
 		perf script $symbols -i perf.data -F comm,misc,ip,sym,symoff \
@@ -108,7 +126,7 @@ boot_and_sample()
 }
 
 for guest in "$out"/guests/*; do
-	boot_and_sample files 1 fp orc orc,nodefer
-	boot_and_sample network 2 orc orc,nodefer
+	boot_and_sample files 1 fp orc orc,nodefer outside
+	boot_and_sample network 2 orc orc,nodefer outside
 	boot_and_sample block 2 orc orc,nodefer
 done

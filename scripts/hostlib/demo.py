@@ -16,10 +16,8 @@ from .ui import Failure, Step, say
 # Whose kernel the guest may run: Debian's as distributed, or the one that was built here.
 GUESTS = ("debian", "own")
 
-# The kernel that runs best under QEMU's emulation, and what it takes to get its symbols out.
+# The kernel that runs best under QEMU's emulation.
 _SUITE = "bookworm"
-_MODULES = ("virtio", "virtio_ring", "virtio_pci_modern_dev", "virtio_pci_legacy_dev",
-            "virtio_pci", "virtio_blk")
 
 # Two boots, one inside the other, and a profile; a slow emulator needs most of it.
 _DEADLINE = 600
@@ -79,8 +77,7 @@ def run(build: Build, accel: str, folder: Path, whose: str, kernel_args: str = "
         package = guest.fetch(_SUITE)
         with Step(f"Unpack {package.stem}"):
             guest.unpack(package, build.tree.path, folder / "kernel")
-            modules = guest.unpack_modules(package, folder / "kernel" / "root", _MODULES)
-        guest.write_initrd(folder / "initrd.img", "stock-guest.sh", program, modules)
+        guest.write_initrd(folder / "initrd.img", "stock-guest.sh", program)
     else:
         guest.write_initrd(folder / "initrd.img", "demo-guest.sh", program)
     job = f"whose={whose}\n{(guest.SCRIPTS / 'demo-host.sh').read_text()}"

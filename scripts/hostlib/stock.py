@@ -20,6 +20,10 @@ SUITES = ("bookworm", "trixie", "trixie-backports")
 WORKS = ("files", "network", "block")
 WAYS = ("orc", "orc,nodefer")
 
+# With no file of the guest's, and at which work.
+OUTSIDE = "outside"
+OUTSIDE_WORKS = ("files", "network")
+
 # What block I/O takes: a disk that is a module.
 MODULES = ("configfs", "null_blk")
 
@@ -189,6 +193,18 @@ def _judge_modules(name: str, found: InModules) -> Iterator[str]:
         yield f"{name}: only {found.whole} of {found.samples} are unwound through modules"
 
 
+def _judge_names(name: str, compared: str) -> Iterator[str]:
+    """What is wrong with the names that perf has found in a guest's memory."""
+    if compared != "same\n":
+        yield f"{name}: the guest itself tells others: {compared.strip()}"
+
+
+def _count(counts: Counts, wrong: Iterable[str]) -> None:
+    """Count one test, which has passed if nothing was wrong."""
+    remarks = list(wrong)
+    counts.add(Counts(failed=1, remarks=remarks) if remarks else Counts(passed=1))
+
+
 def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts:
     """Boot each guest on the host, sample it, and count what was unwound."""
     program = build.selftests / GUEST_PROGRAM
@@ -211,17 +227,16 @@ def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts
         say(f"{suite}, by frame pointers: {plain.samples} samples of the kernel, "
             f"{100 * plain.entered / max(plain.samples, 1):.2f} % to where it was entered, "
             f"{100 * plain.with_frames / max(plain.samples, 1):.2f} % with two frames or more")
+        for work in OUTSIDE_WORKS:
+            name = f"{suite}, {work}, {OUTSIDE}"
+            _count(counts, _judge(name, _read(found, work, OUTSIDE)))
+            _count(counts, _judge_names(name, (found / f"names-{work}").read_text()))
         for way in WAYS:
             for work in WORKS:
-                name = f"{suite}, {work}, {way}"
-                wrong = list(_judge(name, _read(found, work, way)))
-                counts.add(Counts(failed=1, remarks=wrong) if wrong else Counts(passed=1))
-            name = f"{suite}, {way}"
-            wrong = list(_judge_program(name, from_program(_samples(found, WORKS[0], way),
-                                                           functions(program))))
-            counts.add(Counts(failed=1, remarks=wrong) if wrong else Counts(passed=1))
-            name = f"{suite}, modules, {way}"
+                _count(counts, _judge(f"{suite}, {work}, {way}", _read(found, work, way)))
+            _count(counts, _judge_program(f"{suite}, {way}", from_program(
+                _samples(found, WORKS[0], way), functions(program))))
             places = modules_of((found / "modules-block").read_text())
-            wrong = list(_judge_modules(name, in_modules(_samples(found, "block", way), places)))
-            counts.add(Counts(failed=1, remarks=wrong) if wrong else Counts(passed=1))
+            _count(counts, _judge_modules(f"{suite}, modules, {way}", in_modules(
+                _samples(found, "block", way), places)))
     return counts

@@ -122,6 +122,11 @@ class StockTest(unittest.TestCase):
         self.assertEqual(len(list(stock._judge_program("a", stock.Program(49, 49)))), 1)
         self.assertEqual(list(stock._judge_program("a", stock.Program(100, 97))), [])
 
+    def test_names(self) -> None:
+        self.assertEqual(list(stock._judge_names("a", "same\n")), [])
+        self.assertEqual(len(list(stock._judge_names("a", ""))), 1)
+        self.assertEqual(len(list(stock._judge_names("a", "- /tmp/functions differ\n"))), 1)
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -227,14 +227,15 @@ enum guest_info guest_info__record(const struct target *target, const char *data
 	char dir[PATH_MAX], old[PATH_MAX];
 	enum guest_info most;
 
-	if (symbol_conf__has_guest_files() || !guests_beside(dir, data, false) ||
-	    !guests_beside(old, data, true))
+	if (!guests_beside(dir, data, false) || !guests_beside(old, data, true))
 		return GUEST_INFO_NONE;
 
 	if (!access(dir, F_OK) && (rm_rf(old) || rename(dir, old))) {
 		pr_warning("Guests have no names: %s can't be moved\n", dir);
 		return GUEST_INFO_NONE;
 	}
+	if (!perf_guest || symbol_conf__has_guest_files())
+		return GUEST_INFO_NONE;
 
 	most = target->pid ? write_guests_of(target->pid, dir, tables) :
 			     write_all_guests(dir, tables);
@@ -252,6 +253,8 @@ void guest_info__use(const char *data)
 	char dir[PATH_MAX];
 
 	if (!symbol_conf__has_guest_files() && guests_beside(dir, data, false) &&
-	    !access(dir, R_OK | X_OK))
+	    !access(dir, R_OK | X_OK)) {
 		symbol_conf.guestmount = strdup(dir);
+		perf_guest = true;
+	}
 }

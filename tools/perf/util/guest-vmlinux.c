@@ -124,6 +124,8 @@ const char *guest_vmlinux__write(struct guest_kernel *kernel, FILE *file)
 	for (size_t i = 0; i < ARRAY_SIZE(sections); i++) {
 		if (!find_section(kernel, &sections[i], &shdrs[i + 1]))
 			return "its kernel has no ORC tables";
+		if (!shdrs[i + 1].sh_size)
+			continue;
 		shdrs[i + 1].sh_name = len;
 		len += scnprintf(&names[len], sizeof(names) - len, "%s", sections[i].name) + 1;
 	}
