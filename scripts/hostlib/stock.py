@@ -19,10 +19,8 @@ SUITES = ("bookworm", "trixie", "trixie-backports")
 # What stock-host.sh has them do: with one CPU, and with two.
 WORKS = ("files", "network", "block")
 WAYS = ("orc", "orc,nodefer")
-
-# With no file of the guest's, and at which work.
+# With no file of the guest's.
 OUTSIDE = "outside"
-OUTSIDE_WORKS = ("files", "network")
 
 # What block I/O takes: a disk that is a module.
 MODULES = ("configfs", "null_blk")
@@ -227,11 +225,10 @@ def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts
         say(f"{suite}, by frame pointers: {plain.samples} samples of the kernel, "
             f"{100 * plain.entered / max(plain.samples, 1):.2f} % to where it was entered, "
             f"{100 * plain.with_frames / max(plain.samples, 1):.2f} % with two frames or more")
-        for work in OUTSIDE_WORKS:
-            name = f"{suite}, {work}, {OUTSIDE}"
-            _count(counts, _judge(name, _read(found, work, OUTSIDE)))
-            _count(counts, _judge_names(name, (found / f"names-{work}").read_text()))
-        for way in WAYS:
+        for work in WORKS:
+            _count(counts, _judge_names(f"{suite}, {work}, names",
+                                        (found / f"names-{work}").read_text()))
+        for way in (*WAYS, OUTSIDE):
             for work in WORKS:
                 _count(counts, _judge(f"{suite}, {work}, {way}", _read(found, work, way)))
             _count(counts, _judge_program(f"{suite}, {way}", from_program(

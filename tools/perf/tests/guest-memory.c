@@ -218,22 +218,31 @@ static void make_orc(void)
 #define M_LIST		8
 #define M_NAME		24
 #define M_MEM		88
+#define M_ARCH		160
 #define M_KALLSYMS	200
 #define MEM_STEP	24
+
+/* The code of the first module, and its ORC tables. */
+#define MODULE_CODE	(SMALL + 0x50000)
+#define CODE_SIZE	0x1100
+#define MODULE_IPS	(SMALL + 0x53ffc)
+#define MODULE_ORC	(SMALL + 0x54ffa)
+#define NR_ORCS		3
 
 static const struct {
 	const char	*name;
 	u64		base;
 	u32		sizes[2];
 } modules[] = {
-	{ "first",	0xffffffffc0000000, { 0x3000, 0x1000 } },
+	{ "first",	MODULE_CODE, { 0x3000, 0x1000 } },
 	{ "second",	0xffffffffc0010000, { 0x2000, 0 } },
 };
 
 static void *make_btf(bool old, u32 *size)
 {
 	struct btf *btf = btf__new_empty();
-	int u32_id, u64_id, char_id, mem, array, list, kallsyms, pointer, anonymous;
+	int u32_id, u64_id, char_id, mem, array, list, kallsyms, pointer, anonymous,
+	    arch;
 	const void *data;
 	void *copy;
 
@@ -252,7 +261,13 @@ static void *make_btf(bool old, u32 *size)
 	mem = btf__add_struct(btf, old ? "module_layout" : "module_memory", MEM_STEP);
 	btf__add_field(btf, "base", u64_id, 0, 0);
 	btf__add_field(btf, "size", u32_id, 64, 0);
+	if (old)
+		btf__add_field(btf, "text_size", u32_id, 96, 0);
 	array = btf__add_array(btf, u32_id, mem, 2);
+	arch = btf__add_struct(btf, "mod_arch_specific", 24);
+	btf__add_field(btf, "num_orcs", u32_id, 0, 0);
+	btf__add_field(btf, "orc_unwind_ip", u64_id, 64, 0);
+	btf__add_field(btf, "orc_unwind", u64_id, 128, 0);
 	anonymous = btf__add_union(btf, NULL, 56);
 	btf__add_field(btf, "name", char_id, 0, 0);
 	btf__add_struct(btf, "module", 256);
@@ -262,6 +277,7 @@ static void *make_btf(bool old, u32 *size)
 		btf__add_field(btf, "core_layout", mem, M_MEM * 8, 0);
 	else
 		btf__add_field(btf, "mem", array, M_MEM * 8, 0);
+	btf__add_field(btf, "arch", arch, M_ARCH * 8, 0);
 	btf__add_field(btf, "kallsyms", pointer, M_KALLSYMS * 8, 0);
 
 	data = btf__raw_data(btf, size);
@@ -279,6 +295,7 @@ static void make_modules(bool old)
 {
 	u64 node = MODULES;
 	u32 size = 0;
+	const u32 code_size = CODE_SIZE, nr_orcs = NR_ORCS;
 	void *btf = make_btf(old, &size);
 
 	btf_size = size;
@@ -310,11 +327,22 @@ static void make_modules(bool old)
 			put_u64(module + M_MEM + j * MEM_STEP, modules[i].base + j * 0x8000);
 			put(module + M_MEM + j * MEM_STEP + 8, &modules[i].sizes[j], sizeof(u32));
 		}
+		if (old)
+			put(module + M_MEM + 12, &code_size, sizeof(code_size));
 		put(table, &kallsyms, sizeof(kallsyms));
 		put(kallsyms.symtab, syms, sizeof(syms));
 		put(kallsyms.types, "Ut", 2);
 	}
 	put_u64(node, MODULES);
+
+	/* The second one has no tables. */
+	put(MODULE(0) + M_ARCH, &nr_orcs, sizeof(nr_orcs));
+	put_u64(MODULE(0) + M_ARCH + 8, MODULE_IPS);
+	put_u64(MODULE(0) + M_ARCH + 16, MODULE_ORC);
+	put(MODULE_CODE, &info[3], sizeof(info) - 3);
+	put(MODULE_CODE + PAGE, &info[4], 0x100);
+	put(MODULE_IPS, &info[1], NR_ORCS * 4);
+	put(MODULE_ORC, &info[2], NR_ORCS * 6);
 }
 #else
 #define M_LIST		0
@@ -390,7 +418,7 @@ static void expect_kallsyms(char *text, bool with_modules)
 		text += sprintf(text, "\n");
 	}
 	if (with_modules)
-		sprintf(text, "ffffffffc0000010 t first_f\t[first]\n"
+		sprintf(text, "ffffffff9b250010 t first_f\t[first]\n"
 			      "ffffffffc0010010 t second_f\t[second]\n");
 }
 
@@ -402,9 +430,9 @@ static bool test_names(const char *dir, bool with_modules, bool old)
 	return has_text(dir, "proc/kallsyms", expected) &&
 	       (!with_modules ||
 		has_text(dir, "proc/modules",
-			 old ? "first 12288 0 - Live 0xffffffffc0000000\n"
+			 old ? "first 12288 0 - Live 0xffffffff9b250000\n"
 			       "second 8192 0 - Live 0xffffffffc0010000\n" :
-			       "first 16384 0 - Live 0xffffffffc0000000\n"
+			       "first 16384 0 - Live 0xffffffff9b250000\n"
 			       "second 8192 0 - Live 0xffffffffc0010000\n")) &&
 	       has_text(dir, "proc/version", "Linux version 6.1.0-test (by its memory)\n");
 }
@@ -421,28 +449,65 @@ static bool has_section(const char *file, const Elf64_Shdr *shdr, u64 start, u64
 	return true;
 }
 
-static bool test_tables(const char *dir)
+/* Has the file as many sections, without the first and the last one, and which ones? */
+struct expected_section {
+	u64	start;
+	u64	end;
+};
+
+static bool has_sections(const char *dir, const char *name, const struct expected_section *sections,
+			 int nr)
 {
 	size_t size;
-	char *file = read_guest_file(dir, "boot/vmlinux-6.1.0-test", &size);
+	char *file = read_guest_file(dir, name, &size);
 	const Elf64_Ehdr *ehdr = (void *)file;
 	bool good = false;
 
 	if (file && size > sizeof(*ehdr) && !memcmp(ehdr->e_ident, ELFMAG, SELFMAG)) {
 		const Elf64_Shdr *shdrs = (void *)&file[ehdr->e_shoff];
 
-		/* The guest has no code for the boot; its place stays empty. */
-		good = ehdr->e_shnum == 7 &&
-		       has_section(file, &shdrs[1], KERNEL, KERNEL + 0x2000) &&
-		       !shdrs[2].sh_name && shdrs[2].sh_type == SHT_NULL &&
-		       (no_header ? !shdrs[3].sh_name && shdrs[3].sh_type == SHT_NULL :
-				    has_section(file, &shdrs[3], ORC_HEADER, ORC_IPS)) &&
-		       has_section(file, &shdrs[4], ORC_IPS, ORC) &&
-		       has_section(file, &shdrs[5], ORC, ORC_END);
+		good = ehdr->e_shnum == nr + 2;
+		for (int i = 0; good && i < nr; i++)
+			good = has_section(file, &shdrs[i + 1], sections[i].start, sections[i].end);
 	}
 	free(file);
 	return good;
 }
+
+/* The guest has no code for the boot; the first of these may be missing as well. */
+static bool test_tables(const char *dir)
+{
+	const struct expected_section header = { ORC_HEADER, ORC_IPS };
+	const struct expected_section text = { KERNEL, KERNEL + 0x2000 };
+	const struct expected_section with_header[] = {
+		text, header, { ORC_IPS, ORC }, { ORC, ORC_END },
+	};
+	const struct expected_section without[] = { text, { ORC_IPS, ORC }, { ORC, ORC_END } };
+
+	return has_sections(dir, "boot/vmlinux-6.1.0-test", no_header ? without : with_header,
+			    no_header ? 3 : 4);
+}
+
+#ifdef HAVE_LIBBPF_SUPPORT
+static bool test_module_tables(const char *dir, bool old)
+{
+	const struct expected_section sections[] = {
+		{ MODULE_CODE, MODULE_CODE + (old ? CODE_SIZE : modules[0].sizes[0]) },
+		{ MODULE_IPS, MODULE_IPS + NR_ORCS * 4 },
+		{ MODULE_ORC, MODULE_ORC + NR_ORCS * 6 },
+	};
+	size_t size;
+	char *none = read_guest_file(dir, "boot/modules/second", &size);
+
+	free(none);
+	return !none && has_sections(dir, "boot/modules/first", sections, 3);
+}
+#else
+static bool test_module_tables(const char *dir __maybe_unused, bool old __maybe_unused)
+{
+	return true;
+}
+#endif
 
 /* As perf kvm record does, if callchains are recorded as well. */
 static enum guest_info find_all(const char *dir)
@@ -458,6 +523,7 @@ static int test_guest(const char *dir)
 			TEST_ASSERT_VAL("found", find_all(dir) == GUEST_INFO_TABLES);
 			TEST_ASSERT_VAL("names", test_names(dir, WITH_MODULES, old));
 			TEST_ASSERT_VAL("tables", test_tables(dir));
+			TEST_ASSERT_VAL("modules' tables", test_module_tables(dir, old));
 		}
 	}
 	return 0;

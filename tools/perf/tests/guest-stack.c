@@ -787,6 +787,66 @@ static int test_module(void)
 }
 
 /* A kernel and a module before 6.4, whose tables have no hash. */
+/* A module's file that was made from the guest's memory is laid out as a kernel's is. */
+static enum orc_end unwind_loaded_module(const struct vmlinux *file, u64 start, u64 end,
+					 struct stack_sample *s)
+{
+	char path[] = "/tmp/perf-test-module-XXXXXX";
+	enum orc_end why = NR_ORC_ENDS;
+	int fd = mkstemp(path);
+	struct guest_orc *orc;
+	struct vmlinux kernel;
+
+	if (fd < 0)
+		return why;
+
+	make_vmlinux(&kernel);
+	orc = load(&kernel, sizeof(kernel), 0);
+	if (orc && write(fd, file, sizeof(*file)) == sizeof(*file) &&
+	    !guest_orc__add_module(orc, path, 0, NULL, start, end)) {
+		prove(orc, TEXT);
+		make_sample(s, MODULE, CALL_1, 0);
+		s->words[3] = TEXT + OUTERMOST_CALL;
+		why = guest_orc__unwind(orc, &s->sample);
+	}
+	guest_orc__delete(orc);
+	close(fd);
+	unlink(path);
+	return why;
+}
+
+static int test_loaded_module(void)
+{
+	const u64 expected[] = { PERF_CONTEXT_GUEST_KERNEL, MODULE + 0x10, MODULE + CALL_1,
+				 TEXT + OUTERMOST_CALL, PERF_CONTEXT_GUEST_USER, 0x401000,
+				 0x402000 };
+	struct stack_sample s;
+	struct vmlinux file;
+	enum orc_end end;
+
+	make_vmlinux(&file);
+	file.shdrs[CODE].sh_addr = MODULE;
+	file.shdrs[ORC_IPS].sh_addr = IPS - TEXT + MODULE;
+	/* Its kernel's is in use. */
+	file.shdrs[ORC_HASH].sh_name = 0;
+	end = unwind_loaded_module(&file, MODULE, MODULE + TEXT_SIZE, &s);
+	TEST_ASSERT_VAL("end", end == ORC_END_OUTERMOST);
+	TEST_ASSERT_VAL("chain", s.sample.merged_callchain &&
+			s.sample.callchain->nr == ARRAY_SIZE(expected) &&
+			!memcmp(s.sample.callchain->ips, expected, sizeof(expected)));
+	free(s.sample.callchain);
+
+	end = unwind_loaded_module(&file, MODULE, MODULE + TEXT_SIZE - 1, &s);
+	TEST_ASSERT_VAL("a module that ends earlier", end == ORC_END_NO_TABLE);
+	end = unwind_loaded_module(&file, MODULE + 1, MODULE + TEXT_SIZE, &s);
+	TEST_ASSERT_VAL("a module that begins later", end == ORC_END_NO_TABLE);
+
+	file.shdrs[ORC_IPS].sh_size--;
+	end = unwind_loaded_module(&file, MODULE, MODULE + TEXT_SIZE, &s);
+	TEST_ASSERT_VAL("broken tables", end == ORC_END_NO_TABLE);
+	return 0;
+}
+
 static int test_old_module(void)
 {
 	struct vmlinux kernel;
@@ -1285,8 +1345,8 @@ static int test__guest_stack(struct test_suite *test __maybe_unused, int subtest
 	if (test_unwind(0) || test_unwind(0x2a00000) || test_refused() || test_calls() ||
 	    test_many_frames() || test_other_kernel() || test_own_kernel() || test_build_id() ||
 	    test_module() || test_broken_modules() || test_replaced_module() ||
-	    test_refused_module() || test_old_module() || test_many_sections() ||
-	    test_guest_root() || test_vmlinuz() || test_at_hand())
+	    test_refused_module() || test_old_module() || test_loaded_module() ||
+	    test_many_sections() || test_guest_root() || test_vmlinuz() || test_at_hand())
 		return TEST_FAIL;
 #endif
 	return TEST_OK;

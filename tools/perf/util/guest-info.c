@@ -74,8 +74,11 @@ static bool is_written(FILE *file)
 	return file && !fclose(file) && good;
 }
 
-/* Write what the guest's /proc would say; return NULL, or why some of it is missing. */
-static const char *write_names(struct guest_kernel *kernel, const char *dir)
+/*
+ * Write what the guest's /proc would say, and what unwinds its modules to @tables if that is
+ * not NULL; return NULL, or why some of it is missing.
+ */
+static const char *write_names(struct guest_kernel *kernel, const char *dir, const char *tables)
 {
 	FILE *kallsyms = create(dir, "kallsyms"), *modules = create(dir, "modules");
 	FILE *version = create(dir, "version");
@@ -87,7 +90,7 @@ static const char *write_names(struct guest_kernel *kernel, const char *dir)
 			fprintf(kallsyms, "%016" PRIx64 " %c %s\n", kernel->symbols[i].addr,
 				kernel->symbols[i].type, kernel->symbols[i].name);
 		fprintf(version, "Linux version %s (by its memory)\n", kernel->info.release);
-		why_not = guest_modules__write(kernel, modules, kallsyms);
+		why_not = guest_modules__write(kernel, modules, kallsyms, tables);
 	}
 
 	good = is_written(kallsyms);
@@ -141,9 +144,9 @@ static bool make_dirs(char path[PATH_MAX], const char *dir, pid_t pid, const cha
  */
 enum guest_info guest_info__write(pid_t pid, const char *dir, bool tables)
 {
+	char proc[PATH_MAX], boot[PATH_MAX], modules[PATH_MAX];
 	enum guest_info found = GUEST_INFO_NONE;
 	struct guest_kernel *kernel;
-	char path[PATH_MAX];
 	const char *why_not;
 
 	kernel = guest_kernel__find(pid, &why_not);
@@ -152,25 +155,24 @@ enum guest_info guest_info__write(pid_t pid, const char *dir, bool tables)
 		return found;
 	}
 
-	if (!make_dirs(path, dir, pid, "proc")) {
-		pr_warning("The guest of process %d has no names: %s can't be made\n", pid, path);
+	if (!make_dirs(proc, dir, pid, "proc") || !make_dirs(boot, dir, pid, "boot") ||
+	    !make_dirs(modules, dir, pid, "boot/modules")) {
+		pr_warning("The guest of process %d has no names: %s/%d can't be made\n", pid, dir,
+			   pid);
 		goto out;
 	}
-	why_not = write_names(kernel, path);
+
+	why_not = write_names(kernel, proc, tables ? modules : NULL);
 	if (why_not)
 		pr_warning("Modules of the guest of process %d have no names: %s\n", pid, why_not);
 	found = GUEST_INFO_NAMES;
 
-	if (tables) {
-		why_not = "a folder for its tables can't be made";
-		if (make_dirs(path, dir, pid, "boot"))
-			why_not = write_tables(kernel, path);
-		if (why_not)
-			pr_warning("The guest of process %d is not unwound by ORC: %s\n", pid,
-				   why_not);
-		else
-			found = GUEST_INFO_TABLES;
-	}
+	why_not = tables ? write_tables(kernel, boot) : NULL;
+	if (why_not)
+		pr_warning("The guest of process %d is not unwound by ORC: %s\n", pid, why_not);
+	else if (tables)
+		found = GUEST_INFO_TABLES;
+
 	pr_info("The guest of process %d runs Linux %s: %zu symbols\n", pid,
 		kernel->info.release, kernel->nr_symbols);
 out:

@@ -4,8 +4,10 @@
  * tells where the fields of its structures are.
  */
 #include <inttypes.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <elf.h>
 #include <linux/kernel.h>
@@ -14,14 +16,18 @@
 
 #include <bpf/btf.h>
 
+#include "guest-elf.h"
 #include "guest-kernel.h"
 #include "guest-memory.h"
 #include "guest-modules.h"
+#include "unwind-orc.h"
 
 /* A list that has no end stops here. */
 #define MAX_MODULES	4096
 #define MAX_SYMBOLS	(1 << 20)
 #define MAX_BTF		(64U << 20)
+#define MAX_ORCS	(1 << 20)
+#define MAX_CODE	(16U << 20)
 
 #define NAME_SIZE	64
 #define MAX_NAME	512
@@ -51,6 +57,10 @@ struct symtab {
  * @nr_symbols:	... how many
  * @strings:	... their names
  * @types:	... their types, as nm tells them
+ * @text_size:	in @mem: how much of it is code, before Linux 6.4
+ * @nr_orcs:	number of rows in its ORC tables; zero if there are none, as for these:
+ * @orc_ips:	a pointer to what they are for
+ * @orcs:	a pointer to the rows
  */
 struct module_layout {
 	u32	list;
@@ -65,6 +75,10 @@ struct module_layout {
 	u32	nr_symbols;
 	u32	strings;
 	u32	types;
+	u32	text_size;
+	u32	nr_orcs;
+	u32	orc_ips;
+	u32	orcs;
 };
 
 /* Find a member of @type, also in structures of it that have no name; return its type. */
@@ -125,9 +139,28 @@ static bool find_memory(const struct btf *btf, int module, struct module_layout 
 		layout->mem_step = btf__resolve_size(btf, element);
 	}
 
+	if (find_in(btf, element, "text_size", &layout->text_size) < 0)
+		find_in(btf, element, "size", &layout->text_size);
 	return layout->nr_mem <= MAX_MEM_TYPES &&
 	       find_in(btf, element, "base", &layout->mem_base) > 0 &&
 	       find_in(btf, element, "size", &layout->mem_size) > 0;
+}
+
+/* Where a module's ORC tables are, if its kernel has such. */
+static void find_orc(const struct btf *btf, int module, struct module_layout *layout)
+{
+	u32 arch;
+	int id = btf__resolve_type(btf, find_in(btf, module, "arch", &arch));
+
+	if (find_in(btf, id, "num_orcs", &layout->nr_orcs) < 0 ||
+	    find_in(btf, id, "orc_unwind_ip", &layout->orc_ips) < 0 ||
+	    find_in(btf, id, "orc_unwind", &layout->orcs) < 0) {
+		layout->nr_orcs = 0;
+		return;
+	}
+	layout->nr_orcs += arch;
+	layout->orc_ips += arch;
+	layout->orcs += arch;
 }
 
 static bool find_layout(const struct btf *btf, struct module_layout *layout)
@@ -135,6 +168,7 @@ static bool find_layout(const struct btf *btf, struct module_layout *layout)
 	int module = btf__find_by_name_kind(btf, "module", BTF_KIND_STRUCT);
 	int kallsyms = btf__find_by_name_kind(btf, "mod_kallsyms", BTF_KIND_STRUCT);
 
+	find_orc(btf, module, layout);
 	return find_in(btf, module, "list", &layout->list) > 0 &&
 	       find_in(btf, module, "name", &layout->name) > 0 &&
 	       find_in(btf, module, "kallsyms", &layout->kallsyms) > 0 &&
@@ -217,9 +251,45 @@ static bool write_module(struct guest_memory *mem, const struct module_layout *l
 	return true;
 }
 
+/* Write what unwinds a module, if all of that is there. */
+static void write_tables(struct guest_memory *mem, const struct module_layout *layout, u64 module,
+			 const char *dir, const char *name)
+{
+	struct guest_section sections[] = {
+		{ ".text", .type = SHT_PROGBITS, .code = true },
+		{ ".orc_unwind_ip", .type = SHT_PROGBITS },
+		{ ".orc_unwind", .type = SHT_PROGBITS },
+	};
+	u64 code = module + layout->mem;
+	char path[PATH_MAX];
+	u32 size, nr;
+	FILE *file;
+	bool good;
+
+	if (!layout->nr_orcs ||
+	    !guest_memory__read(mem, module + layout->nr_orcs, &nr, sizeof(nr)) ||
+	    !guest_memory__read(mem, module + layout->orc_ips, &sections[1].addr, sizeof(u64)) ||
+	    !guest_memory__read(mem, module + layout->orcs, &sections[2].addr, sizeof(u64)) ||
+	    !guest_memory__read(mem, code + layout->mem_base, &sections[0].addr, sizeof(u64)) ||
+	    !guest_memory__read(mem, code + layout->text_size, &size, sizeof(size)) ||
+	    !nr || nr > MAX_ORCS || !size || size > MAX_CODE ||
+	    snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
+		return;
+
+	sections[0].size = size;
+	sections[1].size = (u64)nr * ORC_IP_SIZE;
+	sections[2].size = (u64)nr * ORC_ENTRY_SIZE;
+	file = fopen(path, "we");
+	if (!file)
+		return;
+	good = guest_elf__write(mem, sections, ARRAY_SIZE(sections), file);
+	if (fclose(file) || !good)
+		unlink(path);
+}
+
 /* A module, whose struct list_head is at @node; go on with the next one if it tells it. */
 static bool write_one(struct guest_memory *mem, const struct module_layout *layout, u64 node,
-		      FILE *modules, FILE *kallsyms)
+		      FILE *modules, FILE *kallsyms, const char *tables)
 {
 	u64 module = node - layout->list;
 	struct symtab symtab;
@@ -227,9 +297,12 @@ static bool write_one(struct guest_memory *mem, const struct module_layout *layo
 	char *name;
 
 	name = guest_memory__read_string(mem, module + layout->name, NAME_SIZE);
-	good = name && !strpbrk(name, "/[]") && write_module(mem, layout, module, name, modules);
+	good = name && *name != '.' && !strpbrk(name, "/[]") &&
+	       write_module(mem, layout, module, name, modules);
 	if (good && read_symtab(mem, layout, module, &symtab))
 		write_symbols(mem, &symtab, name, kallsyms);
+	if (good && tables)
+		write_tables(mem, layout, module, tables, name);
 	free(name);
 	return good;
 }
@@ -239,10 +312,13 @@ static bool write_one(struct guest_memory *mem, const struct module_layout *layo
  * @kernel:	the guest's kernel
  * @modules:	where to write what /proc/modules has
  * @kallsyms:	where to write what /proc/kallsyms has of them
+ * @tables:	directory where to write an ELF file for each, with its ORC tables and its
+ *		code; NULL if that is not wanted
  *
  * Return: NULL, or why some are missing.
  */
-const char *guest_modules__write(struct guest_kernel *kernel, FILE *modules, FILE *kallsyms)
+const char *guest_modules__write(struct guest_kernel *kernel, FILE *modules, FILE *kallsyms,
+				 const char *tables)
 {
 	const struct guest_symbol *head = guest_kernel__symbol(kernel, "modules");
 	struct module_layout layout = {};
@@ -257,7 +333,7 @@ const char *guest_modules__write(struct guest_kernel *kernel, FILE *modules, FIL
 	if (!guest_memory__read(kernel->mem, head->addr, &node, sizeof(node)))
 		return "its list of modules can't be read";
 	for (unsigned int i = 0; i < MAX_MODULES && node != head->addr; i++) {
-		if (!write_one(kernel->mem, &layout, node, modules, kallsyms) ||
+		if (!write_one(kernel->mem, &layout, node, modules, kallsyms, tables) ||
 		    !guest_memory__read(kernel->mem, node, &node, sizeof(node)))
 			return "its list of modules is broken";
 	}

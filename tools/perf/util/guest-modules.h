@@ -8,11 +8,13 @@
 struct guest_kernel;
 
 #ifdef HAVE_LIBBPF_SUPPORT
-const char *guest_modules__write(struct guest_kernel *kernel, FILE *modules, FILE *kallsyms);
+const char *guest_modules__write(struct guest_kernel *kernel, FILE *modules, FILE *kallsyms,
+				 const char *tables);
 #else
 static inline const char *guest_modules__write(struct guest_kernel *kernel __maybe_unused,
 					       FILE *modules __maybe_unused,
-					       FILE *kallsyms __maybe_unused)
+					       FILE *kallsyms __maybe_unused,
+					       const char *tables __maybe_unused)
 {
 	return "this perf was built without libbpf";
 }

@@ -319,6 +319,33 @@ static bool guest_module__is_loaded(const struct guest_module *module)
 	return loaded.size == bid.size && !memcmp(loaded.data, bid.data, bid.size);
 }
 
+/* Read the tables of a file that was made from the guest's memory: all is in its place. */
+static const char *guest_module__read_memory(struct guest_module *module,
+					     const struct guest_orc *orc)
+{
+	struct orc_sections sections = {};
+
+	if (!orc_sections__find(&sections, module->elf) ||
+	    sections.code.start < module->start || sections.code.end > module->end)
+		return "it is not where the guest has the module";
+
+	/* Modules have the format of their kernel, which has a header for all. */
+	sections.header = orc->sections.header;
+	module->orc.code = sections.code;
+	return orc_table__read(&module->orc.table, &sections, 0);
+}
+
+static const char *guest_module__read(struct guest_module *module, const struct guest_orc *orc)
+{
+	GElf_Ehdr ehdr;
+
+	if (gelf_getehdr(module->elf, &ehdr) && ehdr.e_type == ET_EXEC)
+		return guest_module__read_memory(module, orc);
+
+	return orc_module__read(&module->orc, module->elf, module->start, module->end,
+				orc->table.format, orc->sections.header);
+}
+
 static const char *guest_module__load(struct guest_module *module, const struct guest_orc *orc)
 {
 	const char *why_not = "it can't be read";
@@ -340,8 +367,7 @@ static const char *guest_module__load(struct guest_module *module, const struct 
 	/* Not mapped: the guest may cut its file short. */
 	module->elf = elf_begin(fd, ELF_C_READ, NULL);
 	if (module->elf) {
-		why_not = orc_module__read(&module->orc, module->elf, module->start, module->end,
-					   orc->table.format, orc->sections.header);
+		why_not = guest_module__read(module, orc);
 		/* A guest may have more modules than perf may have files. */
 		elf_cntl(module->elf, ELF_C_FDDONE);
 	}
@@ -720,12 +746,24 @@ static int guest_root__add_module(struct map *map, void *data)
 	const char *below = strstr(dso__long_name(dso), "/lib/modules/");
 	const char *name = dso__short_name(dso);
 	char path[PATH_MAX], notes[PATH_MAX];
+	int len = strlen(name) - 2;
 
 	/* Short names are "[null_blk]". */
-	if (!dso__is_kmod(dso) || !below || name[0] != '[' ||
+	if (!dso__is_kmod(dso) || name[0] != '[' || len <= 0)
+		return 0;
+
+	/* What perf record has found in the guest's memory. */
+	if (snprintf(path, sizeof(path), "%s/boot/modules/%.*s", root->dir, len, name + 1) >=
+	    (int)sizeof(path))
+		return 0;
+	if (!access(path, R_OK))
+		return guest_orc__add_module(root->orc, path, 0, NULL, map__start(map),
+					     map__end(map));
+
+	if (!below ||
 	    snprintf(path, sizeof(path), "%s%s", root->dir, below) >= (int)sizeof(path) ||
 	    snprintf(notes, sizeof(notes), "%s/sys/module/%.*s/notes/.note.gnu.build-id",
-		     root->dir, (int)strlen(name) - 2, name + 1) >= (int)sizeof(notes))
+		     root->dir, len, name + 1) >= (int)sizeof(notes))
 		return 0;
 
 	return guest_orc__add_module(root->orc, path, dso__comp(dso), notes, map__start(map),
