@@ -17,7 +17,7 @@ echo "kernel $(uname -r)" > /dev/ttyS0
 # line too long.
 grep -E ' (_text|do_syscall_64|(asm|entry|ret_from_fork|secondary_startup|x86_64_start)[^ ]*)$' \
 	/proc/kallsyms | sed 's/^/symbol /' > /dev/ttyS0
-awk '$2 ~ /[tTwW]/ { print $1, $3, $4 }' /proc/kallsyms | cksum |
+awk '$2 ~ /[tTwW]/ { print $1, $3, $4 }' /proc/kallsyms | md5sum |
 	sed 's/^/functions /' > /dev/ttyS0
 sed 's/^/modules /' /proc/modules > /dev/ttyS0
 sed 's/^/version /' /proc/version > /dev/ttyS0

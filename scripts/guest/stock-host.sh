@@ -72,7 +72,7 @@ mount_guest()
 compare_names()
 {
 	found=perf.data.guests/$vm/proc
-	awk '$2 ~ /[tTwW]/ { print $1, $3, $4 }' "$found/kallsyms" | cksum > /tmp/functions
+	awk '$2 ~ /[tTwW]/ { print $1, $3, $4 }' "$found/kallsyms" | md5sum > /tmp/functions
 	told functions | cmp - /tmp/functions &&
 		cut -d' ' -f 1,2,6 "$found/modules" > /tmp/modules &&
 		told modules | cut -d' ' -f 1,2,6 | cmp - /tmp/modules &&

@@ -30,20 +30,19 @@
 /* Names that the kernel gives to files in /proc/PID are short. */
 #define MAX_PROC_PATH	64
 
+/* Return false, with errno set, if that can't be told. */
 static bool runs_guest(const char *pid)
 {
-	char path[MAX_PROC_PATH], fd[NAME_MAX + 1], name[sizeof(KVM_VM)];
+	char path[MAX_PROC_PATH], name[sizeof(KVM_VM)];
 	struct dirent *entry;
 	bool found = false;
 	DIR *fds;
 
 	snprintf(path, sizeof(path), "/proc/%s/fd", pid);
 	fds = opendir(path);
-	while (fds && !found && (entry = readdir(fds))) {
-		snprintf(fd, sizeof(fd), "%s", entry->d_name);
-		found = readlinkat(dirfd(fds), fd, name, sizeof(name)) == sizeof(KVM_VM) - 1 &&
-			!memcmp(name, KVM_VM, sizeof(KVM_VM) - 1);
-	}
+	while (fds && !found && (entry = readdir(fds)))
+		found = readlinkat(dirfd(fds), entry->d_name, name, sizeof(name)) ==
+			sizeof(KVM_VM) - 1 && !memcmp(name, KVM_VM, sizeof(KVM_VM) - 1);
 	if (fds)
 		closedir(fds);
 	return found;
@@ -186,7 +185,9 @@ static enum guest_info write_guests_of(const char *pids, const char *dir, bool t
 	enum guest_info most = GUEST_INFO_NONE;
 
 	while (copy && (pid = strsep(&rest, ","))) {
-		if (runs_guest(pid))
+		errno = 0;
+		/* Tell who asks for this very process that it may not be looked into. */
+		if (runs_guest(pid) || errno == EACCES)
 			most = max(most, guest_info__write(atoi(pid), dir, tables));
 	}
 	free(copy);

@@ -46,6 +46,9 @@ static const u64 holes[] = { 4 * GIB, 0x80000000, 0xb0000000, 0xc0000000, 0xd000
 /* A VMM has more than a guest's RAM, but not more pieces that are as large. */
 #define NR_MAPPINGS		16
 
+/* Larger mappings are reserved address space, which would take minutes to look at. */
+#define MAX_RAM			(8192 * GIB)
+
 struct mapping {
 	u64			start;
 	u64			size;
@@ -112,7 +115,8 @@ static bool find_mappings(struct guest_memory *mem)
 		    strncmp(perms, "rw-", 3) || end <= mapping.start)
 			continue;
 		mapping.size = end - mapping.start;
-		add_mapping(mem, &mapping);
+		if (mapping.size <= MAX_RAM)
+			add_mapping(mem, &mapping);
 	}
 	free(line);
 	fclose(maps);
