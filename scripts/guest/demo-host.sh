@@ -83,7 +83,9 @@ perf data convert $symbols --to-json $out/perf.json -i perf.data.guest --force \
 	> $out/json.log 2>&1 || fail "perf data convert failed, see json.log"
 echo "Sampled with $event."
 
-# Two stacks that are known, by the vCPU's thread and by PMIs: these must agree.
+# Two stacks that are known, by the vCPU's thread and by PMIs: these must agree.  Their guests
+# have no names, but perf script leaves out guests unless it is told of some.
+: "${symbols:=--guestkallsyms=/dev/null}"
 bench=$BUILD_SELFTESTS/guest_callchain/guest_callchain_bench
 for way in defer nodefer; do
 	perf kvm --guest record -e $event -F 999 --call-graph fp,$way -o perf.data.$way -- \

@@ -47,9 +47,9 @@ class Limits:
             return f"-runs={self.cases * _RUNS_PER_CASE}"
         return f"-max_total_time={max(1, int(self.seconds * _USER_SPACE_SHARE))}"
 
-    def halved(self) -> "Limits":
-        """For one of two fuzzers in user space, unless it is to run that many cases."""
-        return self if self.cases else Limits(self.seconds // 2, 0, self.seed)
+    def shared(self, fuzzers: int) -> "Limits":
+        """For one of some fuzzers in user space, unless it is to run that many cases."""
+        return self if self.cases else Limits(self.seconds // fuzzers, 0, self.seed)
 
     def in_kernel(self) -> str:
         """The option for the selftest, which runs twice."""
@@ -99,13 +99,13 @@ def _run(program: Path, results: Path, limits: Limits, max_len: int) -> bool:
 
 
 def user_space(build: Build, folder: Path, results: Path, limits: Limits) -> bool:
-    """Fuzz KVM's walk and perf's unwinder alone, by libFuzzer; say whether they withstood."""
+    """Fuzz KVM's walk alone, and what perf reads of guests; say whether they withstood."""
     run_logged("Build the fuzzers for user space",
                ["make", "-C", str(_SOURCES), f"OUTPUT={folder}", f"LINUX={build.tree.path}",
                 "all", "perf"], results / "build.log")
-    half = limits.halved()
-    return all([_run(folder / "fuzz_stack_walk", results, half, 256),
-                _run(folder / "fuzz_guest_stack", results, half, 1024)])
+    lengths = {"fuzz_stack_walk": 256, "fuzz_guest_stack": 1024, "fuzz_guest_memory": 256}
+    return all([_run(folder / name, results, limits.shared(len(lengths)), length)
+                for name, length in lengths.items()])
 
 
 def in_kernel(build: Build, accel: str, results: Path, limits: Limits,

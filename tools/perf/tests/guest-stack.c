@@ -786,7 +786,9 @@ static int test_module(void)
 	return 0;
 }
 
-/* A kernel and a module before 6.4, whose tables have no hash. */
+/* Another one lies above. */
+#define OTHER_MODULE_END	(MODULE_END + 0x1000)
+
 /* A module's file that was made from the guest's memory is laid out as a kernel's is. */
 static enum orc_end unwind_loaded_module(const struct vmlinux *file, u64 start, u64 end,
 					 struct stack_sample *s)
@@ -803,6 +805,7 @@ static enum orc_end unwind_loaded_module(const struct vmlinux *file, u64 start, 
 	make_vmlinux(&kernel);
 	orc = load(&kernel, sizeof(kernel), 0);
 	if (orc && write(fd, file, sizeof(*file)) == sizeof(*file) &&
+	    !guest_orc__add_module(orc, "/", 0, NULL, MODULE_END, OTHER_MODULE_END) &&
 	    !guest_orc__add_module(orc, path, 0, NULL, start, end)) {
 		prove(orc, TEXT);
 		make_sample(s, MODULE, CALL_1, 0);
@@ -813,6 +816,21 @@ static enum orc_end unwind_loaded_module(const struct vmlinux *file, u64 start, 
 	close(fd);
 	unlink(path);
 	return why;
+}
+
+/* Let the module call @target, ahead of CALL_1. */
+static enum orc_end unwind_direct_call(struct vmlinux *file, u64 target)
+{
+	u8 *call = &file->code[CALL_1 - 5];
+	struct stack_sample s;
+	enum orc_end end;
+
+	call[0] = 0xe8;
+	put_unaligned_le32(target - MODULE - CALL_1, &call[1]);
+	end = unwind_loaded_module(file, MODULE, MODULE + TEXT_SIZE, &s);
+	if (end == ORC_END_OUTERMOST)
+		free(s.sample.callchain);
+	return end;
 }
 
 static int test_loaded_module(void)
@@ -836,6 +854,15 @@ static int test_loaded_module(void)
 			!memcmp(s.sample.callchain->ips, expected, sizeof(expected)));
 	free(s.sample.callchain);
 
+	TEST_ASSERT_VAL("a call of the kernel",
+			unwind_direct_call(&file, TEXT) == ORC_END_OUTERMOST);
+	TEST_ASSERT_VAL("a call of another module",
+			unwind_direct_call(&file, OTHER_MODULE_END) == ORC_END_OUTERMOST);
+	TEST_ASSERT_VAL("a call of what is below the kernel",
+			unwind_direct_call(&file, TEXT - 1) == ORC_END_NO_CALL);
+	TEST_ASSERT_VAL("a call of what is above all modules",
+			unwind_direct_call(&file, OTHER_MODULE_END + 1) == ORC_END_NO_CALL);
+
 	end = unwind_loaded_module(&file, MODULE, MODULE + TEXT_SIZE - 1, &s);
 	TEST_ASSERT_VAL("a module that ends earlier", end == ORC_END_NO_TABLE);
 	end = unwind_loaded_module(&file, MODULE + 1, MODULE + TEXT_SIZE, &s);
@@ -847,6 +874,7 @@ static int test_loaded_module(void)
 	return 0;
 }
 
+/* A kernel and a module before 6.4, whose tables have no hash. */
 static int test_old_module(void)
 {
 	struct vmlinux kernel;

@@ -20,7 +20,7 @@ static bool write_bytes(struct guest_memory *mem, u64 gva, u64 size, FILE *file)
 	size_t len;
 
 	for (; size; size -= len, gva += len) {
-		len = min(size, GUEST_PAGE_SIZE - (gva & ~GUEST_PAGE_MASK));
+		len = min(size, (u64)(GUEST_PAGE_SIZE - (gva & ~GUEST_PAGE_MASK)));
 		if (!guest_memory__read(mem, gva, page, len))
 			memset(page, 0, len);
 		if (fwrite(page, len, 1, file) != 1)

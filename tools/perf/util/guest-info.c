@@ -6,6 +6,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -16,6 +17,7 @@
 #include <linux/kernel.h>
 
 #include "debug.h"
+#include "dwarf-regs.h"
 #include "guest-info.h"
 #include "guest-kernel.h"
 #include "guest-modules.h"
@@ -48,21 +50,24 @@ static bool runs_guest(const char *pid)
 	return found;
 }
 
+/* The folder is new: who has made a file there has no good in mind. */
 static FILE *create(const char *dir, const char *name)
 {
 	char path[PATH_MAX];
+	FILE *file;
+	int fd;
 
 	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
 		return NULL;
-	return fopen(path, "we");
-}
 
-static void remove_file(const char *dir, const char *name)
-{
-	char path[PATH_MAX];
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	if (fd < 0)
+		return NULL;
 
-	if (snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path))
-		unlink(path);
+	file = fdopen(fd, "w");
+	if (!file)
+		close(fd);
+	return file;
 }
 
 /* Close a file; return true if all was written. */
@@ -75,33 +80,34 @@ static bool is_written(FILE *file)
 
 /*
  * Write what the guest's /proc would say, and what unwinds its modules to @tables if that is
- * not NULL; return NULL, or why some of it is missing.
+ * not NULL; return false if that fails.  Take the reason if modules are missing.
  */
-static const char *write_names(struct guest_kernel *kernel, const char *dir, const char *tables)
+static bool write_names(struct guest_kernel *kernel, const char *dir, const char *tables,
+			const char **why_not)
 {
 	FILE *kallsyms = create(dir, "kallsyms"), *modules = create(dir, "modules");
 	FILE *version = create(dir, "version");
-	const char *why_not = NULL;
 	bool good;
 
+	*why_not = NULL;
 	if (kallsyms && modules && version) {
 		for (size_t i = 0; i < kernel->nr_symbols; i++)
 			fprintf(kallsyms, "%016" PRIx64 " %c %s\n", kernel->symbols[i].addr,
 				kernel->symbols[i].type, kernel->symbols[i].name);
 		fprintf(version, "Linux version %s (by its memory)\n", kernel->info.release);
-		why_not = guest_modules__write(kernel, modules, kallsyms, tables);
+		*why_not = guest_modules__write(kernel, modules, kallsyms, tables);
 	}
 
 	good = is_written(kallsyms);
 	good &= is_written(modules);
 	good &= is_written(version);
-	return good ? why_not : "it can't be written";
+	return good;
 }
 
 /* Write what unwinds the guest's kernel, named as in /boot; return NULL, or why not. */
 static const char *write_tables(struct guest_kernel *kernel, const char *dir)
 {
-	char name[sizeof("vmlinux-") + GUEST_RELEASE_SIZE];
+	char name[sizeof("vmlinux-") + GUEST_RELEASE_SIZE], path[PATH_MAX];
 	const char *why_not = NULL;
 	FILE *vmlinux;
 
@@ -110,27 +116,27 @@ static const char *write_tables(struct guest_kernel *kernel, const char *dir)
 	if (vmlinux)
 		why_not = guest_vmlinux__write(kernel, vmlinux);
 	if (!is_written(vmlinux))
-		why_not = "its tables can't be written";
-	if (why_not)
-		remove_file(dir, name);
+		why_not = "its ORC tables can't be written";
+	if (why_not && snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path))
+		unlink(path);
 	return why_not;
 }
 
-/* Make the folder @name for the guest of @pid below @dir, and tell its @path. */
-static bool make_dirs(char path[PATH_MAX], const char *dir, pid_t pid, const char *name)
+/* Make the folder for the guest of @pid below @dir, and those in it. */
+static bool make_dirs(const char *dir, pid_t pid, char proc[PATH_MAX], char boot[PATH_MAX],
+		      char modules[PATH_MAX])
 {
-	int len = snprintf(path, PATH_MAX, "%s/%d/%s", dir, pid, name);
+	char top[PATH_MAX];
 
-	for (char *end = path + 1; len < PATH_MAX && end; ) {
-		end = strchr(end, '/');
-		if (end)
-			*end = 0;
-		if (mkdir(path, 0700) && errno != EEXIST)
-			return false;
-		if (end)
-			*end++ = '/';
-	}
-	return len < PATH_MAX;
+	if (snprintf(top, PATH_MAX, "%s/%d", dir, pid) >= PATH_MAX ||
+	    snprintf(proc, PATH_MAX, "%s/%d/proc", dir, pid) >= PATH_MAX ||
+	    snprintf(boot, PATH_MAX, "%s/%d/boot", dir, pid) >= PATH_MAX ||
+	    snprintf(modules, PATH_MAX, "%s/%d/boot/modules", dir, pid) >= PATH_MAX)
+		return false;
+
+	/* What an earlier look has found may be another kernel's. */
+	return (!mkdir(dir, 0700) || errno == EEXIST) && !rm_rf(top) && !mkdir(top, 0700) &&
+	       !mkdir(proc, 0700) && !mkdir(boot, 0700) && !mkdir(modules, 0700);
 }
 
 /**
@@ -154,14 +160,14 @@ enum guest_info guest_info__write(pid_t pid, const char *dir, bool tables)
 		return found;
 	}
 
-	if (!make_dirs(proc, dir, pid, "proc") || !make_dirs(boot, dir, pid, "boot") ||
-	    !make_dirs(modules, dir, pid, "boot/modules")) {
-		pr_warning("The guest of process %d has no names: %s/%d can't be made\n", pid, dir,
-			   pid);
+	if (!make_dirs(dir, pid, proc, boot, modules) ||
+	    !write_names(kernel, proc, tables ? modules : NULL, &why_not)) {
+		pr_warning("The guest of process %d has no names: %s/%d can't be written\n", pid,
+			   dir, pid);
+		if (snprintf(boot, sizeof(boot), "%s/%d", dir, pid) < (int)sizeof(boot))
+			rm_rf(boot);
 		goto out;
 	}
-
-	why_not = write_names(kernel, proc, tables ? modules : NULL);
 	if (why_not)
 		pr_warning("Modules of the guest of process %d have no names: %s\n", pid, why_not);
 	found = GUEST_INFO_NAMES;
@@ -209,16 +215,27 @@ static enum guest_info write_all_guests(const char *dir, bool tables)
 	return most;
 }
 
-/* perf.data becomes perf.data.old when another one is recorded. */
+/*
+ * The folder beside @data; perf.data becomes perf.data.old when another one is recorded.
+ * There is none beside a pipe or a device.
+ */
 static bool guests_beside(char path[PATH_MAX], const char *data, bool old)
 {
-	return data && snprintf(path, PATH_MAX, "%s%s.guests", data, old ? ".old" : "") < PATH_MAX;
+	struct stat st;
+
+	if (!data)
+		data = "perf.data";
+	if (!strcmp(data, "-") || (!stat(data, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
+		return false;
+
+	return snprintf(path, PATH_MAX, "%s%s.guests", data, old ? ".old" : "") < PATH_MAX;
 }
 
 /**
  * guest_info__record - find out what runs in the guests that are going to be recorded
  * @target:	what is recorded
- * @data:	where; the files are made beside it, and those of an earlier record kept
+ * @data:	where, NULL for perf.data; the files are made beside it, and those of the record
+ *		before it become those of perf.data.old
  * @tables:	whether to write the tables that unwind them
  *
  * Files that the user has given win: then there is nothing to do.
@@ -227,24 +244,42 @@ static bool guests_beside(char path[PATH_MAX], const char *data, bool old)
  */
 enum guest_info guest_info__record(const struct target *target, const char *data, bool tables)
 {
+	enum guest_info most = GUEST_INFO_NONE;
 	char dir[PATH_MAX], old[PATH_MAX];
-	enum guest_info most;
 
 	if (!guests_beside(dir, data, false) || !guests_beside(old, data, true))
-		return GUEST_INFO_NONE;
+		return most;
 
-	if (!access(dir, F_OK) && (rm_rf(old) || rename(dir, old))) {
+	if (rm_rf(old) || (rename(dir, old) && errno != ENOENT)) {
 		pr_warning("Guests have no names: %s can't be moved\n", dir);
-		return GUEST_INFO_NONE;
+		return most;
 	}
-	if (!perf_guest || symbol_conf__has_guest_files())
-		return GUEST_INFO_NONE;
+	if (!symbol_conf.guest_info || symbol_conf__has_guest_files() || EM_HOST != EM_X86_64)
+		return most;
 
-	most = target->pid ? write_guests_of(target->pid, dir, tables) :
-			     write_all_guests(dir, tables);
+	/* Who has made the folder meanwhile wants to choose where files are written. */
+	if (mkdir(dir, 0700)) {
+		pr_warning("Guests have no names: %s can't be made\n", dir);
+		return most;
+	}
+	if (target->pid)
+		most = write_guests_of(target->pid, dir, tables);
+	else if (target->system_wide || target->cpu_list)
+		most = write_all_guests(dir, tables);
+
 	if (most)
 		symbol_conf.guestmount = strdup(dir);
+	else
+		rmdir(dir);
 	return most;
+}
+
+/* Nobody else may have a say in what root is shown. */
+static bool is_own_folder(const char *path)
+{
+	struct stat st;
+
+	return !lstat(path, &st) && S_ISDIR(st.st_mode) && (!st.st_uid || st.st_uid == geteuid());
 }
 
 /**
@@ -253,11 +288,19 @@ enum guest_info guest_info__record(const struct target *target, const char *data
  */
 void guest_info__use(const char *data)
 {
+	static char *used;
 	char dir[PATH_MAX];
 
-	if (!symbol_conf__has_guest_files() && guests_beside(dir, data, false) &&
-	    !access(dir, R_OK | X_OK)) {
-		symbol_conf.guestmount = strdup(dir);
-		perf_guest = true;
-	}
+	/* Of another file that was opened before this one. */
+	if (used && symbol_conf.guestmount == used)
+		symbol_conf.guestmount = NULL;
+
+	if (symbol_conf__has_guest_files() || !guests_beside(dir, data, false) ||
+	    !is_own_folder(dir))
+		return;
+
+	free(used);
+	used = strdup(dir);
+	symbol_conf.guestmount = used;
+	perf_guest = true;
 }

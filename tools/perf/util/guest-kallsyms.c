@@ -13,7 +13,7 @@
 #include "guest-memory.h"
 
 /* No kernel has as many symbols, or as long names. */
-#define MAX_SYMBOLS	(1 << 22)
+#define MAX_SYMBOLS	(1 << 20)
 #define MAX_NAME	512
 
 #define NR_TOKENS	256
@@ -118,7 +118,7 @@ typedef u64 (*address_fn)(const struct guest_vmcoreinfo *info, size_t i, s32 off
 
 static const address_fn layouts[] = { from_place, from_base, from_base_but_percpu };
 
-/* Of all ways to keep addresses, that is right by which _stext is where it is known to be. */
+/* Pick the layout that puts _stext where VMCOREINFO says. */
 static address_fn find_layout(const struct guest_kernel *kernel, const s32 *offsets)
 {
 	const struct guest_vmcoreinfo *info = &kernel->info;

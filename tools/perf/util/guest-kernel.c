@@ -14,6 +14,7 @@
 #include <linux/zalloc.h>
 
 #include "debug.h"
+#include "dwarf-regs.h"
 #include "guest-kernel.h"
 #include "guest-memory.h"
 
@@ -86,6 +87,24 @@ static bool read_vmcoreinfo(struct guest_memory *mem, u64 offset, void *arg)
 	return true;
 }
 
+/* Does the list whose head is the symbol @name lead back to it from its first entry? */
+static bool is_list(const struct guest_kernel *kernel, const char *name)
+{
+	const struct guest_symbol *head = guest_kernel__symbol(kernel, name);
+	u64 next, prev;
+
+	return head && guest_memory__read(kernel->mem, head->addr, &next, sizeof(next)) &&
+	       guest_memory__read(kernel->mem, next + sizeof(next), &prev, sizeof(prev)) &&
+	       prev == head->addr;
+}
+
+/* The kernel lies in one piece, its modules anywhere in RAM: these tell how that is laid out. */
+static void settle_layout(struct guest_kernel *kernel)
+{
+	while (!is_list(kernel, "modules") && guest_memory__use_next_layout(kernel->mem))
+		;
+}
+
 /**
  * guest_kernel__find - find the kernel of a guest, and its symbols
  * @pid:	of the guest's VMM
@@ -97,24 +116,30 @@ struct guest_kernel *guest_kernel__find(pid_t pid, const char **why_not)
 {
 	struct guest_kernel *kernel = zalloc(sizeof(*kernel));
 
-	*why_not = "there is no memory";
+	*why_not = "perf is out of memory";
 	if (!kernel)
 		return NULL;
 
+	*why_not = "perf can do that on hosts of x86-64 only";
+	if (EM_HOST != EM_X86_64)
+		goto err;
+
 	kernel->mem = guest_memory__open(pid);
-	if (!kernel->mem) {
-		*why_not = errno == EACCES || errno == EPERM ?
-			   "you may not trace its VMM" : "its VMM has no memory that can be read";
+	if (!kernel->mem || !guest_memory__find(kernel->mem, "OSRELEASE=", read_vmcoreinfo, kernel)) {
+		if (errno == EACCES || errno == EPERM)
+			*why_not = "you may not trace its VMM";
+		else if (errno)
+			*why_not = "its VMM has no memory that can be read";
+		else
+			*why_not = "no Linux kernel of x86-64 is found in its memory";
 		goto err;
 	}
 
-	*why_not = "its memory shows no Linux kernel of x86-64";
-	if (!guest_memory__find(kernel->mem, "OSRELEASE=", read_vmcoreinfo, kernel))
-		goto err;
-
 	*why_not = guest_kallsyms__read(kernel);
-	if (!*why_not)
+	if (!*why_not) {
+		settle_layout(kernel);
 		return kernel;
+	}
 err:
 	guest_kernel__delete(kernel);
 	return NULL;

@@ -38,10 +38,19 @@
 #define GIB			BIT_ULL(30)
 
 /*
- * Where RAM leaves a hole below 4 GiB for devices, and goes on above: QEMU's machines
- * (q35, pc, microvm), Cloud Hypervisor, Firecracker.  The first one, 4 GiB, is no hole.
+ * Where RAM that is mapped in one piece makes way for devices, to go on at 4 GiB: on QEMU's
+ * q35, pc and microvm.  The first one, 4 GiB, is no hole.
  */
-static const u64 holes[] = { 4 * GIB, 0x80000000, 0xb0000000, 0xc0000000, 0xd0000000, 0xe0000000 };
+static const u64 holes[] = { 4 * GIB, 0x80000000, 0xb0000000, 0xc0000000, 0xe0000000 };
+
+/*
+ * What may be read of one guest, so that nothing that it has written takes long: bytes, and
+ * more for each read and for each page that is not in the cache.  A large kernel takes a
+ * tenth of it.
+ */
+#define BUDGET			(2 * GIB)
+#define READ_COST		64
+#define PAGE_COST		GUEST_PAGE_SIZE
 
 /* A VMM has more than a guest's RAM, but not more pieces that are as large. */
 #define NR_MAPPINGS		16
@@ -60,9 +69,12 @@ struct mapping {
  * @pagemap:	its /proc/PID/pagemap
  * @mappings:	what the VMM has mapped, the largest first
  * @ram:	the one that is the guest's RAM
- * @hole:	guest-physical address at which RAM makes way for devices, up to 4 GiB
+ * @layout:	index in holes[] of the address at which RAM makes way for devices
+ * @budget:	how much more may be read
+ * @error:	why the VMM's memory can't be read; zero if it can
  * @root:	guest-physical address of the topmost page table
- * @levels:	of the page tables
+ * @root_gva:	virtual address of the same
+ * @levels:	of the page tables; zero if they aren't known
  * @cached:	pages that were read
  */
 struct guest_memory {
@@ -70,8 +82,11 @@ struct guest_memory {
 	int			pagemap;
 	struct mapping		mappings[NR_MAPPINGS];
 	struct mapping		ram;
-	u64			hole;
+	unsigned int		layout;
+	u64			budget;
+	int			error;
 	u64			root;
+	u64			root_gva;
 	unsigned int		levels;
 	struct {
 		u64		offset;
@@ -120,6 +135,7 @@ static bool find_mappings(struct guest_memory *mem)
 	}
 	free(line);
 	fclose(maps);
+	errno = ENOENT;
 	return mem->mappings[0].size;
 }
 
@@ -127,7 +143,7 @@ static bool find_mappings(struct guest_memory *mem)
  * guest_memory__open - find the memory of a guest
  * @pid: of its VMM
  *
- * Return: the memory, or NULL with errno set, EACCES or EPERM if ptrace would be refused.
+ * Return: the memory, or NULL with errno set.
  */
 struct guest_memory *guest_memory__open(pid_t pid)
 {
@@ -139,7 +155,7 @@ struct guest_memory *guest_memory__open(pid_t pid)
 		return NULL;
 
 	mem->pid = pid;
-	mem->hole = holes[0];
+	mem->budget = BUDGET;
 	scnprintf(path, sizeof(path), "/proc/%d/pagemap", pid);
 	mem->pagemap = open(path, O_RDONLY | O_CLOEXEC);
 	if (mem->pagemap >= 0 && find_mappings(mem))
@@ -168,6 +184,16 @@ static unsigned int get_present(struct guest_memory *mem, u64 offset, u64 *entri
 	return found < 0 ? 0 : found / sizeof(*entries);
 }
 
+/* Return true if there is enough left of the budget, and take it. */
+static bool spend(struct guest_memory *mem, u64 cost)
+{
+	if (mem->budget < cost)
+		return false;
+
+	mem->budget -= cost;
+	return true;
+}
+
 /**
  * guest_memory__read_ram - read bytes by their offset in the guest's RAM
  * @mem:	the memory
@@ -189,6 +215,8 @@ bool guest_memory__read_ram(struct guest_memory *mem, u64 offset, void *buf, siz
 		return false;
 
 	if (!mem->cached[i].valid || mem->cached[i].offset != page) {
+		if (!spend(mem, PAGE_COST))
+			return false;
 		mem->cached[i].valid = false;
 		if (get_present(mem, page, &entry, 1) != 1 || !(entry & PAGEMAP_PRESENT) ||
 		    process_vm_readv(mem->pid, &local, 1, &remote, 1, 0) != GUEST_PAGE_SIZE)
@@ -229,6 +257,10 @@ static bool find_in_ram(struct guest_memory *mem, const char *prefix, guest_page
 		for (i = 0; i < nr_remote; i++) {
 			local = (struct iovec){ begins, (nr_remote - i) * len };
 			bytes = process_vm_readv(mem->pid, &local, 1, &remote[i], nr_remote - i, 0);
+			if (bytes < 0 && errno != EFAULT) {
+				mem->error = errno;
+				return false;
+			}
 			for (; bytes >= (ssize_t)len; bytes -= len, i++) {
 				page = (unsigned long)remote[i].iov_base - mem->ram.start;
 				if (!memcmp(local.iov_base, prefix, len) && found(mem, page, arg))
@@ -247,27 +279,30 @@ static bool find_in_ram(struct guest_memory *mem, const char *prefix, guest_page
  * @found:	called with each page that does, until it returns true
  * @arg:	for @found
  *
- * Return: whether @found has returned true.
+ * Return: whether @found has returned true; with errno set if the memory can't be read.
  */
 bool guest_memory__find(struct guest_memory *mem, const char *prefix, guest_page_fn found,
 			void *arg)
 {
-	for (size_t i = 0; i < NR_MAPPINGS; i++) {
+	for (size_t i = 0; i < NR_MAPPINGS && mem->mappings[i].size && !mem->error; i++) {
 		mem->ram = mem->mappings[i];
 		memset(mem->cached, 0, sizeof(mem->cached));
 		if (find_in_ram(mem, prefix, found, arg))
 			return true;
 	}
+	errno = mem->error;
 	return false;
 }
 
 /* Where in RAM a guest-physical address lies. */
 static bool ram_offset(const struct guest_memory *mem, u64 gpa, u64 *offset)
 {
-	if (gpa >= mem->hole && gpa < 4 * GIB)
+	u64 hole = holes[mem->layout];
+
+	if (gpa >= hole && gpa < 4 * GIB)
 		return false;
 
-	*offset = gpa < mem->hole ? gpa : gpa - 4 * GIB + mem->hole;
+	*offset = gpa < hole ? gpa : gpa - 4 * GIB + hole;
 	return *offset < mem->ram.size;
 }
 
@@ -297,6 +332,19 @@ static bool translate(struct guest_memory *mem, u64 gva, u64 *gpa)
 	return true;
 }
 
+/* Take the first layout from @layout on by which the page tables lead to themselves. */
+static bool find_layout(struct guest_memory *mem, unsigned int layout)
+{
+	u64 gpa;
+
+	for (; layout < ARRAY_SIZE(holes); layout++) {
+		mem->layout = layout;
+		if (translate(mem, mem->root_gva, &gpa) && gpa == mem->root)
+			return true;
+	}
+	return false;
+}
+
 /**
  * guest_memory__use_tables - read by virtual addresses from now on
  * @mem:	the memory
@@ -309,16 +357,32 @@ static bool translate(struct guest_memory *mem, u64 gva, u64 *gpa)
  */
 bool guest_memory__use_tables(struct guest_memory *mem, u64 root, u64 gva, bool la57)
 {
-	u64 gpa;
-
 	mem->root = root;
+	mem->root_gva = gva;
 	mem->levels = la57 ? 5 : 4;
-	for (size_t i = 0; i < ARRAY_SIZE(holes); i++) {
-		mem->hole = holes[i];
-		if (translate(mem, gva, &gpa) && gpa == root)
-			return true;
-	}
+	if (find_layout(mem, 0))
+		return true;
+
 	mem->levels = 0;
+	return false;
+}
+
+/**
+ * guest_memory__use_next_layout - take another way to lay out RAM
+ * @mem:	the memory, with page tables
+ *
+ * Tables below all holes fit several ways.  What lies above tells which one is right.
+ *
+ * Return: whether there is another one that fits; else it stays as it was.
+ */
+bool guest_memory__use_next_layout(struct guest_memory *mem)
+{
+	unsigned int layout = mem->layout;
+
+	if (find_layout(mem, layout + 1))
+		return true;
+
+	mem->layout = layout;
 	return false;
 }
 
@@ -335,6 +399,9 @@ bool guest_memory__read(struct guest_memory *mem, u64 gva, void *buf, size_t siz
 {
 	u64 gpa, offset;
 	size_t len;
+
+	if (!spend(mem, READ_COST + size))
+		return false;
 
 	while (size) {
 		len = min((size_t)(GUEST_PAGE_SIZE - (gva & ~GUEST_PAGE_MASK)), size);

@@ -7,7 +7,7 @@
 #include <linux/types.h>
 
 #define GUEST_PAGE_SHIFT	12
-#define GUEST_PAGE_SIZE		(1UL << GUEST_PAGE_SHIFT)
+#define GUEST_PAGE_SIZE		(1ULL << GUEST_PAGE_SHIFT)
 #define GUEST_PAGE_MASK		(~(GUEST_PAGE_SIZE - 1))
 
 struct guest_memory;
@@ -21,6 +21,7 @@ bool guest_memory__find(struct guest_memory *mem, const char *prefix, guest_page
 			void *arg);
 bool guest_memory__read_ram(struct guest_memory *mem, u64 offset, void *buf, size_t size);
 bool guest_memory__use_tables(struct guest_memory *mem, u64 root, u64 gva, bool la57);
+bool guest_memory__use_next_layout(struct guest_memory *mem);
 bool guest_memory__read(struct guest_memory *mem, u64 gva, void *buf, size_t size);
 char *guest_memory__read_string(struct guest_memory *mem, u64 gva, size_t max);
 

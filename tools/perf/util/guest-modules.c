@@ -3,6 +3,7 @@
  * Modules of a guest, and their symbols.  The BTF that the guest's kernel has in memory
  * tells where the fields of its structures are.
  */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -24,6 +25,7 @@
 
 /* A list that has no end stops here. */
 #define MAX_MODULES	4096
+#define MAX_MEMBERS	4096
 #define MAX_SYMBOLS	(1 << 20)
 #define MAX_BTF		(64U << 20)
 #define MAX_ORCS	(1 << 20)
@@ -81,13 +83,16 @@ struct module_layout {
 	u32	orcs;
 };
 
-/* Find a member of @type, also in structures of it that have no name; return its type. */
+/*
+ * Find a member of @type, also in structures of it that have no name; return its type.  Look
+ * at @budget members at most, however many the guest has put into each other.
+ */
 static int find_member(const struct btf *btf, const struct btf_type *type, const char *name,
-		       u32 *offset, unsigned int depth)
+		       u32 *offset, unsigned int *budget)
 {
 	const struct btf_member *member = btf_members(type);
 
-	for (unsigned int i = 0; i < btf_vlen(type); i++, member++) {
+	for (unsigned int i = 0; i < btf_vlen(type) && *budget; i++, member++) {
 		const char *found = btf__name_by_offset(btf, member->name_off);
 		const struct btf_type *inner;
 		u32 bits = btf_member_bit_offset(type, i);
@@ -97,13 +102,14 @@ static int find_member(const struct btf *btf, const struct btf_type *type, const
 			*offset += bits / 8;
 			return member->type;
 		}
-		if (!found || *found || depth == 4)
+		--*budget;
+		if (!found || *found)
 			continue;
 		inner = btf__type_by_id(btf, btf__resolve_type(btf, member->type));
 		if (!inner || !btf_is_composite(inner))
 			continue;
 		*offset += bits / 8;
-		id = find_member(btf, inner, name, offset, depth + 1);
+		id = find_member(btf, inner, name, offset, budget);
 		if (id > 0)
 			return id;
 		*offset -= bits / 8;
@@ -114,11 +120,12 @@ static int find_member(const struct btf *btf, const struct btf_type *type, const
 static int find_in(const struct btf *btf, int id, const char *name, u32 *offset)
 {
 	const struct btf_type *type = btf__type_by_id(btf, id < 0 ? 0 : id);
+	unsigned int budget = MAX_MEMBERS;
 
 	*offset = 0;
 	if (id < 0 || !type || !btf_is_composite(type))
 		return -1;
-	return find_member(btf, type, name, offset, 0);
+	return find_member(btf, type, name, offset, &budget);
 }
 
 /* Before Linux 6.4, one structure has what a module keeps, and another what it drops. */
@@ -265,6 +272,7 @@ static void write_tables(struct guest_memory *mem, const struct module_layout *l
 	u32 size, nr;
 	FILE *file;
 	bool good;
+	int fd;
 
 	if (!layout->nr_orcs ||
 	    !guest_memory__read(mem, module + layout->nr_orcs, &nr, sizeof(nr)) ||
@@ -279,9 +287,13 @@ static void write_tables(struct guest_memory *mem, const struct module_layout *l
 	sections[0].size = size;
 	sections[1].size = (u64)nr * ORC_IP_SIZE;
 	sections[2].size = (u64)nr * ORC_ENTRY_SIZE;
-	file = fopen(path, "we");
-	if (!file)
+	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	file = fd < 0 ? NULL : fdopen(fd, "w");
+	if (!file) {
+		if (fd >= 0)
+			close(fd);
 		return;
+	}
 	good = guest_elf__write(mem, sections, ARRAY_SIZE(sections), file);
 	if (fclose(file) || !good)
 		unlink(path);

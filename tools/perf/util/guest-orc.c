@@ -324,14 +324,20 @@ static const char *guest_module__read_memory(struct guest_module *module,
 					     const struct guest_orc *orc)
 {
 	struct orc_sections sections = {};
+	struct guest_module *other;
 
 	if (!orc_sections__find(&sections, module->elf) ||
 	    sections.code.start < module->start || sections.code.end > module->end)
 		return "it is not where the guest has the module";
 
+	/* It is relocated, and calls the kernel, which is below it, or any module. */
+	module->orc.code = sections.code;
+	module->orc.code.start = orc->start;
+	list_for_each_entry(other, &orc->modules, node)
+		module->orc.code.end = max(module->orc.code.end, other->end);
+
 	/* Modules have the format of their kernel, which has a header for all. */
 	sections.header = orc->sections.header;
-	module->orc.code = sections.code;
 	return orc_table__read(&module->orc.table, &sections, 0);
 }
 

@@ -67,5 +67,5 @@ const char *guest_vmlinux__write(struct guest_kernel *kernel, FILE *file)
 			return "its kernel has no ORC tables";
 	}
 	return guest_elf__write(kernel->mem, found, ARRAY_SIZE(found), file) ?
-	       NULL : "its tables can't be written";
+	       NULL : "its ORC tables can't be written";
 }

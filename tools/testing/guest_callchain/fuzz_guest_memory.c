@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Fuzz tools/perf/util/guest-memory.c and all that reads a guest by it under libFuzzer.
+ *
+ * The guest is that of perf's test; the input changes bytes of it.  AddressSanitizer and
+ * UBSan watch; what comes out must be text that a terminal can show.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+
+/* The guest, see make_contents() there. */
+#include "../../perf/tests/guest-memory.c"
+
+#include "debug.h"
+#include "guest-kernel.h"
+#include "guest-memory.h"
+#include "guest-modules.h"
+#include "guest-vmlinux.h"
+
+#define NR_LAYOUTS	3
+#define NR_GUESTS	(2 * NR_LAYOUTS)
+
+bool perf_guest;
+
+/* One of each kind, and which pages of it are there. */
+static struct {
+	u8	*ram;
+	u64	btf_size;
+	bool	present[LOW_SIZE / PAGE];
+} guests[NR_GUESTS], *guest;
+
+/* Instead of system calls, which are slow: this process is the VMM. */
+static ssize_t fuzz_readv(pid_t pid, const struct iovec *local, unsigned long nr_local,
+			  const struct iovec *remote, unsigned long nr, unsigned long flags)
+{
+	u8 *to = local->iov_base;
+	ssize_t total = 0;
+
+	for (unsigned long i = 0; i < nr; i++) {
+		u64 offset = (u8 *)remote[i].iov_base - guest->ram;
+
+		if (offset >= LOW_SIZE || !guest->present[offset / PAGE])
+			break;
+		memcpy(&to[total], remote[i].iov_base, remote[i].iov_len);
+		total += remote[i].iov_len;
+	}
+	return total ?: -1;
+}
+
+static ssize_t fuzz_pread(int fd, void *buf, size_t size, off_t pos)
+{
+	u64 page = ((u64)pos / sizeof(u64)) - (u64)guest->ram / PAGE, *entries = buf;
+
+	for (size_t i = 0; i < size / sizeof(u64); i++, page++)
+		entries[i] = page < LOW_SIZE / PAGE && guest->present[page] ? 1ULL << 63 : 0;
+	return size;
+}
+
+static FILE *fuzz_fopen(const char *path, const char *mode)
+{
+	static char map[64];
+
+	snprintf(map, sizeof(map), "%lx-%lx rw-p\n", (long)guest->ram, (long)guest->ram + LOW_SIZE);
+	return fmemopen(map, strlen(map), "r");
+}
+
+#define process_vm_readv	fuzz_readv
+#define pread			fuzz_pread
+#define fopen			fuzz_fopen
+#include "guest-memory.c"
+#undef fopen
+
+int verbose;
+
+int eprintf(int level, int var, const char *fmt, ...)
+{
+	return 0;
+}
+
+int veprintf(int level, int var, const char *fmt, va_list args)
+{
+	return 0;
+}
+
+enum guest_info guest_info__write(pid_t pid, const char *dir, bool tables)
+{
+	return GUEST_INFO_NONE;
+}
+
+int rm_rf(const char *path)
+{
+	return 0;
+}
+
+/* What libbpf's BTF calls of the rest of it: messages, and the host's own BTF. */
+void libbpf_print(int level, const char *fmt, ...)
+{
+}
+
+long libbpf_get_error(const void *ptr)
+{
+	return ptr ? 0 : -errno;
+}
+
+int bpf_btf_load(const void *data, size_t size, const void *opts)
+{
+	return -ENOSYS;
+}
+
+int bpf_btf_get_info_by_fd(int fd, void *info, u32 *len)
+{
+	return -ENOSYS;
+}
+
+int bpf_btf_get_fd_by_id_opts(u32 id, const void *opts)
+{
+	return -ENOSYS;
+}
+
+/* Where bytes are changed. */
+static const u64 places[] = {
+	KERNEL, NUM_SYMS, NAMES, TOKEN_TABLE, TOKEN_INDEX, OFFSETS, MODULES, MODULE(0), MODULE(1),
+	STRINGS, SYMTAB, TYPES, ORC_HEADER, BTF,
+};
+
+static const u64 physical_places[] = { PGD_GPA, PUD_GPA, PMD_GPA, PTE_GPA, INFO_GPA };
+
+#define NR_PLACES	(ARRAY_SIZE(places) + ARRAY_SIZE(physical_places))
+#define MAX_CHANGES	256
+
+struct change {
+	u64	gpa;
+	u8	byte;
+};
+
+static void init(void)
+{
+	for (size_t i = 0; i < NR_GUESTS; i++) {
+		ram = mmap(NULL, RAM_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (ram == MAP_FAILED)
+			abort();
+		make_contents(i % NR_LAYOUTS, i / NR_LAYOUTS);
+		guests[i].ram = ram;
+		guests[i].btf_size = btf_size;
+		for (size_t j = 0; j < LOW_SIZE; j++) {
+			if (ram[j])
+				guests[i].present[j / PAGE] = true;
+		}
+	}
+}
+
+static void check_text(const char *name, const char *text, size_t size)
+{
+	for (size_t i = 0; i < size; i++) {
+		if ((text[i] >= ' ' && text[i] <= '~') || text[i] == '\n' || text[i] == '\t')
+			continue;
+		fprintf(stderr, "fuzz_guest_memory: %s has a character 0x%02x\n", name, (u8)text[i]);
+		abort();
+	}
+}
+
+static void look_at_guest(void)
+{
+	char *kallsyms_text, *modules_text;
+	size_t kallsyms_size, modules_size;
+	FILE *kallsyms, *modules, *vmlinux;
+	struct guest_kernel *kernel;
+	const char *why_not;
+
+	kernel = guest_kernel__find(getpid(), &why_not);
+	if (!kernel)
+		return;
+
+	kallsyms = open_memstream(&kallsyms_text, &kallsyms_size);
+	modules = open_memstream(&modules_text, &modules_size);
+	vmlinux = fopen("/dev/null", "w");
+	for (size_t i = 0; i < kernel->nr_symbols; i++)
+		fprintf(kallsyms, "%c %s\n", kernel->symbols[i].type, kernel->symbols[i].name);
+	guest_modules__write(kernel, modules, kallsyms, NULL);
+	guest_vmlinux__write(kernel, vmlinux);
+	fclose(kallsyms);
+	fclose(modules);
+	fclose(vmlinux);
+	check_text("kallsyms", kallsyms_text, kallsyms_size);
+	check_text("modules", modules_text, modules_size);
+	check_text("the release", kernel->info.release, strlen(kernel->info.release));
+	free(kallsyms_text);
+	free(modules_text);
+	guest_kernel__delete(kernel);
+}
+
+/*
+ * The first byte chooses a guest.  What follows are changes: a place, an offset of two
+ * bytes, how many bytes there are, and these.
+ */
+int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
+{
+	struct change changes[MAX_CHANGES];
+	size_t nr = 0, i;
+
+	if (!guests[0].ram)
+		init();
+	if (!size)
+		return 0;
+
+	guest = &guests[*data++ % NR_GUESTS];
+	ram = guest->ram;
+	for (size--; size > 4 && nr < MAX_CHANGES; ) {
+		size_t place = data[0] % NR_PLACES, len = min((size_t)(data[3] & 15), size - 4);
+		u16 offset = data[1] | data[2] << 8;
+
+		for (i = 0; i < len && nr < MAX_CHANGES; i++) {
+			u64 gpa = place < ARRAY_SIZE(places) ?
+				  to_offset(places[place] + (offset & 0x1fff) + i) :
+				  physical_places[place - ARRAY_SIZE(places)] + (offset & 0xfff) + i;
+
+			changes[nr++] = (struct change){ gpa, ram[gpa] };
+			ram[gpa] = data[4 + i];
+		}
+		data += 4 + len;
+		size -= 4 + len;
+	}
+
+	look_at_guest();
+	while (nr--)
+		ram[changes[nr].gpa] = changes[nr].byte;
+	return 0;
+}
