@@ -225,7 +225,8 @@ static bool guests_beside(char path[PATH_MAX], const char *data, bool old)
 
 	if (!data)
 		data = "perf.data";
-	if (!strcmp(data, "-") || (!stat(data, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
+	if (!strcmp(data, "-") ||
+	    (!stat(data, &st) && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode)))
 		return false;
 
 	return snprintf(path, PATH_MAX, "%s%s.guests", data, old ? ".old" : "") < PATH_MAX;

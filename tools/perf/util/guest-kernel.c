@@ -125,7 +125,8 @@ struct guest_kernel *guest_kernel__find(pid_t pid, const char **why_not)
 		goto err;
 
 	kernel->mem = guest_memory__open(pid);
-	if (!kernel->mem || !guest_memory__find(kernel->mem, "OSRELEASE=", read_vmcoreinfo, kernel)) {
+	if (!kernel->mem ||
+	    !guest_memory__find(kernel->mem, "OSRELEASE=", read_vmcoreinfo, kernel)) {
 		if (errno == EACCES || errno == EPERM)
 			*why_not = "you may not trace its VMM";
 		else if (errno)
