@@ -32,7 +32,7 @@
 /* Names that the kernel gives to files in /proc/PID are short. */
 #define MAX_PROC_PATH	64
 
-/* Return false, with errno set, if that can't be told. */
+/* Does the process have a VM of KVM's?  Return false, with errno set, if nothing tells. */
 static bool runs_guest(const char *pid)
 {
 	char path[MAX_PROC_PATH], name[sizeof(KVM_VM)];
@@ -50,7 +50,7 @@ static bool runs_guest(const char *pid)
 	return found;
 }
 
-/* The folder is new: who has made a file there has no good in mind. */
+/* The folder is new.  A file in it is somebody else's: don't follow or overwrite it. */
 static FILE *create(const char *dir, const char *name)
 {
 	char path[PATH_MAX];
@@ -145,7 +145,7 @@ static bool make_dirs(const char *dir, pid_t pid, char proc[PATH_MAX], char boot
  * @dir:	where to make PID/proc, with kallsyms and modules, and PID/boot
  * @tables:	whether to write the tables that unwind it
  *
- * Return: what was found.  What was not is told.
+ * Return: what was found; warns of what was not.
  */
 enum guest_info guest_info__write(pid_t pid, const char *dir, bool tables)
 {
@@ -258,7 +258,7 @@ enum guest_info guest_info__record(const struct target *target, const char *data
 	if (!symbol_conf.guest_info || symbol_conf__has_guest_files() || EM_HOST != EM_X86_64)
 		return most;
 
-	/* Who has made the folder meanwhile wants to choose where files are written. */
+	/* Whoever has made the folder meanwhile could choose where files are written. */
 	if (mkdir(dir, 0700)) {
 		pr_warning("Guests have no names: %s can't be made\n", dir);
 		return most;
@@ -275,7 +275,7 @@ enum guest_info guest_info__record(const struct target *target, const char *data
 	return most;
 }
 
-/* Nobody else may have a say in what root is shown. */
+/* Names that another user has written may have escape sequences in them. */
 static bool is_own_folder(const char *path)
 {
 	struct stat st;

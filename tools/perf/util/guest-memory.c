@@ -45,8 +45,8 @@ static const u64 holes[] = { 4 * GIB, 0x80000000, 0xb0000000, 0xc0000000, 0xe000
 
 /*
  * What may be read of one guest, so that nothing that it has written takes long: bytes, and
- * more for each read and for each page that is not in the cache.  A large kernel takes a
- * tenth of it.
+ * more for each read and for each page that is not in the cache.  Debian's 7.3 kernel takes
+ * a sixth of it.
  */
 #define BUDGET			(2 * GIB)
 #define READ_COST		64

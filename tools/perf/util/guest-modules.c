@@ -299,7 +299,7 @@ static void write_tables(struct guest_memory *mem, const struct module_layout *l
 		unlink(path);
 }
 
-/* A module, whose struct list_head is at @node; go on with the next one if it tells it. */
+/* Write what is found of the module whose struct list_head is at @node, if it is one. */
 static bool write_one(struct guest_memory *mem, const struct module_layout *layout, u64 node,
 		      FILE *modules, FILE *kallsyms, const char *tables)
 {
