@@ -53,11 +53,14 @@
 #define PUD_GPA		(1UL << 20)
 #define PMD_GPA		(PUD_GPA + PAGE)
 #define PTE_GPA		(PMD_GPA + PAGE)
-#define INFO_GPA	(8UL << 20)
+/* Not the first page that is looked at by one system call. */
+#define INFO_GPA	((8UL << 20) + 3 * PAGE)
 
 /* Of page tables. */
 #define PRESENT		1UL
 #define LARGE		BIT(7)
+#define LARGE_PAT	BIT(12)
+#define NO_EXEC		BIT_ULL(63)
 
 /* What lies where: in small pages, so that structures cross them. */
 #define NUM_SYMS	(SMALL + 0x800)
@@ -120,10 +123,10 @@ static void make_tables(void)
 {
 	put_entry(PGD_GPA, 511, PUD_GPA | PRESENT);
 	put_entry(PUD_GPA, (KERNEL >> 30) & 511, PMD_GPA | PRESENT);
-	put_entry(PMD_GPA, (KERNEL >> 21) & 511, KERNEL_GPA | LARGE | PRESENT);
+	put_entry(PMD_GPA, (KERNEL >> 21) & 511, KERNEL_GPA | LARGE | LARGE_PAT | NO_EXEC | PRESENT);
 	put_entry(PMD_GPA, (SMALL >> 21) & 511, PTE_GPA | PRESENT);
 	for (u64 i = 0; i < NR_SMALL; i++)
-		put_entry(PTE_GPA, i, to_gpa(SMALL + i * PAGE) | PRESENT);
+		put_entry(PTE_GPA, i, to_gpa(SMALL + i * PAGE) | NO_EXEC | PRESENT);
 }
 
 static const char info[] =
@@ -397,6 +400,7 @@ static void make_contents(enum layout layout, bool old)
 {
 	make_tables();
 	memcpy(&ram[INFO_GPA], info, sizeof(info));
+	ram[INFO_GPA - PAGE] = 1;
 	make_modules(old);
 	make_kallsyms(layout);
 	make_orc();
@@ -577,12 +581,27 @@ static int test_guest(const char *dir)
 
 static void no_release(void)
 {
-	change_info("OSRELEASE=6.1.0-test", "OSRELEASE=6.1/../test");
+	change_info("OSRELEASE=6.1.0-test", "OSRELEASE=6.1/../tes");
+}
+
+/* A release of @len characters, and all else as it was. */
+static void put_release(size_t len)
+{
+	char *text = (char *)&ram[INFO_GPA];
+
+	text += sprintf(text, "OSRELEASE=");
+	memset(text, '6', len);
+	strcpy(text + len, strchr(info, '\n'));
 }
 
 static void long_release(void)
 {
-	memset(&ram[INFO_GPA + sizeof("OSRELEASE=") - 1], '6', 100);
+	put_release(65);
+}
+
+static void long_name(void)
+{
+	put(NAMES, "\xff\x7f", 2);
 }
 
 static void no_page_tables(void)
@@ -668,6 +687,7 @@ static const struct {
 	{ "a control character",		control_character },
 	{ "a control character of 8 bits",	upper_half_character },
 	{ "a name without end",			name_without_end },
+	{ "a name that is too long",		long_name },
 	{ "no addresses of kallsyms",		no_tables },
 };
 
@@ -678,6 +698,14 @@ static int test_broken(const char *dir)
 		broken[i].break_it();
 		TEST_ASSERT_VAL(broken[i].name, find_all(dir) == GUEST_INFO_NONE);
 	}
+	return 0;
+}
+
+static int test_release(const char *dir)
+{
+	make_guest(FROM_BASE, false);
+	put_release(64);
+	TEST_ASSERT_VAL("a release of 64 characters", find_all(dir) == GUEST_INFO_TABLES);
 	return 0;
 }
 
@@ -718,12 +746,18 @@ static int test_hole(const char *dir)
 /* Another kernel was there before, and a copy was made of this one's. */
 static int test_copies(const char *dir)
 {
+	size_t size;
+	char *none;
+
 	make_guest(FROM_PLACE, false);
 	memcpy(&ram[INFO_GPA - 8 * PAGE], info, sizeof(info));
 	ram[INFO_GPA - 8 * PAGE + sizeof("OSRELEASE=") - 1] = '7';
 	memcpy(strstr((char *)&ram[INFO_GPA - 8 * PAGE], "9b001000"), "9b0ff000", 8);
 	TEST_ASSERT_VAL("found", guest_info__write(getpid(), dir, false) == GUEST_INFO_NAMES);
 	TEST_ASSERT_VAL("names", test_names(dir, WITH_MODULES, false));
+	none = read_guest_file(dir, "boot/modules/first", &size);
+	free(none);
+	TEST_ASSERT_VAL("tables that nobody wants", !none);
 	return 0;
 }
 
@@ -805,6 +839,16 @@ static void too_many_module_symbols(void)
 	put(MODULE(1) + 0x400 + 8, "\xff\xff\xff\xff", 4);
 }
 
+static void escape_as_type(void)
+{
+	put(TYPES, "U\x1b", 2);
+}
+
+static void upper_half_in_name(void)
+{
+	put(MODULE(1) + M_NAME, "\x9b" "2J", 4);
+}
+
 static void escape_in_symbol(void)
 {
 	put(STRINGS + 16, "\x1b", 1);
@@ -823,6 +867,8 @@ static const struct {
 	{ "BTF without end",			endless_btf },
 	{ "too many symbols of a module",	too_many_module_symbols },
 	{ "an escape sequence as symbol",	escape_in_symbol },
+	{ "an escape sequence as type",		escape_as_type },
+	{ "a control character of 8 bits",	upper_half_in_name },
 };
 
 /* The kernel's names are there, whatever its modules are, and nothing but names. */
@@ -840,7 +886,7 @@ static int test_broken_modules(const char *dir)
 		expect_kallsyms(expected, false);
 		kallsyms = read_guest_file(dir, "proc/kallsyms", &size);
 		good = kallsyms && !strncmp(kallsyms, expected, strlen(expected)) &&
-		       !strchr(kallsyms, '\x1b') && !strstr(kallsyms, "[a b]");
+		       !strpbrk(kallsyms, "\x1b\x9b") && !strstr(kallsyms, "[a b]");
 		free(kallsyms);
 		TEST_ASSERT_VAL(broken_modules[i].name, good);
 	}
@@ -908,7 +954,7 @@ static int test__guest_memory(struct test_suite *test __maybe_unused, int subtes
 		   MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	TEST_ASSERT_VAL("no memory", ram != MAP_FAILED);
 	TEST_ASSERT_VAL("no directory", mkdtemp(dir));
-	err = test_guest(dir) || test_broken(dir) || test_broken_tables(dir) || test_no_header(dir) ||
+	err = test_guest(dir) || test_broken(dir) || test_release(dir) || test_broken_tables(dir) || test_no_header(dir) ||
 	      test_hole(dir) || test_copies(dir) || test_holes(dir) || test_broken_modules(dir) ||
 	      test_beside(dir);
 	rm_rf(dir);

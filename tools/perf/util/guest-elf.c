@@ -13,7 +13,7 @@
 #define MAX_SECTIONS	8
 #define ALIGNMENT	8UL
 
-/* Write @size bytes of the guest's, zeroes for pages that aren't there. */
+/* Write @size bytes of the guest's; pages that aren't there become holes, but for the last. */
 static bool write_bytes(struct guest_memory *mem, u64 gva, u64 size, FILE *file)
 {
 	u8 page[GUEST_PAGE_SIZE];
@@ -21,8 +21,16 @@ static bool write_bytes(struct guest_memory *mem, u64 gva, u64 size, FILE *file)
 
 	for (; size; size -= len, gva += len) {
 		len = min(size, (u64)(GUEST_PAGE_SIZE - (gva & ~GUEST_PAGE_MASK)));
-		if (!guest_memory__read(mem, gva, page, len))
+		if (!guest_memory__read(mem, gva, page, len)) {
+			if (guest_memory__is_exhausted(mem))
+				return false;
 			memset(page, 0, len);
+			if (size > len) {
+				if (fseek(file, len, SEEK_CUR))
+					return false;
+				continue;
+			}
+		}
 		if (fwrite(page, len, 1, file) != 1)
 			return false;
 	}

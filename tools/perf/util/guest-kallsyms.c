@@ -15,6 +15,7 @@
 /* No kernel has as many symbols, or as long names. */
 #define MAX_SYMBOLS	(1 << 20)
 #define MAX_NAME	512
+#define MAX_NAMES	(64UL << 20)
 
 #define NR_TOKENS	256
 #define MAX_TOKENS	((1 << 16) + MAX_NAME)
@@ -75,6 +76,7 @@ static bool read_names(struct guest_kernel *kernel, const struct tokens *tokens,
 	u64 at = kernel->info.names;
 	u8 codes[MAX_NAME], byte;
 	unsigned int len;
+	size_t total = 0;
 
 	for (; kernel->nr_symbols < nr; kernel->nr_symbols++) {
 		if (!guest_memory__read(kernel->mem, at++, &byte, 1))
@@ -89,6 +91,11 @@ static bool read_names(struct guest_kernel *kernel, const struct tokens *tokens,
 		    !expand_name(&kernel->symbols[kernel->nr_symbols], tokens, codes, len))
 			return false;
 		at += len;
+		total += strlen(kernel->symbols[kernel->nr_symbols].name);
+		if (total > MAX_NAMES) {
+			kernel->nr_symbols++;
+			return false;
+		}
 	}
 	return true;
 }

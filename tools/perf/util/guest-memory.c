@@ -51,6 +51,10 @@ static const u64 holes[] = { 4 * GIB, 0x80000000, 0xb0000000, 0xc0000000, 0xe000
 #define BUDGET			(2 * GIB)
 #define READ_COST		64
 #define PAGE_COST		GUEST_PAGE_SIZE
+#define CANDIDATE_COST		(1ULL << 20)
+
+/* Most strings are shorter. */
+#define STRING_PIECE		64
 
 /* A VMM has more than a guest's RAM, but not more pieces that are as large. */
 #define NR_MAPPINGS		16
@@ -187,8 +191,10 @@ static unsigned int get_present(struct guest_memory *mem, u64 offset, u64 *entri
 /* Return true if there is enough left of the budget, and take it. */
 static bool spend(struct guest_memory *mem, u64 cost)
 {
-	if (mem->budget < cost)
+	if (mem->budget < cost) {
+		mem->budget = 0;
 		return false;
+	}
 
 	mem->budget -= cost;
 	return true;
@@ -263,7 +269,8 @@ static bool find_in_ram(struct guest_memory *mem, const char *prefix, guest_page
 			}
 			for (; bytes >= (ssize_t)len; bytes -= len, i++) {
 				page = (unsigned long)remote[i].iov_base - mem->ram.start;
-				if (!memcmp(local.iov_base, prefix, len) && found(mem, page, arg))
+				if (!memcmp(local.iov_base, prefix, len) &&
+				    spend(mem, CANDIDATE_COST) && found(mem, page, arg))
 					return true;
 				local.iov_base += len;
 			}
@@ -427,15 +434,35 @@ bool guest_memory__read(struct guest_memory *mem, u64 gva, void *buf, size_t siz
 char *guest_memory__read_string(struct guest_memory *mem, u64 gva, size_t max)
 {
 	char *string = malloc(max + 1);
+	size_t len, i = 0;
 
-	for (size_t i = 0; string && i <= max; i++) {
-		if (!guest_memory__read(mem, gva + i, &string[i], 1))
+	while (string && i <= max) {
+		/* In pieces, for each read has its price; what follows may not be there. */
+		len = min((size_t)(GUEST_PAGE_SIZE - ((gva + i) & ~GUEST_PAGE_MASK)),
+			  (size_t)STRING_PIECE);
+		len = min(len, max + 1 - i);
+		if (!guest_memory__read(mem, gva + i, &string[i], len))
 			break;
-		if (!string[i] && i)
-			return string;
-		if (string[i] <= ' ' || string[i] > '~')
-			break;
+		for (; len; len--, i++) {
+			if (!string[i] && i)
+				return string;
+			if (string[i] <= ' ' || string[i] > '~') {
+				free(string);
+				return NULL;
+			}
+		}
 	}
 	free(string);
 	return NULL;
+}
+
+/**
+ * guest_memory__is_exhausted - tell whether reads have failed for there were too many
+ * @mem:	the memory
+ *
+ * Return: whether nothing more is read.
+ */
+bool guest_memory__is_exhausted(const struct guest_memory *mem)
+{
+	return mem->budget < READ_COST + PAGE_COST;
 }

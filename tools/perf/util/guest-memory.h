@@ -23,6 +23,7 @@ bool guest_memory__read_ram(struct guest_memory *mem, u64 offset, void *buf, siz
 bool guest_memory__use_tables(struct guest_memory *mem, u64 root, u64 gva, bool la57);
 bool guest_memory__use_next_layout(struct guest_memory *mem);
 bool guest_memory__read(struct guest_memory *mem, u64 gva, void *buf, size_t size);
+bool guest_memory__is_exhausted(const struct guest_memory *mem);
 char *guest_memory__read_string(struct guest_memory *mem, u64 gva, size_t max);
 
 #endif /* __PERF_GUEST_MEMORY_H */

@@ -23,7 +23,7 @@
 #include "guest-modules.h"
 #include "unwind-orc.h"
 
-/* A list that has no end stops here. */
+/* A list that has no end stops here; symbols are those of all modules. */
 #define MAX_MODULES	4096
 #define MAX_MEMBERS	4096
 #define MAX_SYMBOLS	(1 << 20)
@@ -236,8 +236,7 @@ static bool read_symtab(struct guest_memory *mem, const struct module_layout *la
 	       guest_memory__read(mem, kallsyms + layout->symbols, &symtab->symbols, sizeof(u64)) &&
 	       guest_memory__read(mem, kallsyms + layout->strings, &symtab->strings, sizeof(u64)) &&
 	       guest_memory__read(mem, kallsyms + layout->types, &symtab->types, sizeof(u64)) &&
-	       guest_memory__read(mem, kallsyms + layout->nr_symbols, &symtab->nr, sizeof(u32)) &&
-	       symtab->nr <= MAX_SYMBOLS;
+	       guest_memory__read(mem, kallsyms + layout->nr_symbols, &symtab->nr, sizeof(u32));
 }
 
 /* A line of /proc/modules; nothing reads how often a module is used, or by which others. */
@@ -301,7 +300,7 @@ static void write_tables(struct guest_memory *mem, const struct module_layout *l
 
 /* Write what is found of the module whose struct list_head is at @node, if it is one. */
 static bool write_one(struct guest_memory *mem, const struct module_layout *layout, u64 node,
-		      FILE *modules, FILE *kallsyms, const char *tables)
+		      FILE *modules, FILE *kallsyms, const char *tables, u32 *symbols_left)
 {
 	u64 module = node - layout->list;
 	struct symtab symtab;
@@ -311,8 +310,10 @@ static bool write_one(struct guest_memory *mem, const struct module_layout *layo
 	name = guest_memory__read_string(mem, module + layout->name, NAME_SIZE);
 	good = name && *name != '.' && !strpbrk(name, "/[]") &&
 	       write_module(mem, layout, module, name, modules);
-	if (good && read_symtab(mem, layout, module, &symtab))
+	if (good && read_symtab(mem, layout, module, &symtab) && symtab.nr <= *symbols_left) {
+		*symbols_left -= symtab.nr;
 		write_symbols(mem, &symtab, name, kallsyms);
+	}
 	if (good && tables)
 		write_tables(mem, layout, module, tables, name);
 	free(name);
@@ -336,6 +337,7 @@ const char *guest_modules__write(struct guest_kernel *kernel, FILE *modules, FIL
 	struct module_layout layout = {};
 	struct btf *btf = read_btf(kernel);
 	bool known = btf && find_layout(btf, &layout);
+	u32 symbols_left = MAX_SYMBOLS;
 	u64 node;
 
 	btf__free(btf);
@@ -345,7 +347,8 @@ const char *guest_modules__write(struct guest_kernel *kernel, FILE *modules, FIL
 	if (!guest_memory__read(kernel->mem, head->addr, &node, sizeof(node)))
 		return "its list of modules can't be read";
 	for (unsigned int i = 0; i < MAX_MODULES && node != head->addr; i++) {
-		if (!write_one(kernel->mem, &layout, node, modules, kallsyms, tables) ||
+		if (!write_one(kernel->mem, &layout, node, modules, kallsyms, tables,
+			       &symbols_left) ||
 		    !guest_memory__read(kernel->mem, node, &node, sizeof(node)))
 			return "its list of modules is broken";
 	}
