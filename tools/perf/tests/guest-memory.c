@@ -123,7 +123,8 @@ static void make_tables(void)
 {
 	put_entry(PGD_GPA, 511, PUD_GPA | PRESENT);
 	put_entry(PUD_GPA, (KERNEL >> 30) & 511, PMD_GPA | PRESENT);
-	put_entry(PMD_GPA, (KERNEL >> 21) & 511, KERNEL_GPA | LARGE | LARGE_PAT | NO_EXEC | PRESENT);
+	put_entry(PMD_GPA, (KERNEL >> 21) & 511,
+		  KERNEL_GPA | LARGE | LARGE_PAT | NO_EXEC | PRESENT);
 	put_entry(PMD_GPA, (SMALL >> 21) & 511, PTE_GPA | PRESENT);
 	for (u64 i = 0; i < NR_SMALL; i++)
 		put_entry(PTE_GPA, i, to_gpa(SMALL + i * PAGE) | NO_EXEC | PRESENT);
@@ -591,7 +592,7 @@ static void put_release(size_t len)
 
 	text += sprintf(text, "OSRELEASE=");
 	memset(text, '6', len);
-	strcpy(text + len, strchr(info, '\n'));
+	sprintf(text + len, "%s", strchr(info, '\n'));
 }
 
 static void long_release(void)
@@ -846,7 +847,7 @@ static void escape_as_type(void)
 
 static void upper_half_in_name(void)
 {
-	put(MODULE(1) + M_NAME, "\x9b" "2J", 4);
+	put(MODULE(1) + M_NAME, "\x9bK2", 4);
 }
 
 static void escape_in_symbol(void)
