@@ -443,10 +443,10 @@ static __always_inline bool guest_has_user_stack(const struct guest_unwind_state
 }
 
 /*
- * Return true if the guest begins or ends a system call on a stack of its kernel's: RCX and
- * R11 are user mode's, and @sp, the stack pointer, lies so close to the stack's end that
- * user mode's registers can't be saved there, or not all of them.  The stack is the task's,
- * or the one on which page tables are switched.
+ * Return true if the guest enters or leaves a system call while its kernel's stack is nearly
+ * empty: between @sp, the stack pointer, and the stack's end there is no room for all of
+ * user mode's registers.  RCX and R11 are user mode's then.  The stack is the task's, or the
+ * one on which page tables are switched.
  */
 static bool guest_is_syscall_edge(const struct guest_unwind_state *state, u64 sp)
 {

@@ -98,7 +98,7 @@ static bool is_list(const struct guest_kernel *kernel, const char *name)
 	       prev == head->addr;
 }
 
-/* The kernel lies in one piece, its modules anywhere in RAM: these tell how that is laid out. */
+/* Modules lie anywhere in RAM: choose the layout by which their list leads back to its head. */
 static void settle_layout(struct guest_kernel *kernel)
 {
 	while (!is_list(kernel, "modules") && guest_memory__use_next_layout(kernel->mem))
