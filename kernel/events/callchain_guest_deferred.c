@@ -66,9 +66,8 @@ struct perf_callchain_entry *perf_callchain_guest_request(struct perf_sample_dat
 	if (!request->max)
 		request->callchain.ip[3] = guest_callchain_cookie();
 	request->max = max_t(unsigned int, request->max, event->attr.sample_max_stack);
-	if (unlikely(event->attr.sample_type & PERF_SAMPLE_GUEST_STACK))
-		request->stack_size = max(request->stack_size,
-					  perf_guest_stack_size(&event->attr));
+	if (unlikely(request->stack_size < event->attr.sample_stack_guest))
+		request->stack_size = event->attr.sample_stack_guest;
 
 	return &request->callchain;
 }

@@ -12,22 +12,6 @@
 
 #include "internal.h"
 
-#define DEFAULT_STACK_SIZE	4096
-
-/**
- * perf_guest_stack_size - tell how many bytes of a guest's stack an event wants
- * @attr: the event's attributes
- *
- * Return: bytes, a multiple of 8; zero if it wants none.
- */
-unsigned int perf_guest_stack_size(const struct perf_event_attr *attr)
-{
-	if (!(attr->sample_type & PERF_SAMPLE_GUEST_STACK))
-		return 0;
-
-	return attr->sample_stack_guest ?: DEFAULT_STACK_SIZE;
-}
-
 /* May @attr see the stack of the mode that @guest_state tells of? */
 static bool guest_stack_visible(const struct perf_event_attr *attr, unsigned int guest_state)
 {
@@ -38,37 +22,38 @@ static bool guest_stack_visible(const struct perf_event_attr *attr, unsigned int
 }
 
 /**
- * perf_prepare_guest_stack - settle how many bytes of a guest's stack a sample has
- * @data: the sample; all other fields but AUX data have their sizes by now
- * @event: the event that is sampled
+ * __perf_prepare_guest_stack - settle how many bytes of a guest's stack a sample has
+ * @data: the sample, which has none so far; all other fields but AUX data have their
+ *	  sizes by now
+ * @event: the event that is sampled, whose dumps are not deferred
  *
  * How many of them can be read turns out when they are output.
  *
  * Context: NMI or IRQ.
  */
-void perf_prepare_guest_stack(struct perf_sample_data *data, struct perf_event *event)
+void __perf_prepare_guest_stack(struct perf_sample_data *data, struct perf_event *event)
 {
-	unsigned int guest_state = perf_sample_guest_state(data, event), size = 0, used;
+	unsigned int guest_state = perf_sample_guest_state(data, event), size, used;
 
 	/* The guest's memory is read through the VMM's mappings, see guest_callchain_walk(). */
-	if (guest_state && !event->attr.defer_guest_callchain &&
-	    !perf_callchain_is_hosts(event) && perf_callchain_guest_wanted(event, guest_state) &&
-	    guest_stack_visible(&event->attr, guest_state) && nmi_uaccess_okay()) {
-		used = perf_sample_data_size(data, event) + sizeof(struct perf_guest_stack_info);
-		/* AUX data takes what is left, but its size must fit. */
-		if (event->attr.sample_type & PERF_SAMPLE_AUX)
-			used += sizeof(u64);
-		size = perf_guest_stack_size(&event->attr);
-		/* A record's size fits into 16 bits. */
-		if (used + size > U16_MAX)
-			size = used < U16_MAX ? round_down(U16_MAX - used, sizeof(u64)) : 0;
-	}
+	if (!guest_state || perf_callchain_is_hosts(event) ||
+	    !perf_callchain_guest_wanted(event, guest_state) ||
+	    !guest_stack_visible(&event->attr, guest_state) || !nmi_uaccess_okay())
+		return;
+
+	used = perf_sample_data_size(data, event) + sizeof(struct perf_guest_stack_info);
+	/* AUX data takes what is left, but its size must fit. */
+	if (event->attr.sample_type & PERF_SAMPLE_AUX)
+		used += sizeof(u64);
+	size = event->attr.sample_stack_guest;
+	/* A record's size fits into 16 bits. */
+	if (used + size > U16_MAX)
+		size = used < U16_MAX ? round_down(U16_MAX - used, sizeof(u64)) : 0;
 
 	/* __perf_event_header_size() has counted the size itself, which each sample has. */
 	data->guest_stack_size = size;
 	if (size)
 		data->dyn_size += size + sizeof(struct perf_guest_stack_info);
-	data->sample_flags |= PERF_SAMPLE_GUEST_STACK;
 }
 
 /*
@@ -95,21 +80,17 @@ static void output_stack(struct perf_output_handle *handle, const struct perf_gu
 }
 
 /**
- * perf_output_guest_stack - output the guest's stack into a sample
+ * perf_output_guest_stack - output the guest's stack into a sample, behind its size
  * @handle: the sample's
- * @size: bytes, as perf_prepare_guest_stack() has settled
+ * @size: bytes, as __perf_prepare_guest_stack() has settled; not zero
  *
  * Context: NMI or IRQ, the one that hit the guest.  Never faults in the guest's memory.
  */
-void perf_output_guest_stack(struct perf_output_handle *handle, u64 size)
+void perf_output_guest_stack(struct perf_output_handle *handle, unsigned int size)
 {
 	struct perf_guest_stack stack __uninitialized;
 	bool found = false;
 	int rctx;
-
-	perf_output_put(handle, size);
-	if (!size)
-		return;
 
 	/*
 	 * Take the context's callchain buffer: a copy that faults may hit a tracepoint,
@@ -158,7 +139,7 @@ static void output_record(struct perf_event *event, void *data)
 		return;
 
 	/* Another event may have asked for more. */
-	size = min(record->size, perf_guest_stack_size(attr));
+	size = min_t(unsigned int, record->size, attr->sample_stack_guest);
 	record->head.size = size;
 	perf_event_header__init(&record->head.header, &sample, PERF_RECORD_GUEST_STACK_DEFERRED,
 				record->misc,
