@@ -517,6 +517,81 @@ TEST(receivers)
 	kvm_vm_free(vm);
 }
 
+/**
+ * struct sized_samples - samples of an event that asks for so many bytes
+ * @size:	that many each must have
+ * @nr:		how many hit the guest
+ * @cookies:	those of their walks
+ */
+struct sized_samples {
+	unsigned int size;
+	unsigned int nr;
+	u64 cookies[1000];
+};
+
+static void check_size(const struct callchain_sample *s, void *arg)
+{
+	struct sized_samples *samples = arg;
+
+	if (!callchain_sample_is_guest(s) || samples->nr == ARRAY_SIZE(samples->cookies))
+		return;
+
+	TEST_ASSERT(s->stack.size == samples->size, "%lu bytes of stack, not %u",
+		    s->stack.size, samples->size);
+	samples->cookies[samples->nr++] = s->cookie;
+}
+
+static bool share_a_walk(const struct sized_samples *a, const struct sized_samples *b)
+{
+	unsigned int i, j;
+
+	for (i = 0; i < a->nr; i++) {
+		for (j = 0; j < b->nr; j++) {
+			if (a->cookies[i] == b->cookies[j])
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Samples of one exit share a record, which must do for the event that wants the most. */
+TEST(shared_by_sizes)
+{
+	struct sized_samples samples[] = { { 64 }, { 1024 }, { 64 } };
+	struct callchain_event events[ARRAY_SIZE(samples)];
+	unsigned int i, try;
+	struct kvm_vcpu *vcpu;
+	const char *why_not;
+	struct kvm_vm *vm;
+
+	if (!pmi_source_available(PMI_IRQ, &why_not))
+		SKIP(return, "%s", why_not);
+
+	vm = vm_create_looping(&vcpu, 4, false);
+	set_sp(vcpu, alloc_stack(vm, DEFAULT_GUEST_STACK_VADDR_MIN, 1, false));
+	vcpu_set_if(vcpu);
+	/* One before the large one and one behind it.  Their timers meet again and again. */
+	for (i = 0; i < ARRAY_SIZE(events); i++) {
+		struct perf_event_attr attr = attr_of_size(samples[i].size);
+
+		attr.wakeup_events = NR_SAMPLES;
+		attr.sample_period = 300000 + 5000 * i;
+		callchain_event_start(&events[i], PMI_IRQ_DEFERRED, &attr, 0, -1);
+	}
+	for (try = 0; try < 100 && !(share_a_walk(&samples[1], &samples[0]) &&
+				     share_a_walk(&samples[1], &samples[2])); try++) {
+		vcpu_run_until_sampled(vcpu, &events[1], 0);
+		for (i = 0; i < ARRAY_SIZE(events); i++)
+			callchain_event_read(&events[i], check_size, &samples[i]);
+	}
+	TEST_ASSERT(share_a_walk(&samples[1], &samples[0]) &&
+		    share_a_walk(&samples[1], &samples[2]), "No walk was shared");
+
+	for (i = 0; i < ARRAY_SIZE(events); i++)
+		callchain_event_close(&events[i]);
+	kvm_vm_free(vm);
+}
+
 /*
  * The stacks of a Linux guest.  An IRQ's ends with the stack pointer of what was
  * interrupted, an exception's with SS and that pointer before it.
