@@ -13,7 +13,8 @@ from .ui import Step
 # By their titles, as perf test takes them, and how many tests each one has.
 _TITLES = {"Deferred callchains": 2, "Callchains of guests": 1,
            "Unwinding guests' kernels by ORC": 1, "Sample parsing": 1,
-           "Stacks of guests": 1, "Names of guests from their memory": 1}
+           "Stacks of guests": 1, "Names of guests from their memory": 1,
+           "Tasks and kernels of guests": 1}
 
 _PASSED = re.compile(r"^\s*[\d.]+: .+?\s*: Ok$", re.MULTILINE)
 _BAD = re.compile(r"^\s*[\d.]+: (.+?)\s*: ((?:FAILED!|Skip).*)$", re.MULTILINE)

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 
 #include <elf.h>
 #include <linux/bits.h>
+#include <linux/compiler.h>
 #include <linux/kernel.h>
 
 #ifdef HAVE_LIBBPF_SUPPORT
@@ -79,6 +81,14 @@
 #define ORC		(ORC_IPS + 4 * 4)
 #define ORC_END		(ORC + 4 * 6)
 #define BTF		(SMALL + 0x30000)
+#define JIFFIES		(SMALL + 0x60000)
+#define PAGE_OFFSET_AT	(SMALL + 0x61000)
+#define NR_CPUS_AT	(SMALL + 0x61008)
+#define CPU_OFFSETS	(SMALL + 0x61010)
+#define IDLE_THREADS	(SMALL + 0x61800)
+#define TASK(i)		(SMALL + 0x62fe0 + (i) * 0x1000)
+#define SIGNAL		(SMALL + 0x70000)
+#define MM		(SMALL + 0x71000)
 
 static u8 *ram;
 
@@ -163,6 +173,12 @@ static const struct {
 	{ ORC_END,		"R__stop_orc_unwind" },
 	{ BTF,			"R__start_BTF" },
 	{ 0,			"R__stop_BTF" },
+	{ JIFFIES,		"Djiffies_64" },
+	{ PAGE_OFFSET_AT,	"Dpage_offset_base" },
+	{ NR_CPUS_AT,		"Rnr_cpu_ids" },
+	{ CPU_OFFSETS,		"R__per_cpu_offset" },
+	{ IDLE_THREADS,		"didle_threads" },
+	{ TASK(0),		"Dinit_task" },
 	{ ORC_END + 0x100,	"ta_name_of_more_than_127_characters_" },
 };
 
@@ -266,6 +282,40 @@ static const struct {
 	{ "second",	0xffffffffc0010000, { 0x2000, 0 } },
 };
 
+/* A task's fields. */
+#define T_COMM		0x20
+#define T_PID		0x30
+#define T_TGID		0x34
+#define T_TASKS		0x40
+#define T_MM		0x50
+#define T_STACK		0x8
+#define T_SIGNAL	0x60
+#define T_THREADS	0x68
+#define S_THREADS	0x10
+#define MM_PGD		0x18
+#define PAGE_OFFSET	0xffff9d4000000000ULL
+
+/* Leave out what a struct task_struct has. */
+static bool no_tasks;
+
+static void add_task_types(struct btf *btf, int u32_id, int u64_id, int char_id, int list)
+{
+	btf__add_struct(btf, "signal_struct", 64);
+	btf__add_field(btf, "thread_head", list, S_THREADS * 8, 0);
+	btf__add_struct(btf, "mm_struct", 64);
+	btf__add_field(btf, "pgd", u64_id, MM_PGD * 8, 0);
+	btf__add_struct(btf, "task_struct", 256);
+	btf__add_field(btf, "comm", char_id, T_COMM * 8, 0);
+	btf__add_field(btf, "pid", u32_id, T_PID * 8, 0);
+	btf__add_field(btf, "tgid", u32_id, T_TGID * 8, 0);
+	btf__add_field(btf, "tasks", list, T_TASKS * 8, 0);
+	btf__add_field(btf, "mm", u64_id, T_MM * 8, 0);
+	btf__add_field(btf, "stack", u64_id, T_STACK * 8, 0);
+	btf__add_field(btf, "signal", u64_id, T_SIGNAL * 8, 0);
+	if (!no_tasks)
+		btf__add_field(btf, "thread_node", list, T_THREADS * 8, 0);
+}
+
 /* Make struct module one that has no end: each of many members has as many of its kind. */
 static bool endless;
 
@@ -309,6 +359,7 @@ static void *make_btf(bool old, u32 *size)
 	btf__add_field(btf, "num_orcs", u32_id, 0, 0);
 	btf__add_field(btf, "orc_unwind_ip", u64_id, 64, 0);
 	btf__add_field(btf, "orc_unwind", u64_id, 128, 0);
+	add_task_types(btf, u32_id, u64_id, char_id, list);
 	anonymous = btf__add_union(btf, NULL, 56);
 	btf__add_field(btf, "name", char_id, 0, 0);
 	if (endless)
@@ -329,6 +380,53 @@ static void *make_btf(bool old, u32 *size)
 		memcpy(copy, data, *size);
 	btf__free(btf);
 	return copy;
+}
+
+/*
+ * Two processes that the list of all has, the second one with a thread and user mode, a thread
+ * of the kernel, and what the second CPU runs if it has nothing to do.
+ */
+static const struct {
+	const char	*comm;
+	u32		pid;
+	u32		tid;
+	u64		stack;
+	bool		has_mm;
+} tasks[] = {
+	{ "swapper/0",		0, 0, 0xffffffff9b804000, false },
+	{ "a name of 15 ch",	7, 7, 0xffffc90000020000, true },
+	{ "worker",		7, 9, 0xffffc90000010000, true },
+	{ "kthreadd",		2, 2, 0xffffc90000008000, false },
+	{ "swapper/1",		0, 0, 0xffffc90000000000, false },
+};
+
+static void put_u32(u64 gva, u32 value)
+{
+	put(gva, &value, sizeof(value));
+}
+
+static void make_tasks(void)
+{
+	put_u64(JIFFIES, 1);
+	put_u64(PAGE_OFFSET_AT, PAGE_OFFSET);
+	put_u32(NR_CPUS_AT, 2);
+	put_u64(CPU_OFFSETS + 8, 0x100);
+	put_u64(IDLE_THREADS + 0x100, TASK(4));
+	put_u64(MM + MM_PGD, PAGE_OFFSET + 0x12345000);
+	for (size_t i = 0; i < ARRAY_SIZE(tasks); i++) {
+		put(TASK(i) + T_COMM, tasks[i].comm, strlen(tasks[i].comm) + 1);
+		put_u32(TASK(i) + T_PID, tasks[i].tid);
+		put_u32(TASK(i) + T_TGID, tasks[i].pid);
+		put_u64(TASK(i) + T_STACK, tasks[i].stack);
+		put_u64(TASK(i) + T_MM, tasks[i].has_mm ? MM : 0);
+		put_u64(TASK(i) + T_SIGNAL, SIGNAL);
+	}
+	put_u64(TASK(0) + T_TASKS, TASK(1) + T_TASKS);
+	put_u64(TASK(1) + T_TASKS, TASK(3) + T_TASKS);
+	put_u64(TASK(3) + T_TASKS, TASK(0) + T_TASKS);
+	put_u64(SIGNAL + S_THREADS, TASK(1) + T_THREADS);
+	put_u64(TASK(1) + T_THREADS, TASK(2) + T_THREADS);
+	put_u64(TASK(2) + T_THREADS, SIGNAL + S_THREADS);
 }
 
 #define WITH_MODULES	true
@@ -387,6 +485,7 @@ static void make_modules(bool old)
 	put(MODULE_CODE + PAGE, &info[4], 0x100);
 	put(MODULE_IPS, &info[1], NR_ORCS * 4);
 	put(MODULE_ORC, &info[2], NR_ORCS * 6);
+	make_tasks();
 }
 #else
 #define M_LIST		0
@@ -893,8 +992,151 @@ static int test_broken_modules(const char *dir)
 	}
 	return 0;
 }
+
+/* All tasks, by stack; a character that may be a terminal's is another one. */
+static const char all_tasks[] =
+	"0 ffffc90000000000 0 0 0 swapper/1\n"
+	"0 ffffc90000008000 0 2 2 kthreadd\n"
+	"0 ffffc90000010000 12345000 7 9 worker\n"
+	"0 ffffc90000020000 12345000 7 7 a name of 15 ch\n"
+	"0 ffffffff9b804000 0 0 0 swapper/0\n";
+
+static void escape_in_comm(void)
+{
+	put(TASK(3) + T_COMM, "\x1bthr\x9b\n", 6);
+}
+
+static void tasks_without_end(void)
+{
+	put_u64(TASK(3) + T_TASKS, TASK(1) + T_TASKS);
+}
+
+static void tasks_into_nothing(void)
+{
+	put_u64(TASK(3) + T_TASKS, 8);
+}
+
+static void threads_without_end(void)
+{
+	put_u64(TASK(2) + T_THREADS, TASK(1) + T_THREADS);
+}
+
+static void threads_into_nothing(void)
+{
+	put_u64(TASK(2) + T_THREADS, 8);
+}
+
+static void unknown_tasks(void)
+{
+	no_tasks = true;
+	make_guest(FROM_BASE, false);
+	no_tasks = false;
+}
+
+static void too_many_cpus(void)
+{
+	put(NR_CPUS_AT, "\xff\xff\xff\xff", 4);
+}
+
+static void nothing_broken(void) {}
+
+static const struct {
+	const char	*name;
+	void		(*break_it)(void);
+	const char	*from;
+	const char	*to;
+} broken_tasks[] = {
+	{ "tasks",			nothing_broken,		"", "" },
+	{ "an escape sequence as comm",	escape_in_comm,		"kthreadd", "?thr??dd" },
+	{ "more CPUs than there are",	too_many_cpus,		"", "" },
+	{ "tasks without end",		tasks_without_end, NULL, NULL },
+	{ "tasks into nothing",		tasks_into_nothing, NULL, NULL },
+	{ "threads without end",	threads_without_end, NULL, NULL },
+	{ "threads into nothing",	threads_into_nothing, NULL, NULL },
+	{ "tasks that nobody knows",	unknown_tasks, NULL, NULL },
+};
+
+static int test_tasks(const char *dir)
+{
+	char expected[sizeof(all_tasks)];
+
+	for (size_t i = 0; i < ARRAY_SIZE(broken_tasks); i++) {
+		make_guest(FROM_BASE, false);
+		broken_tasks[i].break_it();
+		*expected = 0;
+		if (broken_tasks[i].from) {
+			memcpy(expected, all_tasks, sizeof(all_tasks));
+			memcpy(strstr(expected, broken_tasks[i].from), broken_tasks[i].to,
+			       strlen(broken_tasks[i].to));
+		}
+		TEST_ASSERT_VAL(broken_tasks[i].name, find_all(dir) == GUEST_INFO_TABLES);
+		TEST_ASSERT_VAL(broken_tasks[i].name, has_text(dir, "tasks", expected));
+	}
+	return 0;
+}
+
+/* Where the second kernel has its page tables, and its jiffies. */
+#define OTHER_PGD	(KERNEL_GPA + 3 * PAGE)
+#define OTHER_PUD	(PTE_GPA + PAGE)
+#define OTHER_PMD	(OTHER_PUD + PAGE)
+#define OTHER_PTE	(OTHER_PMD + PAGE)
+#define OTHER_JIFFIES	(OTHER_PTE + PAGE)
+
+static void *tick(void *arg)
+{
+	u64 *jiffies = (u64 *)&ram[OTHER_JIFFIES];
+	const bool *stop = arg;
+
+	while (!READ_ONCE(*stop)) {
+		usleep(1000);
+		WRITE_ONCE(*jiffies, *jiffies + 1);
+	}
+	return NULL;
+}
+
+/* A kernel that ran before the guest was reset is whole in memory, but for its ticks. */
+static int test_reset(const char *dir)
+{
+	char *copy = (char *)&ram[INFO_GPA + 8 * PAGE];
+	bool stop = false;
+	pthread_t thread;
+	int err;
+
+	make_guest(FROM_BASE, false);
+	memcpy(copy, info, sizeof(info));
+	copy[sizeof("OSRELEASE=") - 1] = '7';
+	memcpy(strstr(copy, "9b001000"), "9b003000", 8);
+	put_entry(OTHER_PGD, 511, OTHER_PUD | PRESENT);
+	put_entry(OTHER_PUD, (KERNEL >> 30) & 511, OTHER_PMD | PRESENT);
+	memcpy(&ram[OTHER_PMD], &ram[PMD_GPA], PAGE);
+	put_entry(OTHER_PMD, (SMALL >> 21) & 511, OTHER_PTE | PRESENT);
+	memcpy(&ram[OTHER_PTE], &ram[PTE_GPA], PAGE);
+	put_entry(OTHER_PTE, (JIFFIES - SMALL) / PAGE, OTHER_JIFFIES | NO_EXEC | PRESENT);
+
+	/* Of two that stand still, the first one. */
+	TEST_ASSERT_VAL("found", find_all(dir) == GUEST_INFO_TABLES);
+	TEST_ASSERT_VAL("the first", has_text(dir, "proc/version",
+					      "Linux version 6.1.0-test (by its memory)\n"));
+	TEST_ASSERT_VAL("no thread", !pthread_create(&thread, NULL, tick, &stop));
+	err = find_all(dir) != GUEST_INFO_TABLES ||
+	      !has_text(dir, "proc/version", "Linux version 7.1.0-test (by its memory)\n");
+	WRITE_ONCE(stop, true);
+	pthread_join(thread, NULL);
+	TEST_ASSERT_VAL("the one that runs", !err);
+	return 0;
+}
 #else
 static int test_broken_modules(const char *dir __maybe_unused)
+{
+	return 0;
+}
+
+static int test_tasks(const char *dir __maybe_unused)
+{
+	return 0;
+}
+
+static int test_reset(const char *dir __maybe_unused)
 {
 	return 0;
 }
@@ -955,9 +1197,10 @@ static int test__guest_memory(struct test_suite *test __maybe_unused, int subtes
 		   MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	TEST_ASSERT_VAL("no memory", ram != MAP_FAILED);
 	TEST_ASSERT_VAL("no directory", mkdtemp(dir));
-	err = test_guest(dir) || test_broken(dir) || test_release(dir) || test_broken_tables(dir) || test_no_header(dir) ||
-	      test_hole(dir) || test_copies(dir) || test_holes(dir) || test_broken_modules(dir) ||
-	      test_beside(dir);
+	err = test_guest(dir) || test_broken(dir) || test_release(dir) ||
+	      test_broken_tables(dir) || test_no_header(dir) || test_hole(dir) ||
+	      test_copies(dir) || test_holes(dir) || test_broken_modules(dir) ||
+	      test_tasks(dir) || test_reset(dir) || test_beside(dir);
 	rm_rf(dir);
 	munmap(ram, RAM_SIZE);
 	return err ? TEST_FAIL : TEST_OK;

@@ -22,6 +22,8 @@
 #include "guest-kernel.h"
 #include "guest-modules.h"
 #include "guest-vmlinux.h"
+#include "guest-watch.h"
+#include "machine.h"
 #include "symbol_conf.h"
 #include "target.h"
 #include "util.h"
@@ -122,55 +124,44 @@ static const char *write_tables(struct guest_kernel *kernel, const char *dir)
 	return why_not;
 }
 
-/* Make the folder for the guest of @pid below @dir, and those in it. */
-static bool make_dirs(const char *dir, pid_t pid, char proc[PATH_MAX], char boot[PATH_MAX],
+/* Make @top, and the folders in it. */
+static bool make_dirs(const char *top, char proc[PATH_MAX], char boot[PATH_MAX],
 		      char modules[PATH_MAX])
 {
-	char top[PATH_MAX];
-
-	if (snprintf(top, PATH_MAX, "%s/%d", dir, pid) >= PATH_MAX ||
-	    snprintf(proc, PATH_MAX, "%s/%d/proc", dir, pid) >= PATH_MAX ||
-	    snprintf(boot, PATH_MAX, "%s/%d/boot", dir, pid) >= PATH_MAX ||
-	    snprintf(modules, PATH_MAX, "%s/%d/boot/modules", dir, pid) >= PATH_MAX)
+	if (snprintf(proc, PATH_MAX, "%s/proc", top) >= PATH_MAX ||
+	    snprintf(boot, PATH_MAX, "%s/boot", top) >= PATH_MAX ||
+	    snprintf(modules, PATH_MAX, "%s/boot/modules", top) >= PATH_MAX)
 		return false;
 
-	/* What an earlier look has found may be another kernel's. */
-	return (!mkdir(dir, 0700) || errno == EEXIST) && !rm_rf(top) && !mkdir(top, 0700) &&
-	       !mkdir(proc, 0700) && !mkdir(boot, 0700) && !mkdir(modules, 0700);
+	return !mkdir(top, 0700) && !mkdir(proc, 0700) && !mkdir(boot, 0700) &&
+	       !mkdir(modules, 0700);
 }
 
 /**
- * guest_info__write - write what names and unwinds a guest's kernel, from its memory
+ * guest_info__write_kernel - write what names and unwinds a kernel
+ * @kernel:	the kernel
  * @pid:	of the guest's VMM
- * @dir:	where to make PID/proc, with kallsyms and modules, and PID/boot
+ * @top:	where to make proc, with kallsyms and modules, and boot; it is made as well
  * @tables:	whether to write the tables that unwind it
  *
  * Return: what was found; warns of what was not.
  */
-enum guest_info guest_info__write(pid_t pid, const char *dir, bool tables)
+enum guest_info guest_info__write_kernel(struct guest_kernel *kernel, pid_t pid, const char *top,
+					 bool tables)
 {
 	char proc[PATH_MAX], boot[PATH_MAX], modules[PATH_MAX];
-	enum guest_info found = GUEST_INFO_NONE;
-	struct guest_kernel *kernel;
+	enum guest_info found = GUEST_INFO_NAMES;
 	const char *why_not;
 
-	kernel = guest_kernel__find(pid, &why_not);
-	if (!kernel) {
-		pr_warning("The guest of process %d has no names: %s\n", pid, why_not);
-		return found;
-	}
-
-	if (!make_dirs(dir, pid, proc, boot, modules) ||
+	if (!make_dirs(top, proc, boot, modules) ||
 	    !write_names(kernel, proc, tables ? modules : NULL, &why_not)) {
-		pr_warning("The guest of process %d has no names: %s/%d can't be written\n", pid,
-			   dir, pid);
-		if (snprintf(boot, sizeof(boot), "%s/%d", dir, pid) < (int)sizeof(boot))
-			rm_rf(boot);
-		goto out;
+		pr_warning("The guest of process %d has no names: %s can't be written\n", pid,
+			   top);
+		rm_rf(top);
+		return GUEST_INFO_NONE;
 	}
 	if (why_not)
 		pr_warning("Modules of the guest of process %d have no names: %s\n", pid, why_not);
-	found = GUEST_INFO_NAMES;
 
 	why_not = tables ? write_tables(kernel, boot) : NULL;
 	if (why_not)
@@ -180,8 +171,49 @@ enum guest_info guest_info__write(pid_t pid, const char *dir, bool tables)
 
 	pr_info("The guest of process %d runs Linux %s: %zu symbols\n", pid,
 		kernel->info.release, kernel->nr_symbols);
-out:
-	guest_kernel__delete(kernel);
+	return found;
+}
+
+/* Write what is found of a guest to @dir/@pid; watch it until guest_watch__stop(). */
+static enum guest_info write_guest(pid_t pid, const char *dir, bool tables)
+{
+	enum guest_info found = GUEST_INFO_NONE;
+	struct guest_kernel *kernel;
+	const char *why_not;
+	char top[PATH_MAX];
+
+	kernel = guest_kernel__find(pid, &why_not);
+	if (!kernel) {
+		pr_warning("The guest of process %d has no names: %s\n", pid, why_not);
+		return found;
+	}
+
+	/* What an earlier look has found may be another kernel's. */
+	if (snprintf(top, sizeof(top), "%s/%d", dir, pid) >= (int)sizeof(top) ||
+	    (mkdir(dir, 0700) && errno != EEXIST) || rm_rf(top))
+		pr_warning("The guest of process %d has no names: %s can't be written\n", pid,
+			   dir);
+	else
+		found = guest_info__write_kernel(kernel, pid, top, tables);
+
+	if (!found || !guest_watch__add(pid, top, kernel, tables))
+		guest_kernel__delete(kernel);
+	return found;
+}
+
+/**
+ * guest_info__write - write what names and unwinds a guest's kernel, from its memory
+ * @pid:	of the guest's VMM
+ * @dir:	where to make PID/proc, with kallsyms and modules, PID/boot, and PID/tasks
+ * @tables:	whether to write the tables that unwind it
+ *
+ * Return: what was found; warns of what was not.
+ */
+enum guest_info guest_info__write(pid_t pid, const char *dir, bool tables)
+{
+	enum guest_info found = write_guest(pid, dir, tables);
+
+	guest_watch__stop();
 	return found;
 }
 
@@ -194,7 +226,7 @@ static enum guest_info write_guests_of(const char *pids, const char *dir, bool t
 		errno = 0;
 		/* Tell who asks for this very process that it may not be looked into. */
 		if (runs_guest(pid) || errno == EACCES)
-			most = max(most, guest_info__write(atoi(pid), dir, tables));
+			most = max(most, write_guest(atoi(pid), dir, tables));
 	}
 	free(copy);
 	return most;
@@ -208,7 +240,7 @@ static enum guest_info write_all_guests(const char *dir, bool tables)
 
 	while (procs && (entry = readdir(procs))) {
 		if (isdigit(entry->d_name[0]) && runs_guest(entry->d_name))
-			most = max(most, guest_info__write(atoi(entry->d_name), dir, tables));
+			most = max(most, write_guest(atoi(entry->d_name), dir, tables));
 	}
 	if (procs)
 		closedir(procs);
@@ -304,4 +336,54 @@ void guest_info__use(const char *data)
 	used = strdup(dir);
 	symbol_conf.guestmount = used;
 	perf_guest = true;
+}
+
+/* Find the first kernel that the guest ran after the one of @time; return from when on. */
+static u64 find_next_kernel(const char *top, u64 time)
+{
+	char path[PATH_MAX];
+	struct dirent *entry;
+	u64 next = ~0ULL;
+	DIR *kernels;
+
+	if (snprintf(path, sizeof(path), "%s/kernels", top) >= (int)sizeof(path))
+		return next;
+
+	kernels = opendir(path);
+	while (kernels && (entry = readdir(kernels))) {
+		u64 since = strtoull(entry->d_name, NULL, 10);
+
+		if (isdigit(entry->d_name[0]) && since > time)
+			next = min(next, since);
+	}
+	if (kernels)
+		closedir(kernels);
+	return next;
+}
+
+/**
+ * guest_info__use_kernel_of - use the names of the kernel that a guest ran at some time
+ * @machine:	the guest
+ * @time:	when, in perf's time; not before that of the last call
+ */
+void guest_info__use_kernel_of(struct machine *machine, u64 time)
+{
+	char path[PATH_MAX];
+
+	if (machine__is_host(machine) || !*machine->root_dir)
+		return;
+
+	if (!machine->guest_top) {
+		machine->guest_top = strdup(machine->root_dir);
+		if (!machine->guest_top)
+			return;
+		machine->next_kernel = find_next_kernel(machine->guest_top, 0);
+	}
+	/* Samples may have no time. */
+	while (machine->next_kernel <= time && time != ~0ULL) {
+		if (snprintf(path, sizeof(path), "%s/kernels/%" PRIu64, machine->guest_top,
+			     machine->next_kernel) < (int)sizeof(path))
+			machine__reboot(machine, path);
+		machine->next_kernel = find_next_kernel(machine->guest_top, machine->next_kernel);
+	}
 }

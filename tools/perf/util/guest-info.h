@@ -4,7 +4,10 @@
 
 #include <stdbool.h>
 #include <sys/types.h>
+#include <linux/types.h>
 
+struct guest_kernel;
+struct machine;
 struct target;
 
 /* What was found of a guest: the more, the higher. */
@@ -15,7 +18,10 @@ enum guest_info {
 };
 
 enum guest_info guest_info__write(pid_t pid, const char *dir, bool tables);
+enum guest_info guest_info__write_kernel(struct guest_kernel *kernel, pid_t pid, const char *top,
+					 bool tables);
 enum guest_info guest_info__record(const struct target *target, const char *data, bool tables);
 void guest_info__use(const char *data);
+void guest_info__use_kernel_of(struct machine *machine, u64 time);
 
 #endif /* __PERF_GUEST_INFO_H */

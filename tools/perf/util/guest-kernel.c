@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <linux/kernel.h>
 #include <linux/zalloc.h>
@@ -21,6 +22,19 @@
 /* Where x86-64 has its kernel, KASLR or not, and what it calls its page tables. */
 #define START_KERNEL_MAP	0xffffffff80000000ULL
 #define PAGE_TABLES		"SYMBOL(swapper_pg_dir)="
+
+/* A reset does not clear RAM: what earlier kernels have left is there. */
+#define MAX_KERNELS		8
+
+/* A kernel that serves timers shows it within ten looks. */
+#define NR_LOOKS		10
+#define LOOK_NSEC		20000000
+
+struct candidates {
+	struct guest_kernel	*kernel;
+	u64			pages[MAX_KERNELS];
+	unsigned int		nr;
+};
 
 /* Find the value of @key, which includes the "="; NULL if there is none. */
 static const char *find_value(const char *text, const char *key)
@@ -58,11 +72,9 @@ static bool read_release(struct guest_vmcoreinfo *info, const char *text)
 	return true;
 }
 
-/* Return true if the page at @offset is the VMCOREINFO of the kernel that runs. */
-static bool read_vmcoreinfo(struct guest_memory *mem, u64 offset, void *arg)
+/* Return true if the page at @offset is the VMCOREINFO of a kernel whose page tables are there. */
+static bool read_vmcoreinfo(struct guest_memory *mem, u64 offset, struct guest_vmcoreinfo *info)
 {
-	struct guest_kernel *kernel = arg;
-	struct guest_vmcoreinfo *info = &kernel->info;
 	char text[GUEST_PAGE_SIZE + 1] = {};
 	u64 tables;
 
@@ -70,13 +82,14 @@ static bool read_vmcoreinfo(struct guest_memory *mem, u64 offset, void *arg)
 	    !read_release(info, text))
 		return false;
 
-	/* There may be copies, and what earlier kernels have left. */
+	/* There may be copies. */
 	tables = find_number(text, PAGE_TABLES, 16);
 	if (!guest_memory__use_tables(mem, tables - START_KERNEL_MAP +
 				      find_number(text, "NUMBER(phys_base)=", 10), tables,
 				      find_number(text, "NUMBER(pgtable_l5_enabled)=", 10)))
 		return false;
 
+	info->page_tables = tables;
 	info->stext = find_number(text, "SYMBOL(_stext)=", 16);
 	info->names = find_number(text, "SYMBOL(kallsyms_names)=", 16);
 	info->num_syms = find_number(text, "SYMBOL(kallsyms_num_syms)=", 16);
@@ -105,6 +118,45 @@ static void settle_layout(struct guest_kernel *kernel)
 		;
 }
 
+static bool note_candidate(struct guest_memory *mem, u64 offset, void *arg)
+{
+	struct candidates *candidates = arg;
+
+	if (candidates->nr < MAX_KERNELS &&
+	    read_vmcoreinfo(mem, offset, &candidates->kernel->info))
+		candidates->pages[candidates->nr++] = offset;
+	return candidates->nr;
+}
+
+static void free_symbols(struct guest_kernel *kernel)
+{
+	for (size_t i = 0; i < kernel->nr_symbols; i++)
+		free(kernel->symbols[i].name);
+	free(kernel->symbols);
+	kernel->symbols = NULL;
+	kernel->nr_symbols = 0;
+}
+
+/* Take the kernel whose VMCOREINFO is at @page; return NULL, or why that can't be. */
+static const char *use_candidate(struct guest_kernel *kernel, u64 page)
+{
+	const struct guest_symbol *jiffies;
+	const char *why_not;
+
+	free_symbols(kernel);
+	if (!read_vmcoreinfo(kernel->mem, page, &kernel->info))
+		return "its kernel is gone";
+	why_not = guest_kallsyms__read(kernel);
+	if (why_not)
+		return why_not;
+
+	settle_layout(kernel);
+	jiffies = guest_kernel__symbol(kernel, "jiffies_64");
+	kernel->jiffies_addr = jiffies ? jiffies->addr : 0;
+	guest_kernel__ticks(kernel);
+	return NULL;
+}
+
 /**
  * guest_kernel__find - find the kernel of a guest, and its symbols
  * @pid:	of the guest's VMM
@@ -115,6 +167,8 @@ static void settle_layout(struct guest_kernel *kernel)
 struct guest_kernel *guest_kernel__find(pid_t pid, const char **why_not)
 {
 	struct guest_kernel *kernel = zalloc(sizeof(*kernel));
+	struct candidates candidates = { .kernel = kernel };
+	unsigned int first = MAX_KERNELS;
 
 	*why_not = "perf is out of memory";
 	if (!kernel)
@@ -126,7 +180,7 @@ struct guest_kernel *guest_kernel__find(pid_t pid, const char **why_not)
 
 	kernel->mem = guest_memory__open(pid);
 	if (!kernel->mem ||
-	    !guest_memory__find(kernel->mem, "OSRELEASE=", read_vmcoreinfo, kernel)) {
+	    !guest_memory__find(kernel->mem, "OSRELEASE=", note_candidate, &candidates)) {
 		if (errno == EACCES || errno == EPERM)
 			*why_not = "you may not trace its VMM";
 		else if (errno)
@@ -136,11 +190,18 @@ struct guest_kernel *guest_kernel__find(pid_t pid, const char **why_not)
 		goto err;
 	}
 
-	*why_not = guest_kallsyms__read(kernel);
-	if (!*why_not) {
-		settle_layout(kernel);
-		return kernel;
+	/* If none of several is seen to run, all of them wait: the guest is idle, or paused. */
+	for (unsigned int i = 0; i < candidates.nr; i++) {
+		*why_not = use_candidate(kernel, candidates.pages[i]);
+		if (!*why_not && (candidates.nr == 1 || guest_kernel__is_running(kernel)))
+			return kernel;
+		if (!*why_not)
+			first = min(first, i);
 	}
+	if (first < candidates.nr)
+		*why_not = use_candidate(kernel, candidates.pages[first]);
+	if (!*why_not)
+		return kernel;
 err:
 	guest_kernel__delete(kernel);
 	return NULL;
@@ -151,11 +212,45 @@ void guest_kernel__delete(struct guest_kernel *kernel)
 	if (!kernel)
 		return;
 
-	for (size_t i = 0; i < kernel->nr_symbols; i++)
-		free(kernel->symbols[i].name);
-	free(kernel->symbols);
+	free_symbols(kernel);
 	guest_memory__close(kernel->mem);
 	free(kernel);
+}
+
+/**
+ * guest_kernel__ticks - tell how far a guest's time has come since the last call
+ * @kernel: the guest's kernel
+ *
+ * Return: by how many ticks; zero if it sleeps, or is gone; negative if it began anew.
+ */
+s64 guest_kernel__ticks(struct guest_kernel *kernel)
+{
+	u64 last = kernel->jiffies;
+
+	guest_memory__refresh(kernel->mem);
+	if (!kernel->jiffies_addr ||
+	    !guest_memory__read(kernel->mem, kernel->jiffies_addr, &kernel->jiffies,
+				sizeof(kernel->jiffies)))
+		return 0;
+	return kernel->jiffies - last;
+}
+
+/**
+ * guest_kernel__is_running - tell whether this is the kernel that the guest runs
+ * @kernel: the guest's kernel
+ *
+ * Return: whether it was seen to run, within a fifth of a second.
+ */
+bool guest_kernel__is_running(struct guest_kernel *kernel)
+{
+	const struct timespec interval = { .tv_nsec = LOOK_NSEC };
+
+	for (unsigned int i = 0; i < NR_LOOKS; i++) {
+		nanosleep(&interval, NULL);
+		if (guest_kernel__ticks(kernel) > 0)
+			return true;
+	}
+	return false;
 }
 
 /**

@@ -2,6 +2,7 @@
 #ifndef __PERF_GUEST_KERNEL_H
 #define __PERF_GUEST_KERNEL_H
 
+#include <stdbool.h>
 #include <sys/types.h>
 #include <linux/types.h>
 
@@ -24,6 +25,7 @@ struct guest_symbol {
 /**
  * struct guest_vmcoreinfo - what a guest's kernel tells those that read its memory
  * @release:	as uname -r
+ * @page_tables: where it has the topmost of them
  * @stext:	where its code begins; zero for what is not told, here and below
  * @names:	kallsyms: names, compressed
  * @num_syms:	... how many
@@ -34,6 +36,7 @@ struct guest_symbol {
  */
 struct guest_vmcoreinfo {
 	char	release[GUEST_RELEASE_SIZE];
+	u64	page_tables;
 	u64	stext;
 	u64	names;
 	u64	num_syms;
@@ -49,16 +52,22 @@ struct guest_vmcoreinfo {
  * @info:	what the kernel tells
  * @symbols:	those of the kernel, without modules
  * @nr_symbols:	how many
+ * @jiffies_addr: where it counts its ticks; zero if that isn't known
+ * @jiffies:	as last seen
  */
 struct guest_kernel {
 	struct guest_memory	*mem;
 	struct guest_vmcoreinfo	info;
 	struct guest_symbol	*symbols;
 	size_t			nr_symbols;
+	u64			jiffies_addr;
+	u64			jiffies;
 };
 
 struct guest_kernel *guest_kernel__find(pid_t pid, const char **why_not);
 void guest_kernel__delete(struct guest_kernel *kernel);
+s64 guest_kernel__ticks(struct guest_kernel *kernel);
+bool guest_kernel__is_running(struct guest_kernel *kernel);
 const struct guest_symbol *guest_kernel__symbol(const struct guest_kernel *kernel,
 						const char *name);
 const char *guest_kallsyms__read(struct guest_kernel *kernel);

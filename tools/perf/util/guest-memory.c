@@ -53,6 +53,9 @@ static const u64 holes[] = { 4 * GIB, 0x80000000, 0xb0000000, 0xc0000000, 0xe000
 #define PAGE_COST		GUEST_PAGE_SIZE
 #define CANDIDATE_COST		(1ULL << 20)
 
+/* The same for one more look, at what has changed meanwhile. */
+#define LOOK_BUDGET		(64ULL << 20)
+
 /* Most strings are shorter. */
 #define STRING_PIECE		64
 
@@ -239,6 +242,7 @@ bool guest_memory__read_ram(struct guest_memory *mem, u64 offset, void *buf, siz
 static bool find_in_ram(struct guest_memory *mem, const char *prefix, guest_page_fn found,
 			void *arg)
 {
+	bool found_any = false;
 	struct iovec local, remote[NR_BATCH];
 	u64 entries[NR_BATCH], offset;
 	unsigned long page;
@@ -250,7 +254,7 @@ static bool find_in_ram(struct guest_memory *mem, const char *prefix, guest_page
 	for (offset = 0; offset < mem->ram.size; offset += nr * GUEST_PAGE_SIZE) {
 		nr = get_present(mem, offset, entries, NR_BATCH);
 		if (!nr)
-			return false;
+			return found_any;
 
 		nr_remote = 0;
 		for (i = 0; i < nr && offset + i * GUEST_PAGE_SIZE < mem->ram.size; i++) {
@@ -265,25 +269,25 @@ static bool find_in_ram(struct guest_memory *mem, const char *prefix, guest_page
 			bytes = process_vm_readv(mem->pid, &local, 1, &remote[i], nr_remote - i, 0);
 			if (bytes < 0 && errno != EFAULT) {
 				mem->error = errno;
-				return false;
+				return found_any;
 			}
 			for (; bytes >= (ssize_t)len; bytes -= len, i++) {
 				page = (unsigned long)remote[i].iov_base - mem->ram.start;
 				if (!memcmp(local.iov_base, prefix, len) &&
-				    spend(mem, CANDIDATE_COST) && found(mem, page, arg))
-					return true;
+				    spend(mem, CANDIDATE_COST))
+					found_any |= found(mem, page, arg);
 				local.iov_base += len;
 			}
 		}
 	}
-	return false;
+	return found_any;
 }
 
 /**
  * guest_memory__find - find the guest's RAM by a page in it
  * @mem:	the memory; its other functions work after this has found the page
  * @prefix:	what the page begins with, 16 characters at most
- * @found:	called with each page that does, until it returns true
+ * @found:	called with each page that does; returns true if that tells RAM
  * @arg:	for @found
  *
  * Return: whether @found has returned true; with errno set if the memory can't be read.
@@ -299,6 +303,17 @@ bool guest_memory__find(struct guest_memory *mem, const char *prefix, guest_page
 	}
 	errno = mem->error;
 	return false;
+}
+
+/**
+ * guest_memory__refresh - forget what was read, for the guest may have changed it
+ * @mem: the memory
+ */
+void guest_memory__refresh(struct guest_memory *mem)
+{
+	for (size_t i = 0; i < NR_CACHED; i++)
+		mem->cached[i].valid = false;
+	mem->budget = max_t(u64, mem->budget, LOOK_BUDGET);
 }
 
 /* Where in RAM a guest-physical address lies. */

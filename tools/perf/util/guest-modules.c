@@ -17,6 +17,7 @@
 
 #include <bpf/btf.h>
 
+#include "guest-btf.h"
 #include "guest-elf.h"
 #include "guest-kernel.h"
 #include "guest-memory.h"
@@ -25,9 +26,7 @@
 
 /* A list that has no end stops here; symbols are those of all modules. */
 #define MAX_MODULES	4096
-#define MAX_MEMBERS	4096
 #define MAX_SYMBOLS	(1 << 20)
-#define MAX_BTF		(64U << 20)
 #define MAX_ORCS	(1 << 20)
 #define MAX_CODE	(16U << 20)
 
@@ -83,60 +82,16 @@ struct module_layout {
 	u32	orcs;
 };
 
-/*
- * Find a member of @type, also in structures of it that have no name; return its type.  Look
- * at @budget members at most, however many the guest has put into each other.
- */
-static int find_member(const struct btf *btf, const struct btf_type *type, const char *name,
-		       u32 *offset, unsigned int *budget)
-{
-	const struct btf_member *member = btf_members(type);
-
-	for (unsigned int i = 0; i < btf_vlen(type) && *budget; i++, member++) {
-		const char *found = btf__name_by_offset(btf, member->name_off);
-		const struct btf_type *inner;
-		u32 bits = btf_member_bit_offset(type, i);
-		int id;
-
-		if (found && !strcmp(found, name)) {
-			*offset += bits / 8;
-			return member->type;
-		}
-		--*budget;
-		if (!found || *found)
-			continue;
-		inner = btf__type_by_id(btf, btf__resolve_type(btf, member->type));
-		if (!inner || !btf_is_composite(inner))
-			continue;
-		*offset += bits / 8;
-		id = find_member(btf, inner, name, offset, budget);
-		if (id > 0)
-			return id;
-		*offset -= bits / 8;
-	}
-	return -1;
-}
-
-static int find_in(const struct btf *btf, int id, const char *name, u32 *offset)
-{
-	const struct btf_type *type = btf__type_by_id(btf, id < 0 ? 0 : id);
-	unsigned int budget = MAX_MEMBERS;
-
-	*offset = 0;
-	if (id < 0 || !type || !btf_is_composite(type))
-		return -1;
-	return find_member(btf, type, name, offset, &budget);
-}
-
 /* Before Linux 6.4, one structure has what a module keeps, and another what it drops. */
 static bool find_memory(const struct btf *btf, int module, struct module_layout *layout)
 {
 	const struct btf_type *type;
-	int id = find_in(btf, module, "mem", &layout->mem), element;
+	int id = guest_btf__find(btf, module, "mem", &layout->mem), element;
 
 	if (id < 0) {
 		layout->nr_mem = 1;
-		element = btf__resolve_type(btf, find_in(btf, module, "core_layout", &layout->mem));
+		id = guest_btf__find(btf, module, "core_layout", &layout->mem);
+		element = btf__resolve_type(btf, id);
 	} else {
 		type = btf__type_by_id(btf, btf__resolve_type(btf, id));
 		if (!type || !btf_is_array(type))
@@ -146,22 +101,22 @@ static bool find_memory(const struct btf *btf, int module, struct module_layout 
 		layout->mem_step = btf__resolve_size(btf, element);
 	}
 
-	if (find_in(btf, element, "text_size", &layout->text_size) < 0)
-		find_in(btf, element, "size", &layout->text_size);
+	if (guest_btf__find(btf, element, "text_size", &layout->text_size) < 0)
+		guest_btf__find(btf, element, "size", &layout->text_size);
 	return layout->nr_mem <= MAX_MEM_TYPES &&
-	       find_in(btf, element, "base", &layout->mem_base) > 0 &&
-	       find_in(btf, element, "size", &layout->mem_size) > 0;
+	       guest_btf__find(btf, element, "base", &layout->mem_base) > 0 &&
+	       guest_btf__find(btf, element, "size", &layout->mem_size) > 0;
 }
 
 /* Where a module's ORC tables are, if its kernel has such. */
 static void find_orc(const struct btf *btf, int module, struct module_layout *layout)
 {
 	u32 arch;
-	int id = btf__resolve_type(btf, find_in(btf, module, "arch", &arch));
+	int id = btf__resolve_type(btf, guest_btf__find(btf, module, "arch", &arch));
 
-	if (find_in(btf, id, "num_orcs", &layout->nr_orcs) < 0 ||
-	    find_in(btf, id, "orc_unwind_ip", &layout->orc_ips) < 0 ||
-	    find_in(btf, id, "orc_unwind", &layout->orcs) < 0) {
+	if (guest_btf__find(btf, id, "num_orcs", &layout->nr_orcs) < 0 ||
+	    guest_btf__find(btf, id, "orc_unwind_ip", &layout->orc_ips) < 0 ||
+	    guest_btf__find(btf, id, "orc_unwind", &layout->orcs) < 0) {
 		layout->nr_orcs = 0;
 		return;
 	}
@@ -176,33 +131,14 @@ static bool find_layout(const struct btf *btf, struct module_layout *layout)
 	int kallsyms = btf__find_by_name_kind(btf, "mod_kallsyms", BTF_KIND_STRUCT);
 
 	find_orc(btf, module, layout);
-	return find_in(btf, module, "list", &layout->list) > 0 &&
-	       find_in(btf, module, "name", &layout->name) > 0 &&
-	       find_in(btf, module, "kallsyms", &layout->kallsyms) > 0 &&
-	       find_in(btf, kallsyms, "symtab", &layout->symbols) > 0 &&
-	       find_in(btf, kallsyms, "num_symtab", &layout->nr_symbols) > 0 &&
-	       find_in(btf, kallsyms, "strtab", &layout->strings) > 0 &&
-	       find_in(btf, kallsyms, "typetab", &layout->types) > 0 &&
+	return guest_btf__find(btf, module, "list", &layout->list) > 0 &&
+	       guest_btf__find(btf, module, "name", &layout->name) > 0 &&
+	       guest_btf__find(btf, module, "kallsyms", &layout->kallsyms) > 0 &&
+	       guest_btf__find(btf, kallsyms, "symtab", &layout->symbols) > 0 &&
+	       guest_btf__find(btf, kallsyms, "num_symtab", &layout->nr_symbols) > 0 &&
+	       guest_btf__find(btf, kallsyms, "strtab", &layout->strings) > 0 &&
+	       guest_btf__find(btf, kallsyms, "typetab", &layout->types) > 0 &&
 	       find_memory(btf, module, layout);
-}
-
-static struct btf *read_btf(struct guest_kernel *kernel)
-{
-	const struct guest_symbol *start = guest_kernel__symbol(kernel, "__start_BTF");
-	const struct guest_symbol *stop = guest_kernel__symbol(kernel, "__stop_BTF");
-	struct btf *btf = NULL;
-	void *data;
-	u64 size;
-
-	size = start && stop ? stop->addr - start->addr : 0;
-	if (!size || size > MAX_BTF)
-		return NULL;
-
-	data = malloc(size);
-	if (data && guest_memory__read(kernel->mem, start->addr, data, size))
-		btf = btf__new(data, size);
-	free(data);
-	return btf;
 }
 
 static void write_symbols(struct guest_memory *mem, const struct symtab *symtab,
@@ -335,7 +271,7 @@ const char *guest_modules__write(struct guest_kernel *kernel, FILE *modules, FIL
 {
 	const struct guest_symbol *head = guest_kernel__symbol(kernel, "modules");
 	struct module_layout layout = {};
-	struct btf *btf = read_btf(kernel);
+	struct btf *btf = guest_btf__read(kernel);
 	bool known = btf && find_layout(btf, &layout);
 	u32 symbols_left = MAX_SYMBOLS;
 	u64 node;

@@ -21,6 +21,7 @@
 #include "guest-kernel.h"
 #include "guest-memory.h"
 #include "guest-modules.h"
+#include "guest-tasks.h"
 #include "guest-vmlinux.h"
 
 #define NR_LAYOUTS	3
@@ -126,7 +127,8 @@ int bpf_btf_get_fd_by_id_opts(u32 id, const void *opts)
 /* Where bytes are changed. */
 static const u64 places[] = {
 	KERNEL, NUM_SYMS, NAMES, TOKEN_TABLE, TOKEN_INDEX, OFFSETS, MODULES, MODULE(0), MODULE(1),
-	STRINGS, SYMTAB, TYPES, ORC_HEADER, BTF,
+	STRINGS, SYMTAB, TYPES, ORC_HEADER, BTF, PAGE_OFFSET_AT, CPU_OFFSETS, IDLE_THREADS,
+	TASK(0), TASK(1), TASK(2), TASK(3), SIGNAL, MM,
 };
 
 static const u64 physical_places[] = { PGD_GPA, PUD_GPA, PMD_GPA, PTE_GPA, INFO_GPA };
@@ -167,10 +169,11 @@ static void check_text(const char *name, const char *text, size_t size)
 
 static void look_at_guest(void)
 {
-	char *kallsyms_text, *modules_text;
-	size_t kallsyms_size, modules_size;
-	FILE *kallsyms, *modules, *vmlinux;
+	char *kallsyms_text, *modules_text, *tasks_text;
+	size_t kallsyms_size, modules_size, tasks_size;
+	FILE *kallsyms, *modules, *vmlinux, *tasks_file;
 	struct guest_kernel *kernel;
+	struct guest_tasks *tasks;
 	const char *why_not;
 
 	kernel = guest_kernel__find(getpid(), &why_not);
@@ -179,19 +182,27 @@ static void look_at_guest(void)
 
 	kallsyms = open_memstream(&kallsyms_text, &kallsyms_size);
 	modules = open_memstream(&modules_text, &modules_size);
+	tasks_file = open_memstream(&tasks_text, &tasks_size);
 	vmlinux = fopen("/dev/null", "w");
 	for (size_t i = 0; i < kernel->nr_symbols; i++)
 		fprintf(kallsyms, "%c %s\n", kernel->symbols[i].type, kernel->symbols[i].name);
 	guest_modules__write(kernel, modules, kallsyms, NULL);
 	guest_vmlinux__write(kernel, vmlinux);
+	tasks = guest_tasks__new(kernel, tasks_file);
+	if (tasks)
+		guest_tasks__update(tasks, 0);
+	guest_tasks__delete(tasks);
 	fclose(kallsyms);
 	fclose(modules);
+	fclose(tasks_file);
 	fclose(vmlinux);
 	check_text("kallsyms", kallsyms_text, kallsyms_size);
 	check_text("modules", modules_text, modules_size);
+	check_text("tasks", tasks_text, tasks_size);
 	check_text("the release", kernel->info.release, strlen(kernel->info.release));
 	free(kallsyms_text);
 	free(modules_text);
+	free(tasks_text);
 	guest_kernel__delete(kernel);
 }
 

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Tasks of a guest: where the stack of each is, by which a sample of the kernel is told, and
+ * its page tables, by which a sample of user mode is.  Lists change while they are read; what
+ * a look has missed or torn, the next one finds.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <linux/kernel.h>
+#include <linux/zalloc.h>
+
+#include <bpf/btf.h>
+
+#include "guest-btf.h"
+#include "guest-kernel.h"
+#include "guest-memory.h"
+#include "guest-tasks.h"
+
+/* Lists that have no end stop here. */
+#define MAX_TASKS	65536
+#define MAX_CPUS	8192
+
+/* TASK_COMM_LEN */
+#define COMM_SIZE	16
+
+/* All that is wanted of a struct task_struct lies within. */
+#define MAX_TASK_SIZE	16384
+
+/* Where RAM is mapped if nothing says so: CONFIG_DYNAMIC_MEMORY_LAYOUT is off. */
+#define PAGE_OFFSET	0xffff888000000000ULL
+
+struct task {
+	u64	stack;
+	u64	root;
+	u32	pid;
+	u32	tid;
+	char	comm[COMM_SIZE + 1];
+};
+
+/**
+ * struct task_layout - where the fields of a guest's structures are, in bytes
+ * @tasks:	in struct task_struct: all processes
+ * @thread_node: ... the threads of one
+ * @signal:	... what they share
+ * @mm:		... their memory
+ * @stack:	... the kernel's stack
+ * @pid:	... what user space calls the tid
+ * @tgid:	... what it calls the pid
+ * @comm:	... the name
+ * @end:	behind all of these
+ * @threads:	in struct signal_struct: the head of @thread_node
+ * @pgd:	in struct mm_struct: the topmost page table
+ */
+struct task_layout {
+	u32	tasks;
+	u32	thread_node;
+	u32	signal;
+	u32	mm;
+	u32	stack;
+	u32	pid;
+	u32	tgid;
+	u32	comm;
+	u32	end;
+	u32	threads;
+	u32	pgd;
+};
+
+/**
+ * struct guest_tasks - the tasks of a guest, as they come and go
+ * @mem:	the guest's memory
+ * @file:	where they are noted
+ * @layout:	of the guest's structures
+ * @init_task:	the first task
+ * @idle:	per-CPU: pointers to what runs when nothing does; zero if that isn't known
+ * @offsets:	the CPUs' offsets
+ * @nr_cpus:	how many
+ * @page_offset: where RAM is mapped
+ * @found:	those of the last look, by stack
+ * @nr_found:	how many
+ * @noted:	those of the look before
+ * @nr_noted:	how many
+ */
+struct guest_tasks {
+	struct guest_memory	*mem;
+	FILE			*file;
+	struct task_layout	layout;
+	u64			init_task;
+	u64			idle;
+	u64			offsets;
+	u32			nr_cpus;
+	u64			page_offset;
+	struct task		*found;
+	size_t			nr_found;
+	struct task		*noted;
+	size_t			nr_noted;
+};
+
+static bool find_layout(const struct btf *btf, struct task_layout *layout)
+{
+	int task = btf__find_by_name_kind(btf, "task_struct", BTF_KIND_STRUCT);
+	int signal = btf__find_by_name_kind(btf, "signal_struct", BTF_KIND_STRUCT);
+	int mm = btf__find_by_name_kind(btf, "mm_struct", BTF_KIND_STRUCT);
+	const struct {
+		const char	*name;
+		u32		*offset;
+		u32		size;
+	} members[] = {
+		{ "tasks",	 &layout->tasks,	sizeof(u64) },
+		{ "thread_node", &layout->thread_node,	sizeof(u64) },
+		{ "signal",	 &layout->signal,	sizeof(u64) },
+		{ "mm",		 &layout->mm,		sizeof(u64) },
+		{ "stack",	 &layout->stack,	sizeof(u64) },
+		{ "pid",	 &layout->pid,		sizeof(u32) },
+		{ "tgid",	 &layout->tgid,		sizeof(u32) },
+		{ "comm",	 &layout->comm,		COMM_SIZE },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(members); i++) {
+		if (guest_btf__find(btf, task, members[i].name, members[i].offset) < 0 ||
+		    *members[i].offset > MAX_TASK_SIZE - members[i].size)
+			return false;
+		layout->end = max(layout->end, *members[i].offset + members[i].size);
+	}
+	return guest_btf__find(btf, signal, "thread_head", &layout->threads) > 0 &&
+	       guest_btf__find(btf, mm, "pgd", &layout->pgd) > 0;
+}
+
+static u64 symbol_addr(const struct guest_kernel *kernel, const char *name)
+{
+	const struct guest_symbol *symbol = guest_kernel__symbol(kernel, name);
+
+	return symbol ? symbol->addr : 0;
+}
+
+/**
+ * guest_tasks__new - get ready to note a guest's tasks
+ * @kernel:	the guest's kernel, which must live longer
+ * @file:	where to note them
+ *
+ * Return: NULL if nothing tells where they are.
+ */
+struct guest_tasks *guest_tasks__new(struct guest_kernel *kernel, FILE *file)
+{
+	struct guest_tasks *tasks = zalloc(sizeof(*tasks));
+	struct btf *btf = guest_btf__read(kernel);
+	u64 nr_cpus = symbol_addr(kernel, "nr_cpu_ids");
+	u64 page_offset = symbol_addr(kernel, "page_offset_base");
+	bool known = tasks && btf && find_layout(btf, &tasks->layout);
+
+	btf__free(btf);
+	if (!known)
+		goto err;
+
+	tasks->mem = kernel->mem;
+	tasks->file = file;
+	tasks->init_task = symbol_addr(kernel, "init_task");
+	tasks->idle = symbol_addr(kernel, "idle_threads");
+	tasks->offsets = symbol_addr(kernel, "__per_cpu_offset");
+	tasks->page_offset = PAGE_OFFSET;
+	if (!tasks->init_task ||
+	    (page_offset && !guest_memory__read(kernel->mem, page_offset, &tasks->page_offset,
+						sizeof(tasks->page_offset))))
+		goto err;
+	if (nr_cpus && tasks->idle && tasks->offsets)
+		guest_memory__read(kernel->mem, nr_cpus, &tasks->nr_cpus, sizeof(tasks->nr_cpus));
+	tasks->nr_cpus = min_t(u32, tasks->nr_cpus, MAX_CPUS);
+	return tasks;
+err:
+	free(tasks);
+	return NULL;
+}
+
+void guest_tasks__delete(struct guest_tasks *tasks)
+{
+	if (!tasks)
+		return;
+
+	free(tasks->found);
+	free(tasks->noted);
+	free(tasks);
+}
+
+static u64 get_u64(const u8 *task, u32 offset)
+{
+	u64 value;
+
+	memcpy(&value, task + offset, sizeof(value));
+	return value;
+}
+
+static u32 get_u32(const u8 *task, u32 offset)
+{
+	u32 value;
+
+	memcpy(&value, task + offset, sizeof(value));
+	return value;
+}
+
+/* What CR3 has, PCIDs aside, while the task's user mode runs; zero if it has none. */
+static u64 read_root(struct guest_tasks *tasks, const u8 *task)
+{
+	u64 mm = get_u64(task, tasks->layout.mm), pgd;
+
+	if (!mm || !guest_memory__read(tasks->mem, mm + tasks->layout.pgd, &pgd, sizeof(pgd)))
+		return 0;
+	return pgd - tasks->page_offset;
+}
+
+/* Take a task, of which @raw has the fields, if there is room. */
+static bool add_task(struct guest_tasks *tasks, const u8 *raw)
+{
+	const struct task_layout *layout = &tasks->layout;
+	struct task *task;
+
+	/* Powers of two: there is room for as many as there are if they are one. */
+	if (!(tasks->nr_found & (tasks->nr_found - 1))) {
+		task = realloc(tasks->found, max(2 * tasks->nr_found, (size_t)1) * sizeof(*task));
+		if (!task)
+			return false;
+		tasks->found = task;
+	}
+
+	task = &tasks->found[tasks->nr_found++];
+	task->stack = get_u64(raw, layout->stack);
+	task->root = read_root(tasks, raw);
+	task->pid = get_u32(raw, layout->tgid);
+	task->tid = get_u32(raw, layout->pid);
+	memcpy(task->comm, raw + layout->comm, COMM_SIZE);
+	task->comm[COMM_SIZE] = 0;
+	/* Escape sequences are for terminals. */
+	for (char *c = task->comm; *c; c++) {
+		if (*c < ' ' || *c > '~')
+			*c = '?';
+	}
+	return true;
+}
+
+/* Take the threads of the process at @leader, whose fields @raw has, the first one aside. */
+static bool add_threads(struct guest_tasks *tasks, u64 leader, const u8 *raw)
+{
+	u64 head = get_u64(raw, tasks->layout.signal) + tasks->layout.threads;
+	u64 node = get_u64(raw, tasks->layout.thread_node);
+	u8 thread[MAX_TASK_SIZE];
+
+	while (node != head && tasks->nr_found < MAX_TASKS) {
+		u64 task = node - tasks->layout.thread_node;
+
+		if (!guest_memory__read(tasks->mem, task, thread, tasks->layout.end))
+			return false;
+		if (task != leader && !add_task(tasks, thread))
+			return false;
+		node = get_u64(thread, tasks->layout.thread_node);
+	}
+	return node == head;
+}
+
+/* Each CPU but the first has an idle task that is in no list. */
+static void add_idle_tasks(struct guest_tasks *tasks)
+{
+	u8 raw[MAX_TASK_SIZE];
+	u64 offset, task;
+
+	for (u32 cpu = 1; cpu < tasks->nr_cpus && tasks->nr_found < MAX_TASKS; cpu++) {
+		if (guest_memory__read(tasks->mem, tasks->offsets + cpu * sizeof(offset), &offset,
+				       sizeof(offset)) &&
+		    guest_memory__read(tasks->mem, tasks->idle + offset, &task, sizeof(task)) &&
+		    task && guest_memory__read(tasks->mem, task, raw, tasks->layout.end))
+			add_task(tasks, raw);
+	}
+}
+
+static int cmp_tasks(const void *a, const void *b)
+{
+	const struct task *x = a, *y = b;
+
+	return x->stack < y->stack ? -1 : x->stack > y->stack;
+}
+
+/* Return true if the list of all tasks was seen to its end. */
+static bool find_tasks(struct guest_tasks *tasks)
+{
+	u64 task = tasks->init_task;
+	u8 raw[MAX_TASK_SIZE];
+
+	tasks->nr_found = 0;
+	do {
+		if (!guest_memory__read(tasks->mem, task, raw, tasks->layout.end) ||
+		    !add_task(tasks, raw))
+			return false;
+		/* A kernel thread is alone. */
+		if (get_u64(raw, tasks->layout.mm) && !add_threads(tasks, task, raw))
+			return false;
+		task = get_u64(raw, tasks->layout.tasks) - tasks->layout.tasks;
+	} while (task != tasks->init_task && tasks->nr_found < MAX_TASKS);
+
+	add_idle_tasks(tasks);
+	qsort(tasks->found, tasks->nr_found, sizeof(*tasks->found), cmp_tasks);
+	return task == tasks->init_task;
+}
+
+static bool is_same(const struct task *a, const struct task *b)
+{
+	return a->root == b->root && a->pid == b->pid && a->tid == b->tid &&
+	       !strcmp(a->comm, b->comm);
+}
+
+static void note_new(struct guest_tasks *tasks, const struct task *task, u64 time)
+{
+	fprintf(tasks->file, "%" PRIu64 " %" PRIx64 " %" PRIx64 " %u %u %s\n", time, task->stack,
+		task->root, task->pid, task->tid, task->comm);
+}
+
+/* Note what two looks, each in order of stacks, have different. */
+static void note(struct guest_tasks *tasks, u64 time)
+{
+	size_t i = 0, j = 0;
+
+	while (i < tasks->nr_noted || j < tasks->nr_found) {
+		const struct task *old = i < tasks->nr_noted ? &tasks->noted[i] : NULL;
+		const struct task *new = j < tasks->nr_found ? &tasks->found[j] : NULL;
+
+		if (!new || (old && old->stack < new->stack)) {
+			fprintf(tasks->file, "%" PRIu64 " %" PRIx64 "\n", time, old->stack);
+			i++;
+		} else {
+			if (!old || old->stack > new->stack || !is_same(old, new))
+				note_new(tasks, new, time);
+			i += old && old->stack == new->stack;
+			j++;
+		}
+	}
+}
+
+/**
+ * guest_tasks__update - look at a guest's tasks, and note what has changed
+ * @tasks:	the guest's tasks
+ * @time:	when, in perf's time
+ *
+ * A line has the time, where a task's stack is, its page tables, pid, tid and name; or only
+ * the first two if the stack has no task any more.
+ *
+ * Return: whether they were found.
+ */
+bool guest_tasks__update(struct guest_tasks *tasks, u64 time)
+{
+	struct task *noted = tasks->noted;
+
+	guest_memory__refresh(tasks->mem);
+	if (!find_tasks(tasks))
+		return false;
+
+	note(tasks, time);
+	tasks->noted = tasks->found;
+	tasks->nr_noted = tasks->nr_found;
+	tasks->found = noted;
+	tasks->nr_found = 0;
+	return !fflush(tasks->file);
+}

@@ -1,0 +1,360 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Watch guests while they are recorded: tasks come and go, and a guest that boots again has
+ * its kernel elsewhere.
+ */
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+
+#include <linux/err.h>
+#include <linux/kernel.h>
+#include <linux/perf_event.h>
+#include <linux/time64.h>
+#include <linux/zalloc.h>
+
+#include "debug.h"
+#include "guest-info.h"
+#include "guest-kernel.h"
+#include "guest-tasks.h"
+#include "guest-watch.h"
+#include "perf-sys.h"
+#include "record.h"
+
+/*
+ * How often guests are looked at: for whether their kernels run, as samples after the last time
+ * are the next one's, and for their tasks.
+ */
+#define INTERVAL_MSEC	50
+#define TASKS_MSEC	1000
+
+/* The files of a kernel take some 30 MB. */
+#define MAX_KERNELS	16
+
+/* Names of threads are short. */
+#define THREAD_NAME	"perf-guests"
+
+/**
+ * struct guest - a guest that is recorded
+ * @next:	another one
+ * @pid:	of its VMM
+ * @tables:	whether its kernels are unwound by tables
+ * @top:	where its first kernel's files are
+ * @kernel:	the last one
+ * @tasks:	those of the kernel; NULL if nothing tells where they are
+ * @file:	where they are noted
+ * @nr_kernels:	how many were found
+ * @alive:	when the kernel was last seen to run, in perf's time; zero if it was not
+ * @began_anew:	whether its ticks have gone backwards
+ * @asleep:	how often tasks were looked at while it did not run
+ * @patience:	after so many times, look for another kernel
+ */
+struct guest {
+	struct guest		*next;
+	pid_t			pid;
+	bool			tables;
+	char			*top;
+	struct guest_kernel	*kernel;
+	struct guest_tasks	*tasks;
+	FILE			*file;
+	unsigned int		nr_kernels;
+	u64			alive;
+	bool			began_anew;
+	unsigned int		asleep;
+	unsigned int		patience;
+};
+
+/* What is watched, by whom: the list changes only while nobody watches. */
+static struct {
+	struct guest		*guests;
+	const struct record_opts *opts;
+	pthread_t		thread;
+	int			stop;
+	bool			running;
+} watch;
+
+/*
+ * perf's clock can be read by events only: this one is a thread's that names itself.  So as not
+ * to do that all the time, another clock tells how far it has come.
+ */
+struct perf_clock {
+	int				fd;
+	size_t				size;
+	struct perf_event_mmap_page	*page;
+	u64				time;
+	u64				monotonic;
+};
+
+static u64 get_monotonic(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_RAW, &now);
+	return now.tv_sec * NSEC_PER_SEC + now.tv_nsec;
+}
+
+static void open_clock(struct perf_clock *clock, const struct record_opts *opts)
+{
+	struct perf_event_attr attr = {
+		.size		= sizeof(attr),
+		.type		= PERF_TYPE_SOFTWARE,
+		.config		= PERF_COUNT_SW_DUMMY,
+		.sample_type	= PERF_SAMPLE_TIME,
+		.sample_id_all	= 1,
+		.exclude_kernel	= 1,
+		.comm		= 1,
+		.use_clockid	= opts->use_clockid,
+		.clockid	= opts->clockid,
+	};
+
+	memset(clock, 0, sizeof(*clock));
+	clock->page = MAP_FAILED;
+	clock->size = sysconf(_SC_PAGESIZE);
+	clock->fd = sys_perf_event_open(&attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	if (clock->fd >= 0)
+		clock->page = mmap(NULL, 2 * clock->size, PROT_READ | PROT_WRITE, MAP_SHARED,
+				   clock->fd, 0);
+}
+
+/* Have perf's clock tell the time. */
+static void set_clock(struct perf_clock *clock)
+{
+	const u8 *ring = (const u8 *)clock->page + clock->size;
+	u64 head;
+
+	if (clock->page == MAP_FAILED)
+		return;
+
+	prctl(PR_SET_NAME, THREAD_NAME);
+	clock->monotonic = get_monotonic();
+	/* Pairs with the kernel's barrier before it moves the head: then the record is there. */
+	head = __atomic_load_n(&clock->page->data_head, __ATOMIC_ACQUIRE);
+	if (head == clock->page->data_tail)
+		return;
+
+	/* The time is all that sample_id has, and sample_id the end of the record. */
+	memcpy(&clock->time, ring + (head - sizeof(clock->time)) % clock->size,
+	       sizeof(clock->time));
+	__atomic_store_n(&clock->page->data_tail, head, __ATOMIC_RELEASE);
+}
+
+/* Return perf's time; zero if it can't be known. */
+static u64 get_time(const struct perf_clock *clock)
+{
+	return clock->time ? clock->time + get_monotonic() - clock->monotonic : 0;
+}
+
+static void close_clock(struct perf_clock *clock)
+{
+	if (clock->page != MAP_FAILED)
+		munmap(clock->page, 2 * clock->size);
+	if (clock->fd >= 0)
+		close(clock->fd);
+}
+
+static void drop_kernel(struct guest *guest)
+{
+	guest_tasks__delete(guest->tasks);
+	if (guest->file)
+		fclose(guest->file);
+	guest_kernel__delete(guest->kernel);
+}
+
+/* Take over a kernel whose files are in @dir. */
+static void use_kernel(struct guest *guest, struct guest_kernel *kernel, const char *dir)
+{
+	char path[PATH_MAX];
+	int fd = -1;
+
+	guest->kernel = kernel;
+	guest->nr_kernels++;
+	guest->began_anew = false;
+	guest->asleep = 0;
+	guest->patience = 1;
+	if (snprintf(path, sizeof(path), "%s/tasks", dir) < (int)sizeof(path))
+		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	guest->file = fd < 0 ? NULL : fdopen(fd, "w");
+	if (fd >= 0 && !guest->file)
+		close(fd);
+	guest->tasks = guest->file ? guest_tasks__new(kernel, guest->file) : NULL;
+	if (!guest->tasks)
+		pr_warning("Tasks of the guest of process %d have no names: nothing tells where they are\n",
+			   guest->pid);
+}
+
+/* Look whether the guest runs another kernel by now. */
+static void find_next_kernel(struct guest *guest)
+{
+	const struct guest_kernel *old = guest->kernel;
+	struct guest_kernel *kernel;
+	char dir[PATH_MAX];
+	const char *why_not;
+
+	kernel = guest_kernel__find(guest->pid, &why_not);
+	if (!kernel)
+		return;
+
+	if ((!guest->began_anew && kernel->info.page_tables == old->info.page_tables &&
+	     kernel->info.stext == old->info.stext) ||
+	    !guest_kernel__is_running(kernel) ||
+	    snprintf(dir, sizeof(dir), "%s/kernels", guest->top) >= (int)sizeof(dir))
+		goto err;
+
+	/* From the moment on when the old one was seen for the last time. */
+	mkdir(dir, 0700);
+	if (snprintf(dir, sizeof(dir), "%s/kernels/%" PRIu64, guest->top, guest->alive + 1) >=
+	    (int)sizeof(dir) ||
+	    !guest_info__write_kernel(kernel, guest->pid, dir, guest->tables))
+		goto err;
+
+	drop_kernel(guest);
+	use_kernel(guest, kernel, dir);
+	return;
+err:
+	guest_kernel__delete(kernel);
+}
+
+/* Look whether the guest's kernel runs. */
+static void look_at_kernel(struct guest *guest, u64 time)
+{
+	s64 ticks = guest_kernel__ticks(guest->kernel);
+
+	guest->began_anew |= ticks < 0;
+	if (ticks > 0) {
+		guest->alive = time;
+		guest->asleep = 0;
+		guest->patience = 1;
+	}
+}
+
+static void look_at_tasks(struct guest *guest, u64 time)
+{
+	if (time && guest->alive && guest->nr_kernels < MAX_KERNELS &&
+	    (guest->began_anew || (guest->alive < time && ++guest->asleep >= guest->patience))) {
+		/* All RAM is searched: the longer it sleeps, the less often. */
+		guest->asleep = 0;
+		guest->patience *= 2;
+		find_next_kernel(guest);
+	}
+
+	if (guest->tasks)
+		guest_tasks__update(guest->tasks, time);
+}
+
+static void look_at_all(u64 time)
+{
+	for (struct guest *guest = watch.guests; guest; guest = guest->next) {
+		look_at_kernel(guest, time);
+		look_at_tasks(guest, time);
+	}
+}
+
+static void *watch_guests(void *arg __maybe_unused)
+{
+	struct pollfd stop = { .fd = watch.stop, .events = POLLIN };
+	struct perf_clock clock;
+	unsigned int i = 0;
+
+	open_clock(&clock, watch.opts);
+	set_clock(&clock);
+	while (!poll(&stop, 1, INTERVAL_MSEC)) {
+		if (++i % (TASKS_MSEC / INTERVAL_MSEC)) {
+			for (struct guest *guest = watch.guests; guest; guest = guest->next)
+				look_at_kernel(guest, get_time(&clock));
+		} else {
+			set_clock(&clock);
+			look_at_all(get_time(&clock));
+		}
+	}
+	set_clock(&clock);
+	look_at_all(get_time(&clock));
+	close_clock(&clock);
+	return NULL;
+}
+
+/**
+ * guest_watch__add - have a guest watched
+ * @pid:	of its VMM
+ * @top:	where its kernel's files are
+ * @kernel:	the kernel
+ * @tables:	whether files of later kernels need tables to unwind them
+ *
+ * Return: whether the watch has taken over the kernel.
+ */
+bool guest_watch__add(pid_t pid, const char *top, struct guest_kernel *kernel, bool tables)
+{
+	struct guest *guest = zalloc(sizeof(*guest));
+
+	if (!guest)
+		return false;
+
+	guest->top = strdup(top);
+	if (!guest->top) {
+		free(guest);
+		return false;
+	}
+	guest->pid = pid;
+	guest->tables = tables;
+	guest->next = watch.guests;
+	watch.guests = guest;
+	use_kernel(guest, kernel, top);
+	return true;
+}
+
+/**
+ * guest_watch__start - watch guests until guest_watch__stop()
+ * @opts: how they are recorded
+ */
+void guest_watch__start(const struct record_opts *opts)
+{
+	sigset_t all, old;
+
+	if (!watch.guests)
+		return;
+
+	look_at_all(0);
+	watch.opts = opts;
+	watch.stop = eventfd(0, EFD_CLOEXEC);
+	/* Signals are for perf record itself. */
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	watch.running = watch.stop >= 0 &&
+			!pthread_create(&watch.thread, NULL, watch_guests, NULL);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (!watch.running)
+		pr_warning("Guests are not watched: what they start from now on has no names\n");
+}
+
+/**
+ * guest_watch__stop - look at guests for the last time, and forget them
+ */
+void guest_watch__stop(void)
+{
+	struct guest *guest;
+
+	if (watch.running) {
+		eventfd_write(watch.stop, 1);
+		pthread_join(watch.thread, NULL);
+		close(watch.stop);
+		watch.running = false;
+	} else {
+		look_at_all(0);
+	}
+	while ((guest = watch.guests)) {
+		watch.guests = guest->next;
+		drop_kernel(guest);
+		free(guest->top);
+		free(guest);
+	}
+}
