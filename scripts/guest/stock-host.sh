@@ -19,8 +19,12 @@ fail()
 boot()
 {
 	rm -f /tmp/guest.log
+	again=-no-reboot
+	[ "$2" != reboot ] || again=
+	# $again: none or one.
+	# shellcheck disable=SC2086
 	qemu-system-x86_64 -M microvm,acpi=off,rtc=on -accel kvm -cpu host -m 256M -smp "$3" \
-		-nodefaults -no-user-config -display none -no-reboot -serial file:/tmp/guest.log \
+		-nodefaults -no-user-config -display none $again -serial file:/tmp/guest.log \
 		-kernel "$1" -initrd "$guest/initrd.img" \
 		-append "console=ttyS0 quiet panic=-1 reboot=t clearcpuid=154 mitigations=off work=$2" &
 	vm=$!
@@ -85,6 +89,10 @@ sample()
 {
 	work=$1
 	shift
+	# A guest that boots again is recorded until it has done so, and works.
+	until_done="sleep ${STOCK_SECONDS:-6}"
+	[ "$work" != reboot ] || until_done="until [ \$(grep -c 'at work' /tmp/guest.log) = 2 ]; do
+		sleep 0.2; done; $until_done"
 	if [ "$work" = block ]; then mount_guest; else name_files; fi
 	for way in "$@"; do
 		graph="--call-graph $way"
@@ -93,9 +101,12 @@ sample()
 			symbols=
 		fi
 		perf kvm --guest $symbols record -e cpu-clock -F 999 $graph -p $vm \
-			--proc-map-timeout=20000 -o perf.data -- sleep "${STOCK_SECONDS:-6}" \
+			--proc-map-timeout=20000 -o perf.data -- sh -c "$until_done" \
 			> "$guest/record.log" 2>&1 || return 1
 		[ "$way" != outside ] || compare_names > "$guest/names-$work" 2>&1
+		# Where the code of each of its kernels begins.
+		cat perf.data.guests/$vm/proc/kallsyms perf.data.guests/$vm/kernels/*/proc/kallsyms \
+			2> /dev/null | sed -n 's/ T _stext$//p' > "$guest/kernels-$work"
 		perf kvm --guest $symbols -i perf.data report --stats \
 			> "$guest/stats-$work-$way.txt" 2> "$guest/report.log" || return 1
 		perf script $symbols -i perf.data -F comm,misc,ip,sym,symoff \
@@ -129,4 +140,6 @@ for guest in "$out"/guests/*; do
 	boot_and_sample files 1 fp orc orc,nodefer outside
 	boot_and_sample network 2 orc orc,nodefer outside
 	boot_and_sample block 2 orc orc,nodefer outside
+	boot_and_sample tasks 1 outside
+	boot_and_sample reboot 1 outside
 done

@@ -63,3 +63,27 @@ work_on_network()
 	done
 	wait
 }
+
+# In processes whose shares of the CPU are known.
+prepare_tasks()
+{
+	program tasks &
+}
+
+work_on_tasks()
+{
+	wait
+}
+
+# On files, until the guest boots again.
+prepare_reboot()
+{
+	prepare_files
+}
+
+work_on_reboot()
+{
+	work_on_files &
+	sleep 20
+	reboot -f
+}

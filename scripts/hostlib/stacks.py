@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Iterable, Iterator, List, Tuple
 
 # "qemu-system-x86  g" and "\tffffffff81000000 vfs_write"
-_HEADER = re.compile(r"^\S.*?\s+([A-Za-z]*)\s*$")
+_HEADER = re.compile(r"^(\S.*?)\s+([A-Za-z]*)\s*$")
 _FRAME = re.compile(r"^\s+([0-9a-f]+) (.*)$")
 
 # perf's letters for samples of a guest.  It takes the mode for a mask, and so has
@@ -17,10 +17,11 @@ _GUEST_KERNEL, _GUEST_USER = "G", "g"
 
 @dataclass(frozen=True)
 class Sample:
-    """One sample: where it hit, and the functions and addresses, innermost first."""
+    """One sample: where it hit, the functions and addresses, innermost first, and the task."""
     mode: str
     functions: Tuple[str, ...]
     addresses: Tuple[str, ...]
+    comm: str = ""
 
     @property
     def is_guest_kernel(self) -> bool:
@@ -33,7 +34,7 @@ class Sample:
 
 def read(lines: Iterable[str]) -> Iterator[Sample]:
     """The samples in perf script's output, which puts an empty line behind each."""
-    mode = ""
+    mode = comm = ""
     functions: List[str] = []
     addresses: List[str] = []
     started = False
@@ -44,9 +45,10 @@ def read(lines: Iterable[str]) -> Iterator[Sample]:
             addresses.append(frame.group(1))
         elif line.strip():
             header = _HEADER.match(line)
-            mode, started = (header.group(1)[-1:] if header else ""), True
+            mode, started = (header.group(2)[-1:] if header else ""), True
+            comm = header.group(1) if header else ""
         elif started:
-            yield Sample(mode, tuple(functions), tuple(addresses))
+            yield Sample(mode, tuple(functions), tuple(addresses), comm)
             functions, addresses, started = [], [], False
 
 

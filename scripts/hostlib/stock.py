@@ -22,6 +22,11 @@ WAYS = ("orc", "orc,nodefer")
 # With no file of the guest's.
 OUTSIDE = "outside"
 
+# The same from outside only: tasks whose shares of the CPU are known, and a guest that boots
+# again while it is recorded.
+TASKS = "tasks"
+REBOOT = "reboot"
+
 # What block I/O takes: a disk that is a module.
 MODULES = ("configfs", "null_blk")
 
@@ -47,6 +52,17 @@ _MODULE_SAMPLES = 50
 
 # Ends of a walk, as perf report --stats calls them, that lost nothing.
 _WHOLE = ("user mode", "outermost frame")
+
+# The tasks of guest_program, which do one unit of work, two, and so on to ten; by how much
+# their shares of the samples may deviate, and which part of the CPU they must have at least.
+_TASKS = [f"task{number}" for number in range(10)]
+_SIGMAS = 4
+_BUSY = 0.9
+
+# How many samples of each of two kernels must have names, and which part.
+_KERNEL_SAMPLES = 500
+_NAMED = 0.99
+_KERNEL_SIZE = 1 << 26
 
 # The end of a chain in which a return address has no call before it, and how many may.
 _NO_CALL = "no call before a return address"
@@ -135,9 +151,17 @@ def is_kernel(address: str) -> bool:
     return len(address) == 16 and address >= "8"
 
 
+def _read_script(folder: Path, work: str, way: str) -> Iterator[stacks.Sample]:
+    return stacks.read((folder / f"script-{work}-{way}.txt").read_text().splitlines())
+
+
 def _samples(folder: Path, work: str, way: str) -> List[stacks.Sample]:
-    script = (folder / f"script-{work}-{way}.txt").read_text()
-    return [sample for sample in stacks.read(script.splitlines()) if sample.is_guest_kernel]
+    return [sample for sample in _read_script(folder, work, way) if sample.is_guest_kernel]
+
+
+def _guest_samples(folder: Path, work: str) -> List[stacks.Sample]:
+    """Those of user mode as well, in the way that takes no file of the guest's."""
+    return [sample for sample in _read_script(folder, work, OUTSIDE) if sample.is_guest]
 
 
 def _read(folder: Path, work: str, way: str) -> Unwound:
@@ -197,6 +221,43 @@ def _judge_names(name: str, compared: str) -> Iterator[str]:
         yield f"{name}: the guest itself tells others: {compared.strip()}"
 
 
+def deviations(samples: List[stacks.Sample]) -> Dict[str, float]:
+    """By how many sigma each task's share of their samples is not what it does."""
+    found = {task: sum(sample.comm == task for sample in samples) for task in _TASKS}
+    total, units = sum(found.values()), sum(range(1, len(_TASKS) + 1))
+    shares = {task: number / units for number, task in enumerate(_TASKS, 1)}
+    return {task: (found[task] - total * share) / max(total * share * (1 - share), 1) ** 0.5
+            for task, share in shares.items()}
+
+
+def _judge_tasks(name: str, samples: List[stacks.Sample]) -> Iterator[str]:
+    """What is wrong with the tasks that samples of a guest are given."""
+    of_tasks = sum(sample.comm in _TASKS for sample in samples)
+    found = deviations(samples)
+    say(f"{name}: {of_tasks} of {len(samples)} samples of the guest are of its ten tasks, whose "
+        f"shares are {', '.join(f'{sigma:+.1f}' for sigma in found.values())} sigma off")
+    if of_tasks < max(_BUSY * len(samples), _ENOUGH_SAMPLES):
+        yield f"{name}: only {of_tasks} of {len(samples)} samples are of the guest's tasks"
+    for task, sigma in found.items():
+        if abs(sigma) > _SIGMAS:
+            yield f"{name}: the share of {task} is {sigma:+.1f} sigma off"
+
+
+def _judge_reboot(name: str, samples: List[stacks.Sample], starts: List[int]) -> Iterator[str]:
+    """What is wrong with the names of a guest that has booted again."""
+    if len(set(starts)) != 2:
+        yield f"{name}: perf has found {len(set(starts))} kernels of two"
+    for start in set(starts):
+        of_kernel = [sample for sample in samples
+                     if start <= int(sample.addresses[0], 16) < start + _KERNEL_SIZE]
+        named = sum("[unknown]" not in sample.functions[0] for sample in of_kernel)
+        say(f"{name}: {named} of {len(of_kernel)} samples of the kernel at {start:#x} have names")
+        if len(of_kernel) < _KERNEL_SAMPLES:
+            yield f"{name}: only {len(of_kernel)} samples of the kernel at {start:#x}"
+        if named < _NAMED * len(of_kernel):
+            yield f"{name}: {named} of {len(of_kernel)} samples of one kernel have names"
+
+
 def _count(counts: Counts, wrong: Iterable[str]) -> None:
     """Count one test, which has passed if nothing was wrong."""
     remarks = list(wrong)
@@ -228,6 +289,10 @@ def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts
         for work in WORKS:
             _count(counts, _judge_names(f"{suite}, {work}, names",
                                         (found / f"names-{work}").read_text()))
+        _count(counts, _judge_tasks(f"{suite}, tasks", _guest_samples(found, TASKS)))
+        _count(counts, _judge_reboot(
+            f"{suite}, reboot", _samples(found, REBOOT, OUTSIDE),
+            [int(line, 16) for line in (found / f"kernels-{REBOOT}").read_text().split()]))
         for way in (*WAYS, OUTSIDE):
             for work in WORKS:
                 _count(counts, _judge(f"{suite}, {work}, {way}", _read(found, work, way)))

@@ -127,6 +127,35 @@ class StockTest(unittest.TestCase):
         self.assertEqual(len(list(stock._judge_names("a", ""))), 1)
         self.assertEqual(len(list(stock._judge_names("a", "- /tmp/functions differ\n"))), 1)
 
+    def test_tasks_have_the_shares_of_what_they_do(self) -> None:
+        right = [Sample("G", ("f",), ("ffffffff81000000",), f"task{task}")
+                 for task in range(10) for _ in range(20 * (task + 1))]
+        self.assertLess(max(map(abs, stock.deviations(right).values())), 1e-9)
+        self.assertEqual(list(stock._judge_tasks("a", right)), [])
+        # task0 has none then: 4.5 sigma; task1 has half as many again: 3.2.
+        wrong = [Sample("G", ("f",), ("ffffffff81000000",),
+                        "task1" if sample.comm == "task0" else sample.comm) for sample in right]
+        self.assertEqual(len(list(stock._judge_tasks("a", wrong))), 1)
+        others = [*right, *[Sample("G", ("f",), ("ffffffff81000000",), "dd")] * 200]
+        self.assertIn("only 1100 of 1300", list(stock._judge_tasks("a", others))[0])
+        self.assertIn("only 0 of 0", list(stock._judge_tasks("a", []))[0])
+
+    def test_both_kernels_of_a_guest_must_have_names(self) -> None:
+        starts = [0xffffffff81000000, 0xffffffff9a000000]
+        samples = [Sample("G", (f"f+{offset:#x}",), (f"{start + offset:x}",))
+                   for start in starts for offset in range(600)]
+        self.assertEqual(list(stock._judge_reboot("a", samples, starts)), [])
+        self.assertIn("1 kernels", list(stock._judge_reboot("a", samples, starts[:1]))[0])
+        self.assertEqual(len(list(stock._judge_reboot("a", samples[:600], starts))), 1)
+        unnamed = [*samples[:590], *[Sample("G", ("[unknown]",), samples[0].addresses)] * 10,
+                   *samples[600:]]
+        self.assertEqual(len(list(stock._judge_reboot("a", unnamed, starts))), 1)
+
+    def test_the_task_of_a_sample_is_read(self) -> None:
+        text = "kworker/0:1 ev  G\n\tffffffff81000000 f\n\ntask1           KGg \n\t10 g\n"
+        self.assertEqual([sample.comm for sample in stock.stacks.read(text.splitlines())],
+                         ["kworker/0:1 ev", "task1"])
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -2,7 +2,8 @@
 /*
  * A program for guests, with frame pointers and no C library: functions that call each
  * other, and the innermost of them the kernel.  Whoever samples the guest knows what its
- * chains must be.
+ * chains must be.  Called with an argument, it is processes whose shares of the CPU are
+ * known.
  */
 
 #define noinline	__attribute__((noinline))
@@ -35,12 +36,53 @@ static noinline void work(int from, int to)
 	KEEP_FRAME();
 }
 
-int main(void)
+#define NR_TASKS	10
+#define UNIT		200000
+
+/* Work for @nr units each time when it is this task's turn. */
+static int run_task(int nr, int from, int to)
+{
+	const char comm[] = { 't', 'a', 's', 'k', '0' + nr - 1 };
+	int fd = open("/proc/self/comm", O_WRONLY);
+	char turn;
+	int i;
+
+	if (fd < 0 || write(fd, comm, sizeof(comm)) != sizeof(comm))
+		return 1;
+	while (read(from, &turn, 1) == 1) {
+		for (i = 0; i < nr * UNIT; i++)
+			asm volatile("");
+		write(to, &turn, 1);
+	}
+	return 1;
+}
+
+/* One after another: task0 for one unit, task9 for ten, and so on. */
+static int run_tasks(void)
+{
+	int pipes[NR_TASKS][2], i;
+
+	for (i = 0; i < NR_TASKS; i++) {
+		if (pipe(pipes[i]))
+			return 1;
+	}
+	for (i = 0; i < NR_TASKS; i++) {
+		if (!fork())
+			return run_task(i + 1, pipes[i][0], pipes[(i + 1) % NR_TASKS][1]);
+	}
+	write(pipes[0][1], "", 1);
+	for (;;)
+		sleep(1000);
+}
+
+int main(int argc, char *argv[])
 {
 	int from = open("/dev/zero", O_RDONLY), to = open("/dev/null", O_WRONLY);
 
 	if (from < 0 || to < 0)
 		return 1;
+	if (argc > 1)
+		return run_tasks();
 	for (;;)
 		work(from, to);
 }
