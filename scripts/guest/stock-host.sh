@@ -91,7 +91,7 @@ sample()
 	shift
 	# A guest that boots again is recorded until it has done so, and works.
 	until_done="sleep ${STOCK_SECONDS:-6}"
-	[ "$work" != reboot ] || until_done="until [ \$(grep -c 'at work' /tmp/guest.log) = 2 ]; do
+	[ "$work" != reboot ] || until_done="until [ \$(grep -c 'at work' /tmp/guest.log) -ge 2 ]; do
 		sleep 0.2; done; $until_done"
 	if [ "$work" = block ]; then mount_guest; else name_files; fi
 	for way in "$@"; do

@@ -26,6 +26,8 @@
 
 #include "dwarf-regs.h"
 #include "guest-info.h"
+#include "guest-kernel.h"
+#include "guest-tasks.h"
 #include "symbol_conf.h"
 #include "target.h"
 #include "tests.h"
@@ -295,8 +297,8 @@ static const struct {
 #define MM_PGD		0x18
 #define PAGE_OFFSET	0xffff9d4000000000ULL
 
-/* Leave out what a struct task_struct has. */
-static bool no_tasks;
+/* Leave out what a struct task_struct has, or have it far behind the rest. */
+static bool no_tasks, far_field;
 
 static void add_task_types(struct btf *btf, int u32_id, int u64_id, int char_id, int list)
 {
@@ -304,14 +306,14 @@ static void add_task_types(struct btf *btf, int u32_id, int u64_id, int char_id,
 	btf__add_field(btf, "thread_head", list, S_THREADS * 8, 0);
 	btf__add_struct(btf, "mm_struct", 64);
 	btf__add_field(btf, "pgd", u64_id, MM_PGD * 8, 0);
-	btf__add_struct(btf, "task_struct", 256);
+	btf__add_struct(btf, "task_struct", far_field ? 16388 : 256);
 	btf__add_field(btf, "comm", char_id, T_COMM * 8, 0);
 	btf__add_field(btf, "pid", u32_id, T_PID * 8, 0);
 	btf__add_field(btf, "tgid", u32_id, T_TGID * 8, 0);
 	btf__add_field(btf, "tasks", list, T_TASKS * 8, 0);
 	btf__add_field(btf, "mm", u64_id, T_MM * 8, 0);
 	btf__add_field(btf, "stack", u64_id, T_STACK * 8, 0);
-	btf__add_field(btf, "signal", u64_id, T_SIGNAL * 8, 0);
+	btf__add_field(btf, "signal", u64_id, (far_field ? 16380 : T_SIGNAL) * 8, 0);
 	if (!no_tasks)
 		btf__add_field(btf, "thread_node", list, T_THREADS * 8, 0);
 }
@@ -424,9 +426,13 @@ static void make_tasks(void)
 	put_u64(TASK(0) + T_TASKS, TASK(1) + T_TASKS);
 	put_u64(TASK(1) + T_TASKS, TASK(3) + T_TASKS);
 	put_u64(TASK(3) + T_TASKS, TASK(0) + T_TASKS);
-	put_u64(SIGNAL + S_THREADS, TASK(1) + T_THREADS);
+	for (size_t i = 0; i < ARRAY_SIZE(tasks); i++)
+		put_u64(TASK(i) + T_SIGNAL, SIGNAL + 0x100 * i);
+	/* Each process leads back to a head of its own. */
+	put_u64(TASK(0) + T_THREADS, SIGNAL + S_THREADS);
+	put_u64(TASK(3) + T_THREADS, SIGNAL + 0x300 + S_THREADS);
 	put_u64(TASK(1) + T_THREADS, TASK(2) + T_THREADS);
-	put_u64(TASK(2) + T_THREADS, SIGNAL + S_THREADS);
+	put_u64(TASK(2) + T_THREADS, SIGNAL + 0x100 + S_THREADS);
 }
 
 #define WITH_MODULES	true
@@ -1033,6 +1039,44 @@ static void unknown_tasks(void)
 	no_tasks = false;
 }
 
+static void long_comm(void)
+{
+	put(TASK(3) + T_COMM, "sixteen letters!", 16);
+}
+
+static void no_comm(void)
+{
+	put(TASK(3) + T_COMM, "", 1);
+}
+
+static void no_stack(void)
+{
+	put_u64(TASK(4) + T_STACK, 0);
+}
+
+/* As it is in Linux: the first CPU's idle task is the first one of the list. */
+static void first_idle_task(void)
+{
+	put_u64(IDLE_THREADS, TASK(0));
+	put_u64(CPU_OFFSETS + 16, 0x200);
+	put_u64(IDLE_THREADS + 0x200, TASK(3));
+}
+
+/* What ends a list is its head, also if the last process has a list without end. */
+static void last_threads_without_end(void)
+{
+	put_u64(TASK(3) + T_THREADS, TASK(2) + T_THREADS);
+	put_u64(TASK(2) + T_THREADS, TASK(2) + T_THREADS);
+}
+
+/* A field that would lie across the end of what is read. */
+static void field_at_the_end(void)
+{
+	far_field = true;
+	make_guest(FROM_BASE, false);
+	far_field = false;
+}
+
 static void too_many_cpus(void)
 {
 	put(NR_CPUS_AT, "\xff\xff\xff\xff", 4);
@@ -1049,6 +1093,13 @@ static const struct {
 	{ "tasks",			nothing_broken,		"", "" },
 	{ "an escape sequence as comm",	escape_in_comm,		"kthreadd", "?thr??dd" },
 	{ "more CPUs than there are",	too_many_cpus,		"", "" },
+	{ "a comm without end",		long_comm,		"kthreadd", "sixteen letters!" },
+	{ "no comm",			no_comm,		"kthreadd", "?" },
+	{ "a task without stack",	no_stack,
+	  "0 ffffc90000000000 0 0 0 swapper/1\n", "" },
+	{ "idle tasks of other CPUs",	first_idle_task,	"", "" },
+	{ "the last one's threads without end", last_threads_without_end, NULL, NULL },
+	{ "a field at the end",		field_at_the_end,	NULL, NULL },
 	{ "tasks without end",		tasks_without_end, NULL, NULL },
 	{ "tasks into nothing",		tasks_into_nothing, NULL, NULL },
 	{ "threads without end",	threads_without_end, NULL, NULL },
@@ -1058,20 +1109,85 @@ static const struct {
 
 static int test_tasks(const char *dir)
 {
-	char expected[sizeof(all_tasks)];
+	char expected[2 * sizeof(all_tasks)];
 
 	for (size_t i = 0; i < ARRAY_SIZE(broken_tasks); i++) {
+		const char *from = broken_tasks[i].from, *at;
+
 		make_guest(FROM_BASE, false);
 		broken_tasks[i].break_it();
 		*expected = 0;
-		if (broken_tasks[i].from) {
-			memcpy(expected, all_tasks, sizeof(all_tasks));
-			memcpy(strstr(expected, broken_tasks[i].from), broken_tasks[i].to,
-			       strlen(broken_tasks[i].to));
+		if (from) {
+			at = strstr(all_tasks, from);
+			scnprintf(expected, sizeof(expected), "%.*s%s%s", (int)(at - all_tasks),
+				  all_tasks, broken_tasks[i].to, at + strlen(from));
 		}
 		TEST_ASSERT_VAL(broken_tasks[i].name, find_all(dir) == GUEST_INFO_TABLES);
 		TEST_ASSERT_VAL(broken_tasks[i].name, has_text(dir, "tasks", expected));
 	}
+	return 0;
+}
+
+/* What has changed is noted, and only that. */
+static int test_second_look(const char *dir)
+{
+	struct guest_kernel *kernel;
+	struct guest_tasks *found;
+	const char *why_not;
+	char path[PATH_MAX];
+	FILE *file;
+	bool good;
+
+	make_guest(FROM_BASE, false);
+	kernel = guest_kernel__find(getpid(), NULL, &why_not);
+	TEST_ASSERT_VAL("found", kernel);
+	snprintf(path, sizeof(path), "%s/%d", dir, getpid());
+	mkdir(path, 0700);
+	snprintf(path, sizeof(path), "%s/%d/looks", dir, getpid());
+	file = fopen(path, "we");
+	found = file ? guest_tasks__new(kernel, file) : NULL;
+	good = found && guest_tasks__update(found, 1);
+	if (good)
+		rewind(file);
+	good = good && !ftruncate(fileno(file), 0) && guest_tasks__update(found, 2);
+	/* A name, page tables, one that is gone, and another one between two others. */
+	put(TASK(1) + T_COMM, "renamed", 8);
+	good = good && guest_tasks__update(found, 3);
+	put_u64(MM + MM_PGD, PAGE_OFFSET + 0x54321000);
+	good = good && guest_tasks__update(found, 4);
+	put_u64(TASK(1) + T_TASKS, TASK(0) + T_TASKS);
+	good = good && guest_tasks__update(found, 5);
+	put_u64(TASK(4) + T_STACK, 0xffffc90000018000);
+	good = good && guest_tasks__update(found, 6);
+	guest_tasks__delete(found);
+	guest_kernel__delete(kernel);
+	if (file)
+		fclose(file);
+	TEST_ASSERT_VAL("six looks", good);
+	TEST_ASSERT_VAL("what has changed", has_text(dir, "looks",
+		"3 ffffc90000020000 12345000 7 7 renamed\n"
+		"4 ffffc90000010000 54321000 7 9 worker\n"
+		"4 ffffc90000020000 54321000 7 7 renamed\n"
+		"5 ffffc90000008000\n"
+		"6 ffffc90000000000\n"
+		"6 ffffc90000018000 0 0 0 swapper/1\n"));
+	return 0;
+}
+
+/* More copies of what one kernel tells than kernels are looked for. */
+static int test_many_copies(const char *dir)
+{
+	make_guest(FROM_BASE, false);
+	for (unsigned int i = 1; i < 20; i++) {
+		char *copy = (char *)&ram[INFO_GPA + i * 4 * PAGE];
+
+		memcpy(copy, info, sizeof(info));
+		/* Half of them are other kernels', whose code is elsewhere. */
+		if (i % 2)
+			sprintf(strstr(copy, "SYMBOL(_stext)="), "SYMBOL(_stext)=%016x\n", i);
+	}
+	TEST_ASSERT_VAL("found", find_all(dir) == GUEST_INFO_TABLES);
+	TEST_ASSERT_VAL("names", test_names(dir, WITH_MODULES, false));
 	return 0;
 }
 
@@ -1132,6 +1248,16 @@ static int test_broken_modules(const char *dir __maybe_unused)
 }
 
 static int test_tasks(const char *dir __maybe_unused)
+{
+	return 0;
+}
+
+static int test_second_look(const char *dir __maybe_unused)
+{
+	return 0;
+}
+
+static int test_many_copies(const char *dir __maybe_unused)
 {
 	return 0;
 }
@@ -1200,7 +1326,8 @@ static int test__guest_memory(struct test_suite *test __maybe_unused, int subtes
 	err = test_guest(dir) || test_broken(dir) || test_release(dir) ||
 	      test_broken_tables(dir) || test_no_header(dir) || test_hole(dir) ||
 	      test_copies(dir) || test_holes(dir) || test_broken_modules(dir) ||
-	      test_tasks(dir) || test_reset(dir) || test_beside(dir);
+	      test_tasks(dir) || test_second_look(dir) || test_many_copies(dir) ||
+	      test_reset(dir) || test_beside(dir);
 	rm_rf(dir);
 	munmap(ram, RAM_SIZE);
 	return err ? TEST_FAIL : TEST_OK;

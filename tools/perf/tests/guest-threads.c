@@ -17,7 +17,9 @@
 #include "guest-threads.h"
 #include "machine.h"
 #include "map.h"
+#include "maps.h"
 #include "sample.h"
+#include "symbol.h"
 #include "symbol_conf.h"
 #include "tests.h"
 #include "thread.h"
@@ -29,18 +31,28 @@
 #define KERNEL		PERF_RECORD_MISC_GUEST_KERNEL
 #define USER		PERF_RECORD_MISC_GUEST_USER
 
-/* At 20, task 7 calls exec, 9 has ended, and its stack is another one's at 30. */
+/*
+ * At 20, task 7 calls exec, 9 has ended, and its stack is another one's at 30.  What is no note
+ * is left out.
+ */
 static const char tasks[] =
 	"0 ffffc90000000000 0 0 0 swapper/1\n"
-	"0 ffffc90000010000 1000 7 7 sh\n"
-	"0 ffffc90000014000 1000 7 8 a thread\n"
-	"0 ffffc90000020000 5000 9 9 gone\n"
+	"0 ffffc90000004000 0 3 3 kthread\n"
+	"0 ffffc90000010000 2000 7 7 sh\n"
+	"0 ffffc90000014000 2000 7 8  a thread\n"
+	"0 ffffc90000020000 4000 9 9 gone\n"
 	"nonsense\n"
 	"0 ffffc90000028000 6000 1\n"
-	"0 ffffc90000030000 7000 1 1 \n"
-	"20 ffffc90000010000 3000 7 7 find\n"
+	"0 ffffc90000030000 8000 1 1 \n"
+	"0 ffffc90000034000 8000 1 1 \x1b[2J\n"
+	"0 ffffc90000038000 8000 4294967303 7 large\n"
+	"0 0 8000 1 1 stackless\n"
+	"20 ffffc90000010000 e000 7 7 find\n"
+	"20 ffffc90000004000 0 4 4 kthread2\n"
 	"20 ffffc90000020000\n"
-	"30 ffffc90000020000 c000 11 11 later\n";
+	"30 ffffc90000020000 c000 11 11 later\n"
+	"30 ffffc90000024000 12000 12 12 new\n"
+	"9000000000 ffffc90000028000 14000 13 13 too late\n";
 
 static const struct {
 	const char	*name;
@@ -52,30 +64,41 @@ static const struct {
 	int		tid;		/* that of the VMM if it is not known */
 	const char	*comm;
 } cases[] = {
-	{ "a process",		KERNEL, 10, 0xffffc90000010010, 0, 0x1000, 7, "sh" },
-	{ "its first byte",	KERNEL, 10, 0xffffc90000010000, 0, 0x1000, 7, "sh" },
-	{ "its last bytes",	KERNEL, 10, 0xffffc90000013ff8, 0, 0x1000, 7, "sh" },
-	{ "a PCID",		KERNEL, 10, 0xffffc90000010010, 0, 0x1abc, 7, "sh" },
-	{ "tags of addresses",	KERNEL, 10, 0xffffc90000010010, 0, 0x6000000000001000, 7, "sh" },
-	{ "a thread",		KERNEL, 10, 0xffffc90000014010, 0, 0x1000, 8, "a thread" },
-	{ "an interrupt",	KERNEL, 10, 0xffffc90000000010, 0xffffc90000014010, 0x1000, 8,
-				"a thread" },
-	{ "the idle task",	KERNEL, 10, 0xffffc90000000010, 0, 0x1000, 0, "swapper" },
-	{ "before exec",	KERNEL, 19, 0xffffc90000010010, 0, 0x1000, 7, "sh" },
-	{ "exec, not noted",	KERNEL, 19, 0xffffc90000010010, 0, 0x3000, 7, "find" },
-	{ "after exec",		KERNEL, 20, 0xffffc90000010010, 0, 0x3000, 7, "find" },
-	{ "a task",		KERNEL, 19, 0xffffc90000020010, 0, 0x5000, 9, "gone" },
+	{ "a process",		KERNEL, 10, 0xffffc90000010010, 0, 0x2000, 7, "sh" },
+	{ "its first byte",	KERNEL, 10, 0xffffc90000010000, 0, 0x2000, 7, "sh" },
+	{ "its last bytes",	KERNEL, 10, 0xffffc90000013ff8, 0, 0x2000, 7, "sh" },
+	{ "a PCID",		KERNEL, 10, 0xffffc90000010010, 0, 0x2abc, 7, "sh" },
+	{ "tags of addresses",	KERNEL, 10, 0xffffc90000010010, 0, 0x6000000000002000, 7, "sh" },
+	{ "a thread",		KERNEL, 10, 0xffffc90000014010, 0, 0x2000, 8, " a thread" },
+	{ "a thread, PTI",	KERNEL, 10, 0xffffc90000014010, 0, 0x3000, 8, " a thread" },
+	{ "an interrupt",	KERNEL, 10, 0xffffc90000000010, 0xffffc90000014010, 0x2000, 8,
+				" a thread" },
+	{ "the idle task",	KERNEL, 10, 0xffffc90000000010, 0, 0x2000, 0, "swapper" },
+	{ "the next stack",	KERNEL, 10, 0xffffc90000004000, 0, 0xa000, 3, "kthread" },
+	{ "the same, later",	KERNEL, 20, 0xffffc90000007ff8, 0, 0xa000, 4, "kthread2" },
+	{ "before exec",	KERNEL, 19, 0xffffc90000010010, 0, 0x2000, 7, "sh" },
+	{ "exec, not noted",	KERNEL, 19, 0xffffc90000010010, 0, 0xe000, 7, "find" },
+	{ "after exec",		KERNEL, 20, 0xffffc90000010010, 0, 0xe000, 7, "find" },
+	{ "a task",		KERNEL, 19, 0xffffc90000020010, 0, 0x4000, 9, "gone" },
 	{ "the next one's",	KERNEL, 25, 0xffffc90000020010, 0, 0xc000, 11, "later" },
+	{ "not noted so far",	KERNEL, 10, 0xffffc90000024010, 0, 0x12000, 12, "new" },
+	{ "noted too late",	KERNEL, 10, 0xffffc90000028010, 0, 0x14000, VMM, NULL },
 	{ "nobody's stack",	KERNEL, 25, 0xffffc90000020010, 0, 0xa000, VMM, NULL },
-	{ "behind a stack",	KERNEL, 10, 0xffffc90000024000, 0, 0xa000, VMM, NULL },
-	{ "below all stacks",	KERNEL, 10, 0xffff888000000000, 0, 0xa000, VMM, NULL },
-	{ "another stack",	KERNEL, 10, 0xffffc90000024000, 0, 0x1000, 7, "sh" },
-	{ "user mode",		USER, 10, 0x7fff00000000, 0, 0x1000, 7, "sh" },
-	{ "user mode, PTI",	USER, 25, 0x7fff00000000, 0, 0xd000, 11, "later" },
-	{ "user mode, no PTI",	USER, 10, 0x7fff00000000, 0, 0x5000, 9, "gone" },
-	{ "user mode, exec",	USER, 25, 0x7fff00000000, 0, 0x3000, 7, "find" },
+	{ "behind a stack",	KERNEL, 10, 0xffffc90000018000, 0, 0x2000, VMM, NULL },
+	{ "below all stacks",	KERNEL, 10, 0xffff888000000000, 0, 0x2000, VMM, NULL },
+	{ "no stack",		KERNEL, 10, 0, 0, 0x8000, VMM, NULL },
+	{ "a task without name", KERNEL, 10, 0xffffc90000030010, 0, 0x8000, VMM, NULL },
+	{ "half a note",	KERNEL, 10, 0xffffc90000028010, 0, 0x6000, VMM, NULL },
+	{ "an escape sequence",	KERNEL, 10, 0xffffc90000034010, 0, 0x8000, VMM, NULL },
+	{ "a pid too large",	KERNEL, 10, 0xffffc90000038010, 0, 0x8000, VMM, NULL },
+	{ "user mode",		USER, 10, 0x7fff00000000, 0, 0x2000, 7, "sh" },
+	{ "user mode, PTI",	USER, 30, 0x7fff00000000, 0, 0xd000, 11, "later" },
+	{ "user mode, exec",	USER, 25, 0x7fff00000000, 0, 0xe000, 7, "find" },
+	{ "exec has left it",	USER, 25, 0x7fff00000000, 0, 0x2000, VMM, NULL },
+	{ "its process is gone", USER, 25, 0x7fff00000000, 0, 0x4000, VMM, NULL },
 	{ "user mode of none",	USER, 10, 0x7fff00000000, 0, 0xa000, VMM, NULL },
-	{ "the kernel's stack",	USER, 10, 0xffffc90000010010, 0, 0xa000, VMM, NULL },
+	{ "no page tables",	USER, 10, 0x7fff00000000, 0, 0, VMM, NULL },
+	{ "a kernel's stack",	USER, 10, 0xffffc90000000010, 0, 0xa000, VMM, NULL },
 };
 
 static bool write_file(const char *dir, const char *name, const char *text)
@@ -90,15 +113,16 @@ static bool write_file(const char *dir, const char *name, const char *text)
 	return file && !fclose(file) && good;
 }
 
-/* A kernel whose code begins at @text. */
-static bool make_kernel(const char *dir, u64 text)
+/* The kernel number @nr, with code and names of its own. */
+static bool make_kernel(const char *dir, unsigned int nr)
 {
+	u64 text = nr == 1 ? 0xffffffff81000000 : 0xffffffff90000000 + (nr << 24);
 	char path[MAX_PATH], symbols[256];
 
 	scnprintf(path, sizeof(path), "%s/proc", dir);
-	scnprintf(symbols, sizeof(symbols), "%016lx T _text\n%016lx T _stext\n%016lx T do_it\n"
-		 "%016lx T _etext\n", (long)text, (long)text, (long)text + 0x100,
-		 (long)text + 0x200000);
+	scnprintf(symbols, sizeof(symbols),
+		  "%016lx T _text\n%016lx T _stext\n%016lx T do_%u\n%016lx T _etext\n", (long)text,
+		  (long)text, (long)text + 0x100, nr, (long)text + 0x200000);
 	return !mkdir(path, 0700) && write_file(path, "kallsyms", symbols) &&
 	       write_file(path, "modules", "") &&
 	       write_file(path, "version", "Linux version 6.1.0-test (by its memory)\n");
@@ -149,47 +173,133 @@ static int test_tasks(struct machine *machine)
 	return 0;
 }
 
-static u64 kernel_start(struct machine *machine)
+/* Is @name at 0x100 of a kernel whose code begins at @text? */
+static bool has_symbol(struct machine *machine, u64 text, const char *name)
 {
-	struct map *map = machine__kernel_map(machine);
+	struct map *map = NULL;
+	struct symbol *symbol = machine__find_kernel_symbol(machine, text + 0x100, &map);
+	bool same = symbol && !strcmp(symbol->name, name);
 
-	return map ? map__start(map) : 0;
+	map__put(map);
+	return same;
+}
+
+static int tid_of(struct machine *machine, u64 sp, u64 time)
+{
+	struct perf_record_guest_stack_info info = { .sp = sp };
+	struct perf_sample sample;
+
+	perf_sample__init(&sample, /*all=*/true);
+	sample.tid = VMM;
+	sample.time = time;
+	sample.cpumode = KERNEL;
+	sample.guest_stack.info = &info;
+	sample__name_guest_task(&sample, machine);
+	return sample.tid;
 }
 
 static int test_kernels(struct machine *machine)
 {
+	const u64 stack = 0xffffc90000000010;
+	struct map *map;
+
 	guest_info__use_kernel_of(machine, 99);
-	TEST_ASSERT_VAL("the first kernel", kernel_start(machine) == 0xffffffff81000000);
+	TEST_ASSERT_VAL("the first kernel", has_symbol(machine, 0xffffffff81000000, "do_1"));
 	guest_info__use_kernel_of(machine, ~0ULL);
-	TEST_ASSERT_VAL("a sample without time", kernel_start(machine) == 0xffffffff81000000);
+	TEST_ASSERT_VAL("a sample without time", has_symbol(machine, 0xffffffff81000000, "do_1"));
+	map = map__get(machine__kernel_map(machine));
+
 	guest_info__use_kernel_of(machine, 100);
-	TEST_ASSERT_VAL("the second kernel", kernel_start(machine) == 0xffffffff92000000);
+	TEST_ASSERT_VAL("the second kernel", has_symbol(machine, 0xffffffff92000000, "do_2"));
+	TEST_ASSERT_VAL("nothing of the first", !has_symbol(machine, 0xffffffff81000000, "do_1"));
 	TEST_ASSERT_VAL("no tasks of the first", !machine__find_thread(machine, 7, 8));
+	TEST_ASSERT_VAL("a task of the second", tid_of(machine, stack, 100) == 17);
+	TEST_ASSERT_VAL("its machine", maps__machine(map__kmaps(map)) == machine);
+	map__put(map);
+
+	/* One is left out, of which there was no sample. */
 	guest_info__use_kernel_of(machine, 5000);
-	TEST_ASSERT_VAL("the last kernel", kernel_start(machine) == 0xffffffff93000000);
+	TEST_ASSERT_VAL("the last kernel", has_symbol(machine, 0xffffffff94000000, "do_4"));
+	TEST_ASSERT_VAL("no tasks", tid_of(machine, stack, 5000) == VMM);
+	return 0;
+}
+
+/* What is in a guest's own file system says nothing. */
+static int test_guestmount(const char *dir)
+{
+	const char *const was = symbol_conf.guestmount;
+	char guests[MAX_PATH];
+	struct machines machines;
+	struct machine *machine;
+	struct perf_env env;
+	int err;
+
+	scnprintf(guests, sizeof(guests), "%s/data.guests", dir);
+	symbol_conf.guestmount = guests;
+	perf_env__init(&env);
+	machines__init(&machines);
+	machines.host.env = &env;
+	machine = machines__findnew(&machines, VMM);
+	err = !machine || machine__create_kernel_maps(machine);
+	if (!err) {
+		guest_info__use_kernel_of(machine, 5000);
+		err = !has_symbol(machine, 0xffffffff81000000, "do_1") ||
+		      tid_of(machine, 0xffffc90000004010, 0) != VMM;
+	}
+	machines__exit(&machines);
+	perf_env__exit(&env);
+	symbol_conf.guestmount = was;
+	TEST_ASSERT_VAL("the user's --guestmount", !err);
 	return 0;
 }
 
 static int test_guest(const char *dir)
 {
+	static const struct {
+		const char	*name;
+		unsigned int	nr;
+		const char	*tasks;
+	} kernels[] = {
+		/* In the order of their times, not of their names. */
+		{ "1000", 4, "" },
+		{ "100", 2, "100 ffffc90000000000 0 17 17 second\n" },
+		{ "200", 3, "" },
+		/* Names that nobody writes. */
+		{ "+101", 5, "" },
+		{ "0102", 5, "" },
+		{ "103a", 5, "" },
+	};
+	const char *const was = symbol_conf.guestmount;
+	const bool was_guest = perf_guest;
 	char top[MAX_PATH], path[MAX_PATH];
 	struct machines machines;
 	struct machine *machine;
 	struct perf_env env;
 	int err;
 
-	scnprintf(top, sizeof(top), "%s/%d", dir, VMM);
+	scnprintf(top, sizeof(top), "%s/data.guests", dir);
 	TEST_ASSERT_VAL("no folder", !mkdir(top, 0700));
-	TEST_ASSERT_VAL("no kernel", make_kernel(top, 0xffffffff81000000));
+	scnprintf(top, sizeof(top), "%s/data.guests/%d", dir, VMM);
+	TEST_ASSERT_VAL("no folder", !mkdir(top, 0700));
+	TEST_ASSERT_VAL("no kernel", make_kernel(top, 1));
 	TEST_ASSERT_VAL("no tasks", write_file(top, "tasks", tasks));
 	scnprintf(path, sizeof(path), "%s/kernels", top);
 	TEST_ASSERT_VAL("no folder", !mkdir(path, 0700));
-	/* In the order of their times, not of their names. */
-	scnprintf(path, sizeof(path), "%s/kernels/1000", top);
-	TEST_ASSERT_VAL("no kernel", !mkdir(path, 0700) && make_kernel(path, 0xffffffff93000000));
-	scnprintf(path, sizeof(path), "%s/kernels/100", top);
-	TEST_ASSERT_VAL("no kernel", !mkdir(path, 0700) && make_kernel(path, 0xffffffff92000000));
+	for (size_t i = 0; i < ARRAY_SIZE(kernels); i++) {
+		scnprintf(path, sizeof(path), "%s/kernels/%s", top, kernels[i].name);
+		TEST_ASSERT_VAL("no kernel", !mkdir(path, 0700) &&
+				make_kernel(path, kernels[i].nr) &&
+				write_file(path, "tasks", kernels[i].tasks));
+	}
+	/* One whose names could not be written. */
+	scnprintf(path, sizeof(path), "%s/kernels/50", top);
+	TEST_ASSERT_VAL("no kernel", !mkdir(path, 0700));
 
+	symbol_conf.guestmount = NULL;
+	if (test_guestmount(dir))
+		return -1;
+	scnprintf(path, sizeof(path), "%s/data", dir);
+	guest_info__use(path);
 	perf_env__init(&env);
 	machines__init(&machines);
 	machines.host.env = &env;
@@ -198,19 +308,19 @@ static int test_guest(const char *dir)
 	      test_kernels(machine);
 	machines__exit(&machines);
 	perf_env__exit(&env);
+	guest_info__use("-");
+	symbol_conf.guestmount = was;
+	perf_guest = was_guest;
 	return err;
 }
 
 static int test__guest_threads(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
-	const char *const was = symbol_conf.guestmount;
 	char dir[] = "/tmp/perf-test-guest-XXXXXX";
 	int err;
 
 	TEST_ASSERT_VAL("no directory", mkdtemp(dir));
-	symbol_conf.guestmount = dir;
 	err = test_guest(dir);
-	symbol_conf.guestmount = was;
 	rm_rf(dir);
 	return err ? TEST_FAIL : TEST_OK;
 }

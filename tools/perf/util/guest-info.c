@@ -124,7 +124,7 @@ static const char *write_tables(struct guest_kernel *kernel, const char *dir)
 	return why_not;
 }
 
-/* Make @top, and the folders in it. */
+/* Make the folders in @top. */
 static bool make_dirs(const char *top, char proc[PATH_MAX], char boot[PATH_MAX],
 		      char modules[PATH_MAX])
 {
@@ -133,8 +133,7 @@ static bool make_dirs(const char *top, char proc[PATH_MAX], char boot[PATH_MAX],
 	    snprintf(modules, PATH_MAX, "%s/boot/modules", top) >= PATH_MAX)
 		return false;
 
-	return !mkdir(top, 0700) && !mkdir(proc, 0700) && !mkdir(boot, 0700) &&
-	       !mkdir(modules, 0700);
+	return !mkdir(proc, 0700) && !mkdir(boot, 0700) && !mkdir(modules, 0700);
 }
 
 /**
@@ -153,6 +152,10 @@ enum guest_info guest_info__write_kernel(struct guest_kernel *kernel, pid_t pid,
 	enum guest_info found = GUEST_INFO_NAMES;
 	const char *why_not;
 
+	if (mkdir(top, 0700)) {
+		pr_warning("The guest of process %d has no names: %s can't be made\n", pid, top);
+		return GUEST_INFO_NONE;
+	}
 	if (!make_dirs(top, proc, boot, modules) ||
 	    !write_names(kernel, proc, tables ? modules : NULL, &why_not)) {
 		pr_warning("The guest of process %d has no names: %s can't be written\n", pid,
@@ -182,7 +185,7 @@ static enum guest_info write_guest(pid_t pid, const char *dir, bool tables)
 	const char *why_not;
 	char top[PATH_MAX];
 
-	kernel = guest_kernel__find(pid, &why_not);
+	kernel = guest_kernel__find(pid, NULL, &why_not);
 	if (!kernel) {
 		pr_warning("The guest of process %d has no names: %s\n", pid, why_not);
 		return found;
@@ -315,13 +318,27 @@ static bool is_own_folder(const char *path)
 	return !lstat(path, &st) && S_ISDIR(st.st_mode) && (!st.st_uid || st.st_uid == geteuid());
 }
 
+/* The folder beside the data that is read. */
+static char *used;
+
+/**
+ * guest_info__is_used - tell whether a guest is named as guest_info__record() has noted
+ * @machine: the guest
+ *
+ * Return: false if it is one of the user's --guestmount, whose files are the guest's own.
+ */
+bool guest_info__is_used(struct machine *machine)
+{
+	return used && symbol_conf.guestmount == used && !machine__is_host(machine) &&
+	       *machine->root_dir;
+}
+
 /**
  * guest_info__use - name what runs in guests as guest_info__record() has noted
  * @data: what was recorded
  */
 void guest_info__use(const char *data)
 {
-	static char *used;
 	char dir[PATH_MAX];
 
 	/* Of another file that was opened before this one. */
@@ -338,23 +355,31 @@ void guest_info__use(const char *data)
 	perf_guest = true;
 }
 
-/* Find the first kernel that the guest ran after the one of @time; return from when on. */
-static u64 find_next_kernel(const char *top, u64 time)
+/*
+ * Find the first kernel that the guest ran after the one of @time; return from when on, and in
+ * @path where it is.  Names that perf record does not write are not looked at.
+ */
+static u64 find_next_kernel(const char *top, u64 time, char path[PATH_MAX])
 {
-	char path[PATH_MAX];
+	char name[32], file[PATH_MAX];
 	struct dirent *entry;
 	u64 next = ~0ULL;
 	DIR *kernels;
 
-	if (snprintf(path, sizeof(path), "%s/kernels", top) >= (int)sizeof(path))
+	if (snprintf(path, PATH_MAX, "%s/kernels", top) >= PATH_MAX)
 		return next;
 
 	kernels = opendir(path);
 	while (kernels && (entry = readdir(kernels))) {
 		u64 since = strtoull(entry->d_name, NULL, 10);
 
-		if (isdigit(entry->d_name[0]) && since > time)
-			next = min(next, since);
+		scnprintf(name, sizeof(name), "%" PRIu64, since);
+		if (strcmp(entry->d_name, name) || since <= time || since >= next ||
+		    snprintf(file, sizeof(file), "%s/kernels/%s/proc/kallsyms", top, name) >=
+		    (int)sizeof(file) || access(file, R_OK))
+			continue;
+		next = since;
+		snprintf(path, PATH_MAX, "%s/kernels/%s", top, name);
 	}
 	if (kernels)
 		closedir(kernels);
@@ -364,26 +389,30 @@ static u64 find_next_kernel(const char *top, u64 time)
 /**
  * guest_info__use_kernel_of - use the names of the kernel that a guest ran at some time
  * @machine:	the guest
- * @time:	when, in perf's time; not before that of the last call
+ * @time:	when, in perf's time
+ *
+ * Samples come in the order of their times, or nearly: there is no way back to a kernel.
  */
 void guest_info__use_kernel_of(struct machine *machine, u64 time)
 {
 	char path[PATH_MAX];
 
-	if (machine__is_host(machine) || !*machine->root_dir)
+	/* Samples may have no time. */
+	if (time == ~0ULL || !guest_info__is_used(machine))
 		return;
 
 	if (!machine->guest_top) {
 		machine->guest_top = strdup(machine->root_dir);
 		if (!machine->guest_top)
 			return;
-		machine->next_kernel = find_next_kernel(machine->guest_top, 0);
+		machine->next_kernel = find_next_kernel(machine->guest_top, 0, path);
 	}
-	/* Samples may have no time. */
-	while (machine->next_kernel <= time && time != ~0ULL) {
-		if (snprintf(path, sizeof(path), "%s/kernels/%" PRIu64, machine->guest_top,
-			     machine->next_kernel) < (int)sizeof(path))
-			machine__reboot(machine, path);
-		machine->next_kernel = find_next_kernel(machine->guest_top, machine->next_kernel);
+	while (machine->next_kernel <= time) {
+		find_next_kernel(machine->guest_top, machine->next_kernel - 1, path);
+		if (machine__reboot(machine, path))
+			pr_warning("The guest of process %d has no names from %" PRIu64 " on\n",
+				   machine->pid, machine->next_kernel);
+		machine->next_kernel = find_next_kernel(machine->guest_top, machine->next_kernel,
+							path);
 	}
 }

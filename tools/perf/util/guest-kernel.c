@@ -30,10 +30,18 @@
 #define NR_LOOKS		10
 #define LOOK_NSEC		20000000
 
+/**
+ * struct candidates - kernels in a guest's memory
+ * @but:	one that is not wanted; may be NULL
+ * @infos:	what they tell of themselves
+ * @pages:	where they do
+ * @nr:		how many
+ */
 struct candidates {
-	struct guest_kernel	*kernel;
-	u64			pages[MAX_KERNELS];
-	unsigned int		nr;
+	const struct guest_kernel	*but;
+	struct guest_vmcoreinfo		infos[MAX_KERNELS];
+	u64				pages[MAX_KERNELS];
+	unsigned int			nr;
 };
 
 /* Find the value of @key, which includes the "="; NULL if there is none. */
@@ -82,7 +90,6 @@ static bool read_vmcoreinfo(struct guest_memory *mem, u64 offset, struct guest_v
 	    !read_release(info, text))
 		return false;
 
-	/* There may be copies. */
 	tables = find_number(text, PAGE_TABLES, 16);
 	if (!guest_memory__use_tables(mem, tables - START_KERNEL_MAP +
 				      find_number(text, "NUMBER(phys_base)=", 10), tables,
@@ -118,17 +125,34 @@ static void settle_layout(struct guest_kernel *kernel)
 		;
 }
 
-static bool note_candidate(struct guest_memory *mem, u64 offset, void *arg)
+static bool is_same_kernel(const struct guest_vmcoreinfo *a, const struct guest_vmcoreinfo *b)
 {
-	struct candidates *candidates = arg;
-
-	if (candidates->nr < MAX_KERNELS &&
-	    read_vmcoreinfo(mem, offset, &candidates->kernel->info))
-		candidates->pages[candidates->nr++] = offset;
-	return candidates->nr;
+	return a->page_tables == b->page_tables && a->stext == b->stext;
 }
 
-static void free_symbols(struct guest_kernel *kernel)
+static bool note_candidate(struct guest_memory *mem, u64 offset, void *arg)
+{
+	struct candidates *found = arg;
+	struct guest_vmcoreinfo *info = &found->infos[found->nr];
+
+	if (found->nr == MAX_KERNELS || !read_vmcoreinfo(mem, offset, info))
+		return found->nr;
+
+	/* There may be copies. */
+	for (unsigned int i = 0; i < found->nr; i++) {
+		if (is_same_kernel(info, &found->infos[i]))
+			return true;
+	}
+	if (!found->but || !is_same_kernel(info, &found->but->info))
+		found->pages[found->nr++] = offset;
+	return true;
+}
+
+/**
+ * guest_kernel__free_symbols - forget a kernel's symbols
+ * @kernel: the kernel
+ */
+void guest_kernel__free_symbols(struct guest_kernel *kernel)
 {
 	for (size_t i = 0; i < kernel->nr_symbols; i++)
 		free(kernel->symbols[i].name);
@@ -143,7 +167,7 @@ static const char *use_candidate(struct guest_kernel *kernel, u64 page)
 	const struct guest_symbol *jiffies;
 	const char *why_not;
 
-	free_symbols(kernel);
+	guest_kernel__free_symbols(kernel);
 	if (!read_vmcoreinfo(kernel->mem, page, &kernel->info))
 		return "its kernel is gone";
 	why_not = guest_kallsyms__read(kernel);
@@ -160,14 +184,16 @@ static const char *use_candidate(struct guest_kernel *kernel, u64 page)
 /**
  * guest_kernel__find - find the kernel of a guest, and its symbols
  * @pid:	of the guest's VMM
+ * @but:	a kernel that is not wanted; may be NULL
  * @why_not:	takes the reason if there is none
  *
  * Return: the kernel, or NULL.
  */
-struct guest_kernel *guest_kernel__find(pid_t pid, const char **why_not)
+struct guest_kernel *guest_kernel__find(pid_t pid, const struct guest_kernel *but,
+					const char **why_not)
 {
 	struct guest_kernel *kernel = zalloc(sizeof(*kernel));
-	struct candidates candidates = { .kernel = kernel };
+	struct candidates candidates = { .but = but };
 	unsigned int first = MAX_KERNELS;
 
 	*why_not = "perf is out of memory";
@@ -190,6 +216,7 @@ struct guest_kernel *guest_kernel__find(pid_t pid, const char **why_not)
 		goto err;
 	}
 
+	*why_not = "no other kernel is found in its memory";
 	/* If none of several is seen to run, all of them wait: the guest is idle, or paused. */
 	for (unsigned int i = 0; i < candidates.nr; i++) {
 		*why_not = use_candidate(kernel, candidates.pages[i]);
@@ -212,7 +239,7 @@ void guest_kernel__delete(struct guest_kernel *kernel)
 	if (!kernel)
 		return;
 
-	free_symbols(kernel);
+	guest_kernel__free_symbols(kernel);
 	guest_memory__close(kernel->mem);
 	free(kernel);
 }

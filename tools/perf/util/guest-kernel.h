@@ -64,7 +64,9 @@ struct guest_kernel {
 	u64			jiffies;
 };
 
-struct guest_kernel *guest_kernel__find(pid_t pid, const char **why_not);
+struct guest_kernel *guest_kernel__find(pid_t pid, const struct guest_kernel *but,
+					const char **why_not);
+void guest_kernel__free_symbols(struct guest_kernel *kernel);
 void guest_kernel__delete(struct guest_kernel *kernel);
 s64 guest_kernel__ticks(struct guest_kernel *kernel);
 bool guest_kernel__is_running(struct guest_kernel *kernel);

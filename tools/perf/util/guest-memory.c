@@ -53,8 +53,11 @@ static const u64 holes[] = { 4 * GIB, 0x80000000, 0xb0000000, 0xc0000000, 0xe000
 #define PAGE_COST		GUEST_PAGE_SIZE
 #define CANDIDATE_COST		(1ULL << 20)
 
-/* The same for one more look, at what has changed meanwhile. */
-#define LOOK_BUDGET		(64ULL << 20)
+/*
+ * The same for one more look, at what has changed meanwhile: some 15 000 processes, or a fifth
+ * of a second for what a guest has written to take long.
+ */
+#define LOOK_BUDGET		(256ULL << 20)
 
 /* Most strings are shorter. */
 #define STRING_PIECE		64
@@ -313,7 +316,7 @@ void guest_memory__refresh(struct guest_memory *mem)
 {
 	for (size_t i = 0; i < NR_CACHED; i++)
 		mem->cached[i].valid = false;
-	mem->budget = max_t(u64, mem->budget, LOOK_BUDGET);
+	mem->budget = LOOK_BUDGET;
 }
 
 /* Where in RAM a guest-physical address lies. */

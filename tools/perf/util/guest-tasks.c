@@ -13,14 +13,16 @@
 
 #include <bpf/btf.h>
 
+#include "debug.h"
 #include "guest-btf.h"
 #include "guest-kernel.h"
 #include "guest-memory.h"
 #include "guest-tasks.h"
 
-/* Lists that have no end stop here. */
+/* Lists that have no end stop here, and files of guests that rename their tasks all the time. */
 #define MAX_TASKS	65536
 #define MAX_CPUS	8192
+#define MAX_FILE	(16L << 20)
 
 /* TASK_COMM_LEN */
 #define COMM_SIZE	16
@@ -81,6 +83,7 @@ struct task_layout {
  * @nr_found:	how many
  * @noted:	those of the look before
  * @nr_noted:	how many
+ * @warned:	whether it was said that there are too many
  */
 struct guest_tasks {
 	struct guest_memory	*mem;
@@ -95,6 +98,7 @@ struct guest_tasks {
 	size_t			nr_found;
 	struct task		*noted;
 	size_t			nr_noted;
+	bool			warned;
 };
 
 static bool find_layout(const struct btf *btf, struct task_layout *layout)
@@ -214,6 +218,10 @@ static bool add_task(struct guest_tasks *tasks, const u8 *raw)
 	const struct task_layout *layout = &tasks->layout;
 	struct task *task;
 
+	/* It has ended, and only its parent knows it any more. */
+	if (!get_u64(raw, layout->stack))
+		return true;
+
 	/* Powers of two: there is room for as many as there are if they are one. */
 	if (!(tasks->nr_found & (tasks->nr_found - 1))) {
 		task = realloc(tasks->found, max(2 * tasks->nr_found, (size_t)1) * sizeof(*task));
@@ -229,11 +237,13 @@ static bool add_task(struct guest_tasks *tasks, const u8 *raw)
 	task->tid = get_u32(raw, layout->pid);
 	memcpy(task->comm, raw + layout->comm, COMM_SIZE);
 	task->comm[COMM_SIZE] = 0;
-	/* Escape sequences are for terminals. */
+	/* Escape sequences are for terminals; no name says that there is no task. */
 	for (char *c = task->comm; *c; c++) {
 		if (*c < ' ' || *c > '~')
 			*c = '?';
 	}
+	if (!*task->comm)
+		memcpy(task->comm, "?", sizeof("?"));
 	return true;
 }
 
@@ -289,8 +299,7 @@ static bool find_tasks(struct guest_tasks *tasks)
 		if (!guest_memory__read(tasks->mem, task, raw, tasks->layout.end) ||
 		    !add_task(tasks, raw))
 			return false;
-		/* A kernel thread is alone. */
-		if (get_u64(raw, tasks->layout.mm) && !add_threads(tasks, task, raw))
+		if (!add_threads(tasks, task, raw))
 			return false;
 		task = get_u64(raw, tasks->layout.tasks) - tasks->layout.tasks;
 	} while (task != tasks->init_task && tasks->nr_found < MAX_TASKS);
@@ -333,6 +342,13 @@ static void note(struct guest_tasks *tasks, u64 time)
 	}
 }
 
+static void warn_once(struct guest_tasks *tasks, const char *why)
+{
+	if (!tasks->warned)
+		pr_warning("New tasks of a guest have no names: %s\n", why);
+	tasks->warned = true;
+}
+
 /**
  * guest_tasks__update - look at a guest's tasks, and note what has changed
  * @tasks:	the guest's tasks
@@ -348,8 +364,15 @@ bool guest_tasks__update(struct guest_tasks *tasks, u64 time)
 	struct task *noted = tasks->noted;
 
 	guest_memory__refresh(tasks->mem);
-	if (!find_tasks(tasks))
+	if (!find_tasks(tasks)) {
+		if (guest_memory__is_exhausted(tasks->mem) || tasks->nr_found == MAX_TASKS)
+			warn_once(tasks, "there are too many");
 		return false;
+	}
+	if (ftell(tasks->file) > MAX_FILE) {
+		warn_once(tasks, "they change too often");
+		return false;
+	}
 
 	note(tasks, time);
 	tasks->noted = tasks->found;

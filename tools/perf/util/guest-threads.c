@@ -3,18 +3,23 @@
  * Which of a guest's tasks a sample hit, by what perf record has noted of them, see
  * guest_tasks__update().
  */
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+#include <sys/stat.h>
 
 #include <linux/bits.h>
 #include <linux/kernel.h>
+#include <linux/time64.h>
 #include <linux/zalloc.h>
 #include <perf/event.h>
 
 #include "event.h"
+#include "guest-info.h"
 #include "guest-threads.h"
 #include "machine.h"
 #include "sample.h"
@@ -23,6 +28,16 @@
 
 /* THREAD_SIZE of x86-64 without KASAN. */
 #define STACK_SIZE	16384
+
+/*
+ * A task that is first seen after a sample may have been there before, but not for longer than
+ * from one look to the next.
+ */
+#define MAX_LATE	(2 * NSEC_PER_SEC)
+
+/* Notes that guest_tasks__update() makes are shorter, and files smaller. */
+#define MAX_LINE	128
+#define MAX_NOTES	(1 << 20)
 
 /* Where CR3 has the topmost page table; with PTI, that of user mode is in the page behind. */
 #define ROOT_ADDRESS	GENMASK_ULL(51, 12)
@@ -82,47 +97,67 @@ static int cmp_roots(const void *a, const void *b)
 	return cmp_u64(x->root, y->root) ?: cmp_u64(x->time, y->time);
 }
 
+/* As guest_tasks__update() writes them; the folder may have been unpacked from elsewhere. */
 static bool read_note(const char *line, struct note *note)
 {
 	int nr, comm = 0;
+	u64 pid, tid;
 
 	memset(note, 0, sizeof(*note));
-	nr = sscanf(line, "%" SCNu64 " %" SCNx64 " %" SCNx64 " %u %u %n", &note->time,
-		    &note->stack, &note->root, &note->pid, &note->tid, &comm);
+	nr = sscanf(line, "%" SCNu64 " %" SCNx64 " %" SCNx64 " %" SCNu64 " %" SCNu64 "%n",
+		    &note->time, &note->stack, &note->root, &pid, &tid, &comm);
 	if (nr == 2)
-		return true;
-	if (nr != 5 || !comm)
+		return note->stack;
+	if (nr != 5 || line[comm] != ' ' || !note->stack || pid > INT_MAX || tid > INT_MAX)
 		return false;
 
-	snprintf(note->comm, sizeof(note->comm), "%.*s", (int)strcspn(line + comm, "\n"),
-		 line + comm);
+	note->pid = pid;
+	note->tid = tid;
+	snprintf(note->comm, sizeof(note->comm), "%.*s", (int)strcspn(&line[comm + 1], "\n"),
+		 &line[comm + 1]);
+	for (const char *c = note->comm; *c; c++) {
+		if (*c < ' ' || *c > '~')
+			return false;
+	}
 	return *note->comm;
 }
 
-/* Samples of user mode don't tell the thread, only the process. */
+/*
+ * Samples of user mode don't tell the thread, only the process.  Its page tables are somebody
+ * else's once its stack is, or has none any more, or its thread has called exec.
+ */
 static bool index_roots(struct guest_threads *threads)
 {
-	threads->by_root = calloc(threads->nr, sizeof(*threads->by_root));
-	if (!threads->by_root)
+	struct note *roots = calloc(2 * threads->nr, sizeof(*roots));
+	const struct note *last = NULL;
+
+	if (!roots)
 		return false;
 
+	threads->by_root = roots;
 	for (size_t i = 0; i < threads->nr; i++) {
 		const struct note *note = &threads->by_stack[i];
 
+		if (last && last->stack == note->stack && last->root && last->pid == last->tid &&
+		    last->root != note->root)
+			roots[threads->nr_roots++] = (struct note){
+				.time = note->time,
+				.root = last->root,
+			};
 		if (note->root && note->pid == note->tid)
-			threads->by_root[threads->nr_roots++] = *note;
+			roots[threads->nr_roots++] = *note;
+		last = note;
 	}
-	qsort(threads->by_root, threads->nr_roots, sizeof(*threads->by_root), cmp_roots);
+	qsort(roots, threads->nr_roots, sizeof(*roots), cmp_roots);
 	return true;
 }
 
 static struct guest_threads *guest_threads__load(FILE *file)
 {
 	struct guest_threads *threads = zalloc(sizeof(*threads));
-	char *line = NULL;
-	size_t len = 0;
+	char line[MAX_LINE];
 
-	while (threads && getline(&line, &len, file) > 0) {
+	while (threads && threads->nr < MAX_NOTES && fgets(line, sizeof(line), file)) {
 		struct note note, *notes = threads->by_stack;
 
 		if (!read_note(line, &note))
@@ -136,8 +171,6 @@ static struct guest_threads *guest_threads__load(FILE *file)
 		}
 		notes[threads->nr++] = note;
 	}
-	free(line);
-
 	if (!threads || !threads->nr)
 		goto err;
 	qsort(threads->by_stack, threads->nr, sizeof(*threads->by_stack), cmp_stacks);
@@ -175,17 +208,15 @@ static size_t count_before(const struct note *notes, size_t nr, const struct not
 	return low;
 }
 
-/* A thread of the kernel keeps the page tables of whatever ran before. */
-static bool can_be(const struct note *note, u64 root)
-{
-	return *note->comm && (!note->root || note->root == root);
-}
-
-/* A task that came after perf record's last look is in the notes of the next one. */
+/*
+ * The one that had the stack when perf record last looked, if the sample's page tables can be
+ * its: a thread of the kernel keeps those of whatever ran before.  Else the one that was there
+ * at the next look, if they are its.
+ */
 static const struct note *find_by_stack(const struct guest_threads *threads, u64 sp, u64 root,
 					u64 time)
 {
-	const struct note *notes = threads->by_stack;
+	const struct note *notes = threads->by_stack, *note;
 	struct note key = { .stack = sp, .time = ~0ULL };
 	size_t i = count_before(notes, threads->nr, &key, cmp_stacks);
 
@@ -195,60 +226,70 @@ static const struct note *find_by_stack(const struct guest_threads *threads, u64
 	key.stack = notes[i - 1].stack;
 	key.time = time;
 	i = count_before(notes, threads->nr, &key, cmp_stacks);
-	if (i && notes[i - 1].stack == key.stack && can_be(&notes[i - 1], root))
-		return &notes[i - 1];
-	if (i < threads->nr && notes[i].stack == key.stack && can_be(&notes[i], root))
-		return &notes[i];
-	return NULL;
+	note = i ? &notes[i - 1] : NULL;
+	if (note && note->stack == key.stack && *note->comm &&
+	    (!note->root || note->root == root))
+		return note;
+
+	note = i < threads->nr ? &notes[i] : NULL;
+	return note && note->stack == key.stack && note->root && note->root == root &&
+	       note->time - time <= MAX_LATE ? note : NULL;
 }
 
 static const struct note *find_by_root(const struct guest_threads *threads, u64 root, u64 time)
 {
-	const struct note *notes = threads->by_root;
+	const struct note *notes = threads->by_root, *note;
 	struct note key = { .root = root, .time = time };
 	size_t i = count_before(notes, threads->nr_roots, &key, cmp_roots);
 
-	if (i && notes[i - 1].root == root)
-		return &notes[i - 1];
-	return i < threads->nr_roots && notes[i].root == root ? &notes[i] : NULL;
+	note = i ? &notes[i - 1] : NULL;
+	if (note && note->root == root && *note->comm)
+		return note;
+
+	note = i < threads->nr_roots ? &notes[i] : NULL;
+	return note && note->root == root && *note->comm && note->time - time <= MAX_LATE ?
+	       note : NULL;
 }
 
 static const struct note *find_note(const struct guest_threads *threads,
 				    const struct perf_sample *sample)
 {
 	const struct perf_record_guest_stack_info *info = sample->guest_stack.info;
-	const struct note *note = NULL;
 	u64 root = info->root & ROOT_ADDRESS;
 	/* An interrupt's stack leads to that of the task. */
 	u64 sp = info->pieces[1].size ? info->pieces[1].addr : info->sp;
 
 	if (sample->cpumode == PERF_RECORD_MISC_GUEST_KERNEL)
-		note = find_by_stack(threads, sp, root, sample->time) ?:
+		return find_by_stack(threads, sp, root, sample->time) ?:
 		       find_by_stack(threads, sp, root & ~ROOT_PTI_USER, sample->time);
-	if (!note)
-		note = find_by_root(threads, root, sample->time) ?:
-		       find_by_root(threads, root & ~ROOT_PTI_USER, sample->time);
-	return note;
+
+	return find_by_root(threads, root, sample->time) ?:
+	       find_by_root(threads, root & ~ROOT_PTI_USER, sample->time);
 }
 
 static struct guest_threads *machine__guest_threads(struct machine *machine)
 {
 	char path[PATH_MAX];
+	struct stat st;
 	FILE *file;
+	int fd;
 
 	if (machine->guest_threads_tried)
 		return machine->guest_threads;
 
 	machine->guest_threads_tried = true;
-	if (!*machine->root_dir ||
+	if (!guest_info__is_used(machine) ||
 	    snprintf(path, sizeof(path), "%s/tasks", machine->root_dir) >= (int)sizeof(path))
 		return NULL;
 
-	file = fopen(path, "re");
-	if (file) {
+	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	file = fd < 0 ? NULL : fdopen(fd, "r");
+	if (file && !fstat(fd, &st) && S_ISREG(st.st_mode))
 		machine->guest_threads = guest_threads__load(file);
+	if (file)
 		fclose(file);
-	}
+	else if (fd >= 0)
+		close(fd);
 	return machine->guest_threads;
 }
 

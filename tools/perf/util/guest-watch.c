@@ -3,6 +3,7 @@
  * Watch guests while they are recorded: tasks come and go, and a guest that boots again has
  * its kernel elsewhere.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -13,7 +14,6 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -39,6 +39,13 @@
 #define INTERVAL_MSEC	50
 #define TASKS_MSEC	1000
 
+/*
+ * A kernel without ticks for a second may be gone, or asleep.  All RAM is searched for another
+ * one then, but after each search not for twice as long as after the one before.
+ */
+#define ASLEEP_NSEC	NSEC_PER_SEC
+#define MAX_PATIENCE	64
+
 /* The files of a kernel take some 30 MB. */
 #define MAX_KERNELS	16
 
@@ -55,10 +62,10 @@
  * @tasks:	those of the kernel; NULL if nothing tells where they are
  * @file:	where they are noted
  * @nr_kernels:	how many were found
- * @alive:	when the kernel was last seen to run, in perf's time; zero if it was not
- * @began_anew:	whether its ticks have gone backwards
- * @asleep:	how often tasks were looked at while it did not run
- * @patience:	after so many times, look for another kernel
+ * @alive:	when the kernel was last seen to run, in perf's time; zero before the first look
+ * @began_anew:	whether its ticks have gone backwards since the last search
+ * @next_search: when RAM may be searched again
+ * @patience:	seconds from a search to the next one
  */
 struct guest {
 	struct guest		*next;
@@ -71,22 +78,22 @@ struct guest {
 	unsigned int		nr_kernels;
 	u64			alive;
 	bool			began_anew;
-	unsigned int		asleep;
+	u64			next_search;
 	unsigned int		patience;
 };
 
-/* What is watched, by whom: the list changes only while nobody watches. */
+/* The list of guests changes only while no thread watches them. */
 static struct {
 	struct guest		*guests;
 	const struct record_opts *opts;
 	pthread_t		thread;
-	int			stop;
+	int			stop[2];
 	bool			running;
 } watch;
 
 /*
- * perf's clock can be read by events only: this one is a thread's that names itself.  So as not
- * to do that all the time, another clock tells how far it has come.
+ * Only events can tell perf's time: the thread gives itself a name, and a dummy event of its own
+ * records when.  In between, CLOCK_MONOTONIC_RAW tells how much time has passed.
  */
 struct perf_clock {
 	int				fd;
@@ -127,23 +134,25 @@ static void open_clock(struct perf_clock *clock, const struct record_opts *opts)
 				   clock->fd, 0);
 }
 
-/* Have perf's clock tell the time. */
+/* Resync the offset between perf's clock and CLOCK_MONOTONIC_RAW. */
 static void set_clock(struct perf_clock *clock)
 {
 	const u8 *ring = (const u8 *)clock->page + clock->size;
-	u64 head;
+	u64 head, before, after;
 
 	if (clock->page == MAP_FAILED)
 		return;
 
+	before = get_monotonic();
 	prctl(PR_SET_NAME, THREAD_NAME);
-	clock->monotonic = get_monotonic();
+	after = get_monotonic();
 	/* Pairs with the kernel's barrier before it moves the head: then the record is there. */
 	head = __atomic_load_n(&clock->page->data_head, __ATOMIC_ACQUIRE);
 	if (head == clock->page->data_tail)
 		return;
 
 	/* The time is all that sample_id has, and sample_id the end of the record. */
+	clock->monotonic = before + (after - before) / 2;
 	memcpy(&clock->time, ring + (head - sizeof(clock->time)) % clock->size,
 	       sizeof(clock->time));
 	__atomic_store_n(&clock->page->data_tail, head, __ATOMIC_RELEASE);
@@ -179,8 +188,6 @@ static void use_kernel(struct guest *guest, struct guest_kernel *kernel, const c
 
 	guest->kernel = kernel;
 	guest->nr_kernels++;
-	guest->began_anew = false;
-	guest->asleep = 0;
 	guest->patience = 1;
 	if (snprintf(path, sizeof(path), "%s/tasks", dir) < (int)sizeof(path))
 		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -189,30 +196,32 @@ static void use_kernel(struct guest *guest, struct guest_kernel *kernel, const c
 		close(fd);
 	guest->tasks = guest->file ? guest_tasks__new(kernel, guest->file) : NULL;
 	if (!guest->tasks)
-		pr_warning("Tasks of the guest of process %d have no names: nothing tells where they are\n",
-			   guest->pid);
+		pr_warning("Tasks of the guest of process %d have no names: %s\n", guest->pid,
+			   guest->file ? "its kernel's BTF does not describe them" :
+			   "their file can't be written");
+	guest_kernel__free_symbols(kernel);
 }
 
 /* Look whether the guest runs another kernel by now. */
-static void find_next_kernel(struct guest *guest)
+static void find_next_kernel(struct guest *guest, const struct perf_clock *clock)
 {
-	const struct guest_kernel *old = guest->kernel;
+	/* One that began anew may be the same one, at the same addresses. */
+	const struct guest_kernel *but = guest->began_anew ? NULL : guest->kernel;
 	struct guest_kernel *kernel;
-	char dir[PATH_MAX];
 	const char *why_not;
+	char dir[PATH_MAX];
 
-	kernel = guest_kernel__find(guest->pid, &why_not);
+	guest->began_anew = false;
+	kernel = guest_kernel__find(guest->pid, but, &why_not);
 	if (!kernel)
 		return;
 
-	if ((!guest->began_anew && kernel->info.page_tables == old->info.page_tables &&
-	     kernel->info.stext == old->info.stext) ||
-	    !guest_kernel__is_running(kernel) ||
-	    snprintf(dir, sizeof(dir), "%s/kernels", guest->top) >= (int)sizeof(dir))
+	if (!guest_kernel__is_running(kernel) ||
+	    snprintf(dir, sizeof(dir), "%s/kernels", guest->top) >= (int)sizeof(dir) ||
+	    (mkdir(dir, 0700) && (errno != EEXIST || guest->nr_kernels == 1)))
 		goto err;
 
 	/* From the moment on when the old one was seen for the last time. */
-	mkdir(dir, 0700);
 	if (snprintf(dir, sizeof(dir), "%s/kernels/%" PRIu64, guest->top, guest->alive + 1) >=
 	    (int)sizeof(dir) ||
 	    !guest_info__write_kernel(kernel, guest->pid, dir, guest->tables))
@@ -220,65 +229,79 @@ static void find_next_kernel(struct guest *guest)
 
 	drop_kernel(guest);
 	use_kernel(guest, kernel, dir);
+	guest->alive = get_time(clock);
 	return;
 err:
 	guest_kernel__delete(kernel);
 }
 
 /* Look whether the guest's kernel runs. */
-static void look_at_kernel(struct guest *guest, u64 time)
+static void look_at_kernel(struct guest *guest, const struct perf_clock *clock)
 {
 	s64 ticks = guest_kernel__ticks(guest->kernel);
 
 	guest->began_anew |= ticks < 0;
-	if (ticks > 0) {
-		guest->alive = time;
-		guest->asleep = 0;
-		guest->patience = 1;
-	}
+	if (ticks > 0 || !guest->alive)
+		guest->alive = get_time(clock);
 }
 
-static void look_at_tasks(struct guest *guest, u64 time)
+static void look_at_tasks(struct guest *guest, const struct perf_clock *clock)
 {
-	if (time && guest->alive && guest->nr_kernels < MAX_KERNELS &&
-	    (guest->began_anew || (guest->alive < time && ++guest->asleep >= guest->patience))) {
-		/* All RAM is searched: the longer it sleeps, the less often. */
-		guest->asleep = 0;
-		guest->patience *= 2;
-		find_next_kernel(guest);
+	u64 time = get_time(clock);
+
+	if (time && guest->nr_kernels < MAX_KERNELS && time >= guest->next_search &&
+	    (guest->began_anew || time - guest->alive >= ASLEEP_NSEC)) {
+		find_next_kernel(guest, clock);
+		guest->patience = min(2 * guest->patience, (unsigned int)MAX_PATIENCE);
+		time = get_time(clock);
+		guest->next_search = time + guest->patience * NSEC_PER_SEC;
 	}
 
-	if (guest->tasks)
+	/* Without a clock, nobody knows since when a task is there. */
+	if (guest->tasks && time)
 		guest_tasks__update(guest->tasks, time);
 }
 
-static void look_at_all(u64 time)
+static void look_at_all(struct perf_clock *clock)
+{
+	set_clock(clock);
+	for (struct guest *guest = watch.guests; guest; guest = guest->next) {
+		look_at_kernel(guest, clock);
+		look_at_tasks(guest, clock);
+	}
+}
+
+/* Note the tasks that are there from the beginning. */
+static void note_first_tasks(void)
 {
 	for (struct guest *guest = watch.guests; guest; guest = guest->next) {
-		look_at_kernel(guest, time);
-		look_at_tasks(guest, time);
+		if (guest->tasks)
+			guest_tasks__update(guest->tasks, 0);
 	}
 }
 
 static void *watch_guests(void *arg __maybe_unused)
 {
-	struct pollfd stop = { .fd = watch.stop, .events = POLLIN };
+	struct pollfd stop = { .fd = watch.stop[0], .events = POLLIN };
 	struct perf_clock clock;
 	unsigned int i = 0;
 
 	open_clock(&clock, watch.opts);
 	set_clock(&clock);
+	if (!clock.time)
+		pr_warning("Guests are not watched: perf's clock can't be read\n");
 	while (!poll(&stop, 1, INTERVAL_MSEC)) {
-		if (++i % (TASKS_MSEC / INTERVAL_MSEC)) {
-			for (struct guest *guest = watch.guests; guest; guest = guest->next)
-				look_at_kernel(guest, get_time(&clock));
-		} else {
-			set_clock(&clock);
-			look_at_all(get_time(&clock));
+		if (!(++i % (TASKS_MSEC / INTERVAL_MSEC))) {
+			look_at_all(&clock);
+			continue;
 		}
+		for (struct guest *guest = watch.guests; guest; guest = guest->next)
+			look_at_kernel(guest, &clock);
 	}
-	set_clock(&clock);
-	look_at_all(get_time(&clock));
+	/* A guest that has just booted again is worth the time of one more search. */
+	for (struct guest *guest = watch.guests; guest; guest = guest->next)
+		guest->next_search = 0;
+	look_at_all(&clock);
 	close_clock(&clock);
 	return NULL;
 }
@@ -312,26 +335,45 @@ bool guest_watch__add(pid_t pid, const char *top, struct guest_kernel *kernel, b
 	return true;
 }
 
+/* Start the thread that watches, without what perf record has for itself. */
+static bool start_thread(void)
+{
+	pthread_attr_t attr;
+	sigset_t all, old;
+	bool started;
+
+	if (pthread_attr_init(&attr))
+		return false;
+
+	/* It may take long, and must not do so before the vCPUs. */
+	pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
+	pthread_attr_setschedpolicy(&attr, SCHED_OTHER);
+	sigfillset(&all);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	started = !pthread_create(&watch.thread, &attr, watch_guests, NULL);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	pthread_attr_destroy(&attr);
+	return started;
+}
+
 /**
  * guest_watch__start - watch guests until guest_watch__stop()
  * @opts: how they are recorded
  */
 void guest_watch__start(const struct record_opts *opts)
 {
-	sigset_t all, old;
-
 	if (!watch.guests)
 		return;
 
-	look_at_all(0);
+	note_first_tasks();
 	watch.opts = opts;
-	watch.stop = eventfd(0, EFD_CLOEXEC);
-	/* Signals are for perf record itself. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	watch.running = watch.stop >= 0 &&
-			!pthread_create(&watch.thread, NULL, watch_guests, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (!pipe(watch.stop)) {
+		watch.running = start_thread();
+		if (!watch.running) {
+			close(watch.stop[0]);
+			close(watch.stop[1]);
+		}
+	}
 	if (!watch.running)
 		pr_warning("Guests are not watched: what they start from now on has no names\n");
 }
@@ -344,12 +386,12 @@ void guest_watch__stop(void)
 	struct guest *guest;
 
 	if (watch.running) {
-		eventfd_write(watch.stop, 1);
+		close(watch.stop[1]);
 		pthread_join(watch.thread, NULL);
-		close(watch.stop);
+		close(watch.stop[0]);
 		watch.running = false;
-	} else {
-		look_at_all(0);
+	} else if (!watch.opts) {
+		note_first_tasks();
 	}
 	while ((guest = watch.guests)) {
 		watch.guests = guest->next;

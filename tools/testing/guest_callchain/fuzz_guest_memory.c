@@ -176,7 +176,7 @@ static void look_at_guest(void)
 	struct guest_tasks *tasks;
 	const char *why_not;
 
-	kernel = guest_kernel__find(getpid(), &why_not);
+	kernel = guest_kernel__find(getpid(), NULL, &why_not);
 	if (!kernel)
 		return;
 
