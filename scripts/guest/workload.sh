@@ -84,6 +84,6 @@ prepare_reboot()
 work_on_reboot()
 {
 	work_on_files &
-	sleep 20
+	sleep 40
 	reboot -f
 }

@@ -38,7 +38,7 @@ static noinline void work(int from, int to)
 
 #define NR_TASKS	10
 /* Long beside what it takes to pass the turn on. */
-#define UNIT		1000000
+#define UNIT		500000
 
 /* Work for @nr units each time when it is this task's turn. */
 static int run_task(int nr, int from, int to)
