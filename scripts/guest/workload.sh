@@ -64,7 +64,7 @@ work_on_network()
 	wait
 }
 
-# In processes whose shares of the CPU are known.
+# In processes whose shares of user mode's time are known.
 prepare_tasks()
 {
 	program tasks &

@@ -54,7 +54,7 @@ _MODULE_SAMPLES = 50
 _WHOLE = ("user mode", "outermost frame")
 
 # The tasks of guest_program, which do one unit of work, two, and so on to ten; by how much
-# their shares of the samples may deviate, and which part of the CPU they must have at least.
+# their shares of user mode's samples may deviate, and which part of these they must have.
 _TASKS = [f"task{number}" for number in range(10)]
 _SIGMAS = 4
 _BUSY = 0.9
@@ -159,9 +159,10 @@ def _samples(folder: Path, work: str, way: str) -> List[stacks.Sample]:
     return [sample for sample in _read_script(folder, work, way) if sample.is_guest_kernel]
 
 
-def _guest_samples(folder: Path, work: str) -> List[stacks.Sample]:
-    """Those of user mode as well, in the way that takes no file of the guest's."""
-    return [sample for sample in _read_script(folder, work, OUTSIDE) if sample.is_guest]
+def _user_samples(folder: Path, work: str) -> List[stacks.Sample]:
+    """Those of the guest's user mode, in the way that takes no file of the guest's."""
+    return [sample for sample in _read_script(folder, work, OUTSIDE)
+            if sample.is_guest and not sample.is_guest_kernel]
 
 
 def _read(folder: Path, work: str, way: str) -> Unwound:
@@ -234,7 +235,7 @@ def _judge_tasks(name: str, samples: List[stacks.Sample]) -> Iterator[str]:
     """What is wrong with the tasks that samples of a guest are given."""
     of_tasks = sum(sample.comm in _TASKS for sample in samples)
     found = deviations(samples)
-    say(f"{name}: {of_tasks} of {len(samples)} samples of the guest are of its ten tasks, whose "
+    say(f"{name}: {of_tasks} of {len(samples)} samples of user mode are of the ten tasks, whose "
         f"shares are {', '.join(f'{sigma:+.1f}' for sigma in found.values())} sigma off")
     if of_tasks < max(_BUSY * len(samples), _ENOUGH_SAMPLES):
         yield f"{name}: only {of_tasks} of {len(samples)} samples are of the guest's tasks"
@@ -289,7 +290,7 @@ def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts
         for work in WORKS:
             _count(counts, _judge_names(f"{suite}, {work}, names",
                                         (found / f"names-{work}").read_text()))
-        _count(counts, _judge_tasks(f"{suite}, tasks", _guest_samples(found, TASKS)))
+        _count(counts, _judge_tasks(f"{suite}, tasks", _user_samples(found, TASKS)))
         _count(counts, _judge_reboot(
             f"{suite}, reboot", _samples(found, REBOOT, OUTSIDE),
             [int(line, 16) for line in (found / f"kernels-{REBOOT}").read_text().split()]))

@@ -2,8 +2,8 @@
 /*
  * A program for guests, with frame pointers and no C library: functions that call each
  * other, and the innermost of them the kernel.  Whoever samples the guest knows what its
- * chains must be.  Called with an argument, it is processes whose shares of the CPU are
- * known.
+ * chains must be.  Called with an argument, it is processes whose shares of user mode's
+ * time are known.
  */
 
 #define noinline	__attribute__((noinline))
@@ -37,8 +37,8 @@ static noinline void work(int from, int to)
 }
 
 #define NR_TASKS	10
-/* Long beside what it takes to pass the turn on. */
-#define UNIT		500000
+/* Short, so that a few seconds have many turns; of user mode's time, what is not work is little. */
+#define UNIT		50000
 
 /* Work for @nr units each time when it is this task's turn. */
 static int run_task(int nr, int from, int to)
