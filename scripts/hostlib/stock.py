@@ -22,8 +22,8 @@ WAYS = ("orc", "orc,nodefer")
 # With no file of the guest's.
 OUTSIDE = "outside"
 
-# The same from outside only: tasks whose shares of the CPU are known, and a guest that boots
-# again while it is recorded.
+# The same from outside only: tasks whose shares of user mode's time are known, and a guest that
+# boots again while it is recorded.
 TASKS = "tasks"
 REBOOT = "reboot"
 

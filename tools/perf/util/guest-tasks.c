@@ -247,7 +247,7 @@ static bool add_task(struct guest_tasks *tasks, const u8 *raw)
 	return true;
 }
 
-/* Take the threads of the process at @leader, whose fields @raw has, the first one aside. */
+/* Add the other threads of the process whose first one is at @leader, with fields in @raw. */
 static bool add_threads(struct guest_tasks *tasks, u64 leader, const u8 *raw)
 {
 	u64 head = get_u64(raw, tasks->layout.signal) + tasks->layout.threads;
@@ -297,9 +297,7 @@ static bool find_tasks(struct guest_tasks *tasks)
 	tasks->nr_found = 0;
 	do {
 		if (!guest_memory__read(tasks->mem, task, raw, tasks->layout.end) ||
-		    !add_task(tasks, raw))
-			return false;
-		if (!add_threads(tasks, task, raw))
+		    !add_task(tasks, raw) || !add_threads(tasks, task, raw))
 			return false;
 		task = get_u64(raw, tasks->layout.tasks) - tasks->layout.tasks;
 	} while (task != tasks->init_task && tasks->nr_found < MAX_TASKS);

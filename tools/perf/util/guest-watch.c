@@ -33,8 +33,8 @@
 #include "record.h"
 
 /*
- * How often guests are looked at: for whether their kernels run, as samples after the last time
- * are the next one's, and for their tasks.
+ * How often to look whether a guest's kernel runs, and for its tasks.  Samples after the last
+ * time that a kernel was seen to run belong to the next kernel.
  */
 #define INTERVAL_MSEC	50
 #define TASKS_MSEC	1000
@@ -146,7 +146,7 @@ static void set_clock(struct perf_clock *clock)
 	before = get_monotonic();
 	prctl(PR_SET_NAME, THREAD_NAME);
 	after = get_monotonic();
-	/* Pairs with the kernel's barrier before it moves the head: then the record is there. */
+	/* Pairs with the barrier before the kernel moves the head: the record is complete. */
 	head = __atomic_load_n(&clock->page->data_head, __ATOMIC_ACQUIRE);
 	if (head == clock->page->data_tail)
 		return;
@@ -289,7 +289,7 @@ static void *watch_guests(void *arg __maybe_unused)
 	open_clock(&clock, watch.opts);
 	set_clock(&clock);
 	if (!clock.time)
-		pr_warning("Guests are not watched: perf's clock can't be read\n");
+		pr_warning("Guests are not watched, new tasks and reboots go unnoticed: perf's clock can't be read\n");
 	while (!poll(&stop, 1, INTERVAL_MSEC)) {
 		if (!(++i % (TASKS_MSEC / INTERVAL_MSEC))) {
 			look_at_all(&clock);
@@ -335,7 +335,7 @@ bool guest_watch__add(pid_t pid, const char *top, struct guest_kernel *kernel, b
 	return true;
 }
 
-/* Start the thread that watches, without what perf record has for itself. */
+/* Start the thread that watches.  It handles none of perf record's signals. */
 static bool start_thread(void)
 {
 	pthread_attr_t attr;
@@ -345,7 +345,7 @@ static bool start_thread(void)
 	if (pthread_attr_init(&attr))
 		return false;
 
-	/* It may take long, and must not do so before the vCPUs. */
+	/* A search takes long: don't inherit perf record's real-time priority. */
 	pthread_attr_setinheritsched(&attr, PTHREAD_EXPLICIT_SCHED);
 	pthread_attr_setschedpolicy(&attr, SCHED_OTHER);
 	sigfillset(&all);
@@ -375,7 +375,7 @@ void guest_watch__start(const struct record_opts *opts)
 		}
 	}
 	if (!watch.running)
-		pr_warning("Guests are not watched: what they start from now on has no names\n");
+		pr_warning("Guests are not watched: new tasks and reboots go unnoticed\n");
 }
 
 /**

@@ -2,8 +2,8 @@
 /*
  * A program for guests, with frame pointers and no C library: functions that call each
  * other, and the innermost of them the kernel.  Whoever samples the guest knows what its
- * chains must be.  Called with an argument, it is processes whose shares of user mode's
- * time are known.
+ * chains must be.  With an argument it runs ten tasks that take turns, each with a known
+ * share of user mode's time.
  */
 
 #define noinline	__attribute__((noinline))
@@ -37,7 +37,7 @@ static noinline void work(int from, int to)
 }
 
 #define NR_TASKS	10
-/* Short, so that a few seconds have many turns; of user mode's time, what is not work is little. */
+/* Iterations of an empty loop; few, so that a few seconds have many turns. */
 #define UNIT		50000
 
 /* Work for @nr units each time when it is this task's turn. */
