@@ -96,9 +96,12 @@ sample()
 	if [ "$work" = block ]; then mount_guest; else name_files; fi
 	for way in "$@"; do
 		graph="--call-graph $way"
+		files=
 		if [ "$way" = outside ]; then
 			graph=-g
 			symbols=
+			# The files of its programs are at hand, those of its kernel are not.
+			files="--symfs $guest/files"
 		fi
 		perf kvm --guest $symbols record -e cpu-clock -F 999 $graph -p $vm \
 			--proc-map-timeout=20000 -o perf.data -- sh -c "$until_done" \
@@ -109,7 +112,7 @@ sample()
 			2> /dev/null | sed -n 's/ T _stext$//p' > "$guest/kernels-$work"
 		perf kvm --guest $symbols -i perf.data report --stats \
 			> "$guest/stats-$work-$way.txt" 2> "$guest/report.log" || return 1
-		perf script $symbols -i perf.data -F comm,misc,ip,sym,symoff \
+		perf script $symbols $files -i perf.data -F comm,misc,ip,sym,symoff \
 			> "$guest/script-$work-$way.txt" 2> "$guest/script.log" || return 1
 	done
 }

@@ -20,6 +20,7 @@ work_on_files()
 		cat /tmp/src/* > /tmp/all
 		# A program that has frame pointers, unlike these.
 		timeout -s KILL 1 program
+		[ ! -x /bin/program_libc ] || timeout -s KILL 1 program_libc
 	done
 }
 

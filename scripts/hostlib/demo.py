@@ -72,14 +72,13 @@ def run(build: Build, accel: str, folder: Path, whose: str, kernel_args: str = "
         kernel_args: more for the host's kernel
         vendor: whose CPU the host has
     """
-    program = build.selftests / GUEST_PROGRAM
+    guest.install({"program": build.selftests / GUEST_PROGRAM}, folder / "files")
     if whose == "debian":
         package = guest.fetch(_SUITE)
         with Step(f"Unpack {package.stem}"):
             guest.unpack(package, build.tree.path, folder / "kernel")
-        guest.write_initrd(folder / "initrd.img", "stock-guest.sh", program)
-    else:
-        guest.write_initrd(folder / "initrd.img", "demo-guest.sh", program)
+    init = "stock-guest.sh" if whose == "debian" else "demo-guest.sh"
+    guest.write_initrd(folder / "initrd.img", init, folder / "files")
     job = f"whose={whose}\n{(guest.SCRIPTS / 'demo-host.sh').read_text()}"
     if vendor == "intel":
         outcome = intel.run_demo(build, folder, job, _BOCHS_DEADLINE, kernel_args)

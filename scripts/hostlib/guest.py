@@ -3,10 +3,11 @@
 
 import lzma
 import re
+import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Callable, Iterable, List
+from typing import Callable, Dict, Iterable, List
 
 from . import source
 from .tree import REPO
@@ -18,29 +19,50 @@ _BUSYBOX = Path("/bin/busybox")
 _META = "linux-image-cloud-amd64"
 _KERNEL = re.compile(r"^\s*Depends: (linux-(?:image|binary)-\d\S*-cloud-amd64)$", re.MULTILINE)
 
+# "libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x...)", "/lib64/ld-linux-x86-64.so.2 (0x...)"
+_LIBRARY = re.compile(r"(/\S+) \(0x", re.MULTILINE)
+
 _WITHOUT = "make demo GUEST=own does without it"
 
 
-def write_initrd(path: Path, init: str, program: Path, modules: Iterable[Path] = ()) -> None:
+def install(programs: Dict[str, Path], root: Path) -> None:
+    """Put programs into /bin of a guest's root, and the libraries that they need where they are.
+
+    Args:
+        programs: as the guest calls them
+        root: is made
+    """
+    (root / "bin").mkdir(parents=True)
+    for name, program in programs.items():
+        shutil.copy(program, root / "bin" / name)
+        # It fails for programs that need none.
+        listed = subprocess.run(["ldd", str(program)], stdout=subprocess.PIPE,
+                                stderr=subprocess.DEVNULL, text=True, check=False).stdout
+        for library in _LIBRARY.findall(listed):
+            kept = root / library.lstrip("/")
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(library, kept)
+
+
+def write_initrd(path: Path, init: str, files: Path, modules: Iterable[Path] = ()) -> None:
     """A guest's files: busybox, its work, and a script of scripts/guest as its init.
 
     Args:
         path: the file to write
         init: name of the script
-        program: one with frame pointers, to be run as well
+        files: more of them, in a folder that has them as the guest's root has
         modules: of the guest's kernel; the script finds them in /modules, in this order
     """
     if not _BUSYBOX.exists():
         raise Failure(f"{_BUSYBOX} is missing; install Debian's busybox-static")
     with tempfile.TemporaryDirectory() as tmp:
         root = Path(tmp)
+        shutil.copytree(files, root, dirs_exist_ok=True)
         for name in ("bin", "dev", "proc", "sys", "tmp", "mnt", "modules"):
-            (root / name).mkdir()
+            (root / name).mkdir(exist_ok=True)
         (root / "bin/busybox").write_bytes(_BUSYBOX.read_bytes())
         (root / "bin/busybox").chmod(0o755)
         (root / "bin/sh").symlink_to("busybox")
-        (root / "bin/program").write_bytes(program.read_bytes())
-        (root / "bin/program").chmod(0o755)
         (root / "init").write_bytes((SCRIPTS / init).read_bytes())
         (root / "init").chmod(0o755)
         (root / "workload.sh").write_bytes((SCRIPTS / "workload.sh").read_bytes())

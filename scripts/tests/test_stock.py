@@ -122,6 +122,33 @@ class StockTest(unittest.TestCase):
         self.assertEqual(len(list(stock._judge_program("a", stock.Program(49, 49)))), 1)
         self.assertEqual(list(stock._judge_program("a", stock.Program(100, 97))), [])
 
+    def test_functions_of_a_program_are_found_by_name(self) -> None:
+        kernel, user = "ffffffff81000010", "401000"
+
+        def sample(comm: str, *functions: str) -> Sample:
+            return Sample("G", ("vfs_read+0x1", *functions),
+                          (kernel, *[user] * len(functions)), comm)
+
+        samples = [sample("a", "read+0x5", "work+0x1", "main+0x2", "[unknown]"),
+                   sample("a", "work+0x1", "[unknown]", "main+0x2"),
+                   sample("a", "[unknown]"),
+                   sample("a"),
+                   sample("b", "work+0x1", "main+0x2")]
+        self.assertEqual(stock.named(samples, "a", ("work", "main")), stock.Program(3, 1))
+        self.assertEqual(stock.named(samples, "c", ("work", "main")), stock.Program(0, 0))
+
+    def test_programs_are_installed_with_their_libraries(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            root = Path(tmp) / "root"
+            guest.install({"a": Path("/bin/true"), "b": Path(__file__)}, root)
+            files = [path for path in root.rglob("*") if path.is_file()]
+            self.assertEqual((root / "bin/a").read_bytes(), Path("/bin/true").read_bytes())
+            self.assertIn(root / "bin/b", files)
+            for path in files:
+                if path.parent != root / "bin":
+                    self.assertTrue(Path("/", path.relative_to(root)).is_file())
+            self.assertTrue(any(path.name.startswith("libc.so") for path in files))
+
     def test_names(self) -> None:
         self.assertEqual(list(stock._judge_names("a", "same\n")), [])
         self.assertEqual(len(list(stock._judge_names("a", ""))), 1)

@@ -91,6 +91,23 @@
 #define TASK(i)		(SMALL + 0x62fe0 + (i) * 0x1000)
 #define SIGNAL		(SMALL + 0x70000)
 #define MM		(SMALL + 0x71000)
+#define NODE(i)		(SMALL + 0x72000 + (i) * 0x100)
+#define VMA(i)		(SMALL + 0x73fd8 + (i) * 0x40)
+#define FILE_OF(i)	(SMALL + 0x75fe0 + (i) * 0x40)
+#define DENTRY(i)	(SMALL + 0x77fe4 + (i) * 0x40)
+#define MOUNT(i)	(SMALL + 0x79fe0 + (i) * 0x40)
+#define NAME_OF(i)	(SMALL + 0x7bffe + (i) * 0x10)
+#define INODE(i)	(SMALL + 0x7dff4 + (i) * 0x40)
+#define SUPER(i)	(SMALL + 0x7f000 + (i) * 0x40)
+
+/* A process: its page tables, and the page that its program's file begins with. */
+#define USER_PGD_GPA	(9UL << 20)
+#define USER_PUD_GPA	(USER_PGD_GPA + PAGE)
+#define USER_PMD_GPA	(USER_PUD_GPA + PAGE)
+#define USER_PTE_GPA	(USER_PMD_GPA + PAGE)
+#define PROGRAM_GPA	(USER_PTE_GPA + PAGE)
+#define PROGRAM		0x400000UL
+#define LIBRARY		0x7f0000001000UL
 
 static u8 *ram;
 
@@ -295,17 +312,99 @@ static const struct {
 #define T_THREADS	0x68
 #define S_THREADS	0x10
 #define MM_PGD		0x18
+#define MM_TREE		0x20
+#define MM_EXEC_VM	0x30
 #define PAGE_OFFSET	0xffff9d4000000000ULL
+
+/* What leads to the files that a process runs. */
+#define V_START		0
+#define V_END		8
+#define V_FLAGS		0x18
+#define V_PGOFF		0x20
+#define V_FILE		0x28
+#define F_PATH		0x10
+#define F_INODE		0x28
+#define I_INO		8
+#define I_SB		0x10
+#define S_DEV		0x10
+#define D_PARENT	8
+#define D_NAME		0x10
+#define QSTR_LEN	4
+#define QSTR_NAME	8
+#define MNT_PARENT	0
+#define MNT_POINT	8
+#define MNT		0x10
+#define NODE_PIVOTS	8
+#define LEAF_SLOTS	128
+#define ARANGE_SLOTS	80
+#define LEAF		(1 << 3)
+#define ARANGE		(3 << 3)
+
+/* The kernel is Linux 6.0, which has no such tree. */
+static bool no_tree;
 
 /* Leave out what a struct task_struct has, or have it far behind the rest. */
 static bool no_tasks, far_field;
+
+static void add_node_type(struct btf *btf, const char *name, int u64_id, unsigned int nr_slots)
+{
+	int pivots = btf__add_array(btf, u64_id, u64_id, nr_slots - 1);
+	int slots = btf__add_array(btf, u64_id, u64_id, nr_slots);
+
+	btf__add_struct(btf, name, 256);
+	btf__add_field(btf, "pivot", pivots, NODE_PIVOTS * 8, 0);
+	btf__add_field(btf, "slot", slots, (NODE_PIVOTS + (nr_slots - 1) * 8) * 8, 0);
+}
+
+static void add_map_types(struct btf *btf, int u32_id, int u64_id)
+{
+	int tree, path, name, mnt;
+
+	tree = btf__add_struct(btf, "maple_tree", 16);
+	btf__add_field(btf, "ma_root", u64_id, 64, 0);
+	btf__add_struct(btf, "mm_struct", 64);
+	btf__add_field(btf, "pgd", u64_id, MM_PGD * 8, 0);
+	if (!no_tree)
+		btf__add_field(btf, "mm_mt", tree, (MM_TREE - 8) * 8, 0);
+	btf__add_field(btf, "exec_vm", u64_id, MM_EXEC_VM * 8, 0);
+	btf__add_struct(btf, "vm_area_struct", 64);
+	btf__add_field(btf, "vm_start", u64_id, V_START * 8, 0);
+	btf__add_field(btf, "vm_end", u64_id, V_END * 8, 0);
+	btf__add_field(btf, "vm_flags", u64_id, V_FLAGS * 8, 0);
+	btf__add_field(btf, "vm_pgoff", u64_id, V_PGOFF * 8, 0);
+	btf__add_field(btf, "vm_file", u64_id, V_FILE * 8, 0);
+	path = btf__add_struct(btf, "path", 16);
+	btf__add_field(btf, "mnt", u64_id, 0, 0);
+	btf__add_field(btf, "dentry", u64_id, 64, 0);
+	btf__add_struct(btf, "file", 64);
+	btf__add_field(btf, "f_path", path, F_PATH * 8, 0);
+	btf__add_field(btf, "f_inode", u64_id, F_INODE * 8, 0);
+	btf__add_struct(btf, "inode", 64);
+	btf__add_field(btf, "i_ino", u64_id, I_INO * 8, 0);
+	btf__add_field(btf, "i_sb", u64_id, I_SB * 8, 0);
+	btf__add_struct(btf, "super_block", 64);
+	btf__add_field(btf, "s_dev", u32_id, S_DEV * 8, 0);
+	name = btf__add_struct(btf, "qstr", 16);
+	btf__add_field(btf, "len", u32_id, QSTR_LEN * 8, 0);
+	btf__add_field(btf, "name", u64_id, QSTR_NAME * 8, 0);
+	btf__add_struct(btf, "dentry", 64);
+	btf__add_field(btf, "d_parent", u64_id, D_PARENT * 8, 0);
+	btf__add_field(btf, "d_name", name, D_NAME * 8, 0);
+	mnt = btf__add_struct(btf, "vfsmount", 16);
+	btf__add_field(btf, "mnt_root", u64_id, 0, 0);
+	btf__add_struct(btf, "mount", 64);
+	btf__add_field(btf, "mnt_parent", u64_id, MNT_PARENT * 8, 0);
+	btf__add_field(btf, "mnt_mountpoint", u64_id, MNT_POINT * 8, 0);
+	btf__add_field(btf, "mnt", mnt, MNT * 8, 0);
+	add_node_type(btf, "maple_range_64", u64_id, 16);
+	add_node_type(btf, "maple_arange_64", u64_id, 10);
+}
 
 static void add_task_types(struct btf *btf, int u32_id, int u64_id, int char_id, int list)
 {
 	btf__add_struct(btf, "signal_struct", 64);
 	btf__add_field(btf, "thread_head", list, S_THREADS * 8, 0);
-	btf__add_struct(btf, "mm_struct", 64);
-	btf__add_field(btf, "pgd", u64_id, MM_PGD * 8, 0);
+	add_map_types(btf, u32_id, u64_id);
 	btf__add_struct(btf, "task_struct", far_field ? 16388 : 256);
 	btf__add_field(btf, "comm", char_id, T_COMM * 8, 0);
 	btf__add_field(btf, "pid", u32_id, T_PID * 8, 0);
@@ -407,6 +506,120 @@ static void put_u32(u64 gva, u32 value)
 	put(gva, &value, sizeof(value));
 }
 
+/* The folders and files: index, parent, name; the first two have none, as roots of mounts. */
+enum { ROOT, USR_ROOT, BIN, A_PROGRAM, USR, LIB, LIBTEST, NR_DENTRIES };
+
+static const struct {
+	unsigned int	parent;
+	const char	*name;
+} dentries[NR_DENTRIES] = {
+	[ROOT]		= { ROOT,	"/" },
+	[USR_ROOT]	= { USR_ROOT,	"/" },
+	[BIN]		= { ROOT,	"bin" },
+	[A_PROGRAM]	= { BIN,	"a program" },
+	[USR]		= { ROOT,	"usr" },
+	[LIB]		= { USR_ROOT,	"lib" },
+	[LIBTEST]	= { LIB,	"libtest.so" },
+};
+
+/* What the process has mapped, by address; memory without a file can be executed as well. */
+#define NO_FILE		2
+
+static const struct {
+	u64		start;
+	u64		end;
+	u64		flags;
+	u64		pgoff;
+	unsigned int	file;
+} vmas[] = {
+	{ PROGRAM,		PROGRAM + PAGE,		1,	0,	0 },
+	{ PROGRAM + PAGE,	PROGRAM + 3 * PAGE,	5,	1,	0 },
+	{ PROGRAM + 8 * PAGE,	PROGRAM + 9 * PAGE,	7,	0,	NO_FILE },
+	{ LIBRARY,		LIBRARY + 4 * PAGE,	5,	0,	1 },
+};
+
+static void put_slot(u64 node, u32 slots, unsigned int i, u64 slot, u64 last)
+{
+	put_u64(node + slots + i * 8, slot);
+	put_u64(node + NODE_PIVOTS + i * 8, last);
+}
+
+/* An ELF file's first page: two notes, the second of which is the build-id. */
+static void make_program(void)
+{
+	const Elf64_Ehdr ehdr = {
+		.e_ident	= { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB },
+		.e_phoff	= sizeof(ehdr),
+		.e_phentsize	= sizeof(Elf64_Phdr),
+		.e_phnum	= 2,
+	};
+	const Elf64_Phdr phdrs[] = {
+		{ .p_type = PT_LOAD },
+		{ .p_type = PT_NOTE, .p_offset = 0x200, .p_filesz = 16 + 16 + 20 },
+	};
+	const Elf64_Nhdr property = { 4, 0, 5 }, build_id = { 4, 20, NT_GNU_BUILD_ID };
+	u8 *page = &ram[PROGRAM_GPA];
+
+	memcpy(page, &ehdr, sizeof(ehdr));
+	memcpy(page + sizeof(ehdr), phdrs, sizeof(phdrs));
+	memcpy(page + 0x200, &property, sizeof(property));
+	memcpy(page + 0x20c, "GNU", 4);
+	memcpy(page + 0x210, &build_id, sizeof(build_id));
+	memcpy(page + 0x21c, "GNU", 4);
+	for (unsigned int i = 0; i < 20; i++)
+		page[0x220 + i] = i + 1;
+}
+
+static void make_maps(void)
+{
+	put_entry(USER_PGD_GPA, 0, USER_PUD_GPA | PRESENT);
+	put_entry(USER_PUD_GPA, 0, USER_PMD_GPA | PRESENT);
+	put_entry(USER_PMD_GPA, PROGRAM >> 21, USER_PTE_GPA | PRESENT);
+	put_entry(USER_PTE_GPA, 0, PROGRAM_GPA | NO_EXEC | PRESENT);
+	make_program();
+
+	put_u64(MM + MM_PGD, PAGE_OFFSET + USER_PGD_GPA);
+	put_u64(MM + MM_EXEC_VM, 7);
+	put_u64(MM + MM_TREE, NODE(0) | ARANGE | 2);
+	put_slot(NODE(0), ARANGE_SLOTS, 0, NODE(1) | LEAF | 4, 0x7effffffffffUL);
+	put_slot(NODE(0), ARANGE_SLOTS, 1, NODE(2) | LEAF | 4, ~0UL);
+	/* Nothing is below the program, between its parts, and below and above the library. */
+	put_slot(NODE(1), LEAF_SLOTS, 0, 0, vmas[0].start - 1);
+	put_slot(NODE(1), LEAF_SLOTS, 1, VMA(0), vmas[0].end - 1);
+	put_slot(NODE(1), LEAF_SLOTS, 2, VMA(1), vmas[1].end - 1);
+	put_slot(NODE(1), LEAF_SLOTS, 3, 0, vmas[2].start - 1);
+	put_slot(NODE(1), LEAF_SLOTS, 4, VMA(2), vmas[2].end - 1);
+	put_slot(NODE(2), LEAF_SLOTS, 0, 0, vmas[3].start - 1);
+	put_slot(NODE(2), LEAF_SLOTS, 1, VMA(3), vmas[3].end - 1);
+	for (size_t i = 0; i < ARRAY_SIZE(vmas); i++) {
+		put_u64(VMA(i) + V_START, vmas[i].start);
+		put_u64(VMA(i) + V_END, vmas[i].end);
+		put_u64(VMA(i) + V_FLAGS, vmas[i].flags);
+		put_u64(VMA(i) + V_PGOFF, vmas[i].pgoff);
+		put_u64(VMA(i) + V_FILE, vmas[i].file == NO_FILE ? 0 : FILE_OF(vmas[i].file));
+	}
+	for (unsigned int i = 0; i < NR_DENTRIES; i++) {
+		u32 len = strlen(dentries[i].name);
+
+		put(NAME_OF(i), dentries[i].name, len);
+		put_u64(DENTRY(i) + D_PARENT, DENTRY(dentries[i].parent));
+		put(DENTRY(i) + D_NAME + QSTR_LEN, &len, sizeof(len));
+		put_u64(DENTRY(i) + D_NAME + QSTR_NAME, NAME_OF(i));
+	}
+	/* The second file is on what is mounted on /usr. */
+	for (unsigned int i = 0; i < 2; i++) {
+		put_u64(MOUNT(i) + MNT_PARENT, MOUNT(0));
+		put_u64(MOUNT(i) + MNT_POINT, DENTRY(i ? USR : ROOT));
+		put_u64(MOUNT(i) + MNT, DENTRY(i ? USR_ROOT : ROOT));
+		put_u64(FILE_OF(i) + F_PATH, MOUNT(i) + MNT);
+		put_u64(FILE_OF(i) + F_PATH + 8, DENTRY(i ? LIBTEST : A_PROGRAM));
+		put_u64(FILE_OF(i) + F_INODE, INODE(i));
+		put_u64(INODE(i) + I_INO, 1000 + i);
+		put_u64(INODE(i) + I_SB, SUPER(i));
+		put_u32(SUPER(i) + S_DEV, 0x12ff0000 + i);
+	}
+}
+
 static void make_tasks(void)
 {
 	put_u64(JIFFIES, 1);
@@ -414,7 +627,7 @@ static void make_tasks(void)
 	put_u32(NR_CPUS_AT, 2);
 	put_u64(CPU_OFFSETS + 8, 0x100);
 	put_u64(IDLE_THREADS + 0x100, TASK(4));
-	put_u64(MM + MM_PGD, PAGE_OFFSET + 0x12345000);
+	make_maps();
 	for (size_t i = 0; i < ARRAY_SIZE(tasks); i++) {
 		put(TASK(i) + T_COMM, tasks[i].comm, strlen(tasks[i].comm) + 1);
 		put_u32(TASK(i) + T_PID, tasks[i].tid);
@@ -1003,8 +1216,8 @@ static int test_broken_modules(const char *dir)
 static const char all_tasks[] =
 	"0 ffffc90000000000 0 0 0 swapper/1\n"
 	"0 ffffc90000008000 0 2 2 kthreadd\n"
-	"0 ffffc90000010000 12345000 7 9 worker\n"
-	"0 ffffc90000020000 12345000 7 7 a name of 15 ch\n"
+	"0 ffffc90000010000 900000 7 9 worker\n"
+	"0 ffffc90000020000 900000 7 7 a name of 15 ch\n"
 	"0 ffffffff9b804000 0 0 0 swapper/0\n";
 
 static void escape_in_comm(void)
@@ -1128,6 +1341,240 @@ static int test_tasks(const char *dir)
 	return 0;
 }
 
+/* The files that the process runs. */
+#define BUILD_ID_TEXT	"0102030405060708090a0b0c0d0e0f1011121314"
+#define PROGRAM_WITHOUT_TIME " 900000 7 401000 403000 1000 12f:f0000 1000 " BUILD_ID_TEXT " /bin/a program\n"
+#define LIBRARY_WITHOUT_TIME " 900000 7 7f0000001000 7f0000005000 0 12f:f0001 1001 - /usr/lib/libtest.so\n"
+#define PROGRAM_TEXT	"0" PROGRAM_WITHOUT_TIME
+#define LIBRARY_TEXT	"0" LIBRARY_WITHOUT_TIME
+
+static const char all_maps[] = PROGRAM_TEXT LIBRARY_TEXT;
+
+static void no_tree_of_vmas(void)
+{
+	no_tree = true;
+	make_guest(FROM_BASE, false);
+	no_tree = false;
+}
+
+static void torn_vma(void)
+{
+	put_u64(VMA(1) + V_END, PROGRAM + 2 * PAGE);
+}
+
+static void moved_vma(void)
+{
+	put_u64(VMA(3) + V_START, LIBRARY - PAGE);
+}
+
+static void data_only(void)
+{
+	put_u64(VMA(1) + V_FLAGS, 3);
+}
+
+static void escape_in_path(void)
+{
+	put(NAME_OF(A_PROGRAM), "\x1b../../\x9b\n", 9);
+}
+
+static void put_name_len(u32 len)
+{
+	put(DENTRY(BIN) + D_NAME + QSTR_LEN, &len, sizeof(len));
+}
+
+static void no_name(void)
+{
+	put_name_len(0);
+}
+
+static void long_component(void)
+{
+	put_name_len(256);
+}
+
+static void huge_name(void)
+{
+	put_name_len(~0U);
+}
+
+static void memfd(void)
+{
+	put_u64(DENTRY(A_PROGRAM) + D_PARENT, DENTRY(A_PROGRAM));
+}
+
+static void path_without_end(void)
+{
+	put_u64(DENTRY(LIB) + D_PARENT, DENTRY(LIBTEST));
+}
+
+static void mounts_without_end(void)
+{
+	put_u64(MOUNT(1) + MNT_PARENT, MOUNT(1) + 0x40);
+	put_u64(MOUNT(2) + MNT_PARENT, MOUNT(1));
+	put_u64(MOUNT(2) + MNT, DENTRY(USR));
+	put_u64(MOUNT(2) + MNT_POINT, DENTRY(USR_ROOT));
+}
+
+static void no_inode(void)
+{
+	put_u64(FILE_OF(0) + F_INODE, 8);
+}
+
+static void no_file_system(void)
+{
+	put_u64(INODE(0) + I_SB, 8);
+}
+
+static void root_as_file(void)
+{
+	put_u64(FILE_OF(0) + F_PATH + 8, DENTRY(ROOT));
+}
+
+static void tree_into_itself(void)
+{
+	put_u64(NODE(0) + ARANGE_SLOTS, NODE(0) | ARANGE);
+}
+
+static void unknown_node(void)
+{
+	put_u64(NODE(0) + ARANGE_SLOTS, NODE(1) | (4 << 3));
+}
+
+static void tree_into_nothing(void)
+{
+	put_u64(NODE(0) + ARANGE_SLOTS, 0x1000 | LEAF);
+}
+
+static void pivots_backwards(void)
+{
+	put_u64(NODE(1) + NODE_PIVOTS + 2 * 8, PROGRAM);
+}
+
+static void pivot_beyond(void)
+{
+	put_u64(NODE(1) + NODE_PIVOTS + 2 * 8, LIBRARY);
+}
+
+/* A full leaf has no pivot for its last slot. */
+static void full_leaf(void)
+{
+	const u64 gap = 0x7f0000000000UL;
+
+	for (unsigned int i = 0; i < 15; i++)
+		put_slot(NODE(2), LEAF_SLOTS, i, 0, i < 14 ? gap + i : vmas[3].start - 1);
+	put_u64(NODE(0) + NODE_PIVOTS + 8, vmas[3].end - 1);
+	put_u64(NODE(2) + LEAF_SLOTS + 15 * 8, VMA(3));
+}
+
+static void change_program(unsigned int offset, u8 byte)
+{
+	ram[PROGRAM_GPA + offset] = byte;
+}
+
+static void no_elf(void)
+{
+	change_program(0, 0);
+}
+
+static void elf_of_32_bits(void)
+{
+	change_program(EI_CLASS, ELFCLASS32);
+}
+
+static void headers_behind_page(void)
+{
+	change_program(offsetof(Elf64_Ehdr, e_phoff) + 1, 0x10);
+}
+
+static void many_headers(void)
+{
+	change_program(offsetof(Elf64_Ehdr, e_phnum), 0x80);
+	change_program(sizeof(Elf64_Ehdr) + sizeof(Elf64_Phdr), 0);
+}
+
+static void notes_behind_page(void)
+{
+	change_program(sizeof(Elf64_Ehdr) + sizeof(Elf64_Phdr) +
+		       offsetof(Elf64_Phdr, p_filesz) + 1, 0xff);
+}
+
+static void cut_notes(void)
+{
+	change_program(sizeof(Elf64_Ehdr) + sizeof(Elf64_Phdr) +
+		       offsetof(Elf64_Phdr, p_filesz), 16 + 16 + 19);
+}
+
+static void long_build_id(void)
+{
+	change_program(0x214, 21);
+	change_program(sizeof(Elf64_Ehdr) + sizeof(Elf64_Phdr) +
+		       offsetof(Elf64_Phdr, p_filesz), 16 + 16 + 24);
+}
+
+static void page_not_present(void)
+{
+	put_entry(USER_PTE_GPA, 0, PROGRAM_GPA);
+}
+
+static const struct {
+	const char	*name;
+	void		(*break_it)(void);
+	const char	*from;
+	const char	*to;
+} broken_maps[] = {
+	{ "files",			nothing_broken,		"", "" },
+	{ "Linux 6.0",			no_tree_of_vmas,	NULL, NULL },
+	{ "a VMA that is cut",		torn_vma,		PROGRAM_TEXT, "" },
+	{ "a VMA that grew downwards",	moved_vma,		LIBRARY_TEXT, "" },
+	{ "nothing to execute",		data_only,		PROGRAM_TEXT, "" },
+	{ "escape sequences in a path",	escape_in_path,		"a program", "?..?..???" },
+	{ "no name",			no_name,		PROGRAM_TEXT, "" },
+	{ "a name that is too long",	long_component,		PROGRAM_TEXT, "" },
+	{ "a name of 4 GiB",		huge_name,		PROGRAM_TEXT, "" },
+	{ "a file without a folder",	memfd,			PROGRAM_TEXT, "" },
+	{ "a path without end",		path_without_end,	LIBRARY_TEXT, "" },
+	{ "mounts without end",		mounts_without_end,	LIBRARY_TEXT, "" },
+	{ "no inode",			no_inode,		PROGRAM_TEXT, "" },
+	{ "no file system",		no_file_system,		PROGRAM_TEXT, "" },
+	{ "the root as a file",		root_as_file,		PROGRAM_TEXT, "" },
+	{ "a tree that has itself",	tree_into_itself,	PROGRAM_TEXT, "" },
+	{ "a node of an unknown kind",	unknown_node,		PROGRAM_TEXT, "" },
+	{ "a node that is nowhere",	tree_into_nothing,	PROGRAM_TEXT, "" },
+	{ "a pivot before the last",	pivots_backwards,	PROGRAM_TEXT, "" },
+	{ "a pivot behind the node",	pivot_beyond,		PROGRAM_TEXT, "" },
+	{ "a leaf that is full",	full_leaf,		"", "" },
+	{ "no ELF file",		no_elf,			BUILD_ID_TEXT, "-" },
+	{ "an ELF file of 32 bits",	elf_of_32_bits,		BUILD_ID_TEXT, "-" },
+	{ "program headers elsewhere",	headers_behind_page,	BUILD_ID_TEXT, "-" },
+	{ "too many program headers",	many_headers,		BUILD_ID_TEXT, "-" },
+	{ "notes elsewhere",		notes_behind_page,	BUILD_ID_TEXT, "-" },
+	{ "a note that is cut",		cut_notes,		BUILD_ID_TEXT, "-" },
+	{ "a build-id that is too long", long_build_id,		BUILD_ID_TEXT, "-" },
+	{ "a page that is not there",	page_not_present,	BUILD_ID_TEXT, "-" },
+};
+
+static int test_maps(const char *dir)
+{
+	char expected[2 * sizeof(all_maps)];
+
+	for (size_t i = 0; i < ARRAY_SIZE(broken_maps); i++) {
+		const char *from = broken_maps[i].from, *at;
+
+		make_guest(FROM_BASE, false);
+		broken_maps[i].break_it();
+		*expected = 0;
+		if (from) {
+			at = strstr(all_maps, from);
+			scnprintf(expected, sizeof(expected), "%.*s%s%s", (int)(at - all_maps),
+				  all_maps, broken_maps[i].to, at + strlen(from));
+		}
+		TEST_ASSERT_VAL(broken_maps[i].name, find_all(dir) == GUEST_INFO_TABLES);
+		TEST_ASSERT_VAL(broken_maps[i].name, has_text(dir, "maps", expected));
+		TEST_ASSERT_VAL(broken_maps[i].name, has_text(dir, "tasks", all_tasks));
+	}
+	return 0;
+}
+
 /* What has changed is noted, and only that. */
 static int test_second_look(const char *dir)
 {
@@ -1135,7 +1582,7 @@ static int test_second_look(const char *dir)
 	struct guest_tasks *found;
 	const char *why_not;
 	char path[PATH_MAX];
-	FILE *file;
+	FILE *file, *maps;
 	bool good;
 
 	make_guest(FROM_BASE, false);
@@ -1145,7 +1592,9 @@ static int test_second_look(const char *dir)
 	mkdir(path, 0700);
 	snprintf(path, sizeof(path), "%s/%d/looks", dir, getpid());
 	file = fopen(path, "we");
-	found = file ? guest_tasks__new(kernel, file) : NULL;
+	snprintf(path, sizeof(path), "%s/%d/files", dir, getpid());
+	maps = fopen(path, "we");
+	found = file && maps ? guest_tasks__new(kernel, file, maps) : NULL;
 	good = found && guest_tasks__update(found, 1);
 	if (good)
 		rewind(file);
@@ -1153,6 +1602,11 @@ static int test_second_look(const char *dir)
 	/* A name, page tables, one that is gone, and another one between two others. */
 	put(TASK(1) + T_COMM, "renamed", 8);
 	good = good && guest_tasks__update(found, 3);
+	/* A library that comes later, and goes. */
+	put_u64(VMA(3) + V_FLAGS, 1);
+	good = good && guest_tasks__update(found, 3);
+	put_u64(MM + MM_EXEC_VM, 3);
+	good = good && guest_tasks__update(found, 4);
 	put_u64(MM + MM_PGD, PAGE_OFFSET + 0x54321000);
 	good = good && guest_tasks__update(found, 4);
 	put_u64(TASK(1) + T_TASKS, TASK(0) + T_TASKS);
@@ -1163,9 +1617,15 @@ static int test_second_look(const char *dir)
 	guest_kernel__delete(kernel);
 	if (file)
 		fclose(file);
-	TEST_ASSERT_VAL("six looks", good);
+	if (maps)
+		fclose(maps);
+	TEST_ASSERT_VAL("eight looks", good);
+	/* At the new page tables, the program's first page can't be read. */
+	TEST_ASSERT_VAL("which files", has_text(dir, "files",
+		"1" PROGRAM_WITHOUT_TIME "1" LIBRARY_WITHOUT_TIME "4" PROGRAM_WITHOUT_TIME
+		"4 54321000 7 401000 403000 1000 12f:f0000 1000 - /bin/a program\n"));
 	TEST_ASSERT_VAL("what has changed", has_text(dir, "looks",
-		"3 ffffc90000020000 12345000 7 7 renamed\n"
+		"3 ffffc90000020000 900000 7 7 renamed\n"
 		"4 ffffc90000010000 54321000 7 9 worker\n"
 		"4 ffffc90000020000 54321000 7 7 renamed\n"
 		"5 ffffc90000008000\n"
@@ -1252,6 +1712,11 @@ static int test_tasks(const char *dir __maybe_unused)
 	return 0;
 }
 
+static int test_maps(const char *dir __maybe_unused)
+{
+	return 0;
+}
+
 static int test_second_look(const char *dir __maybe_unused)
 {
 	return 0;
@@ -1326,7 +1791,7 @@ static int test__guest_memory(struct test_suite *test __maybe_unused, int subtes
 	err = test_guest(dir) || test_broken(dir) || test_release(dir) ||
 	      test_broken_tables(dir) || test_no_header(dir) || test_hole(dir) ||
 	      test_copies(dir) || test_holes(dir) || test_broken_modules(dir) ||
-	      test_tasks(dir) || test_second_look(dir) || test_many_copies(dir) ||
+	      test_tasks(dir) || test_maps(dir) || test_second_look(dir) || test_many_copies(dir) ||
 	      test_reset(dir) || test_beside(dir);
 	rm_rf(dir);
 	munmap(ram, RAM_SIZE);

@@ -1,17 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Which task of a guest a sample hit, and which of the guest's kernels: by files as perf
- * record leaves them.
+ * Which task of a guest a sample hit, which file it runs, and which of the guest's kernels: by
+ * files as perf record leaves them.
  */
+#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <sys/stat.h>
 
 #include <linux/kernel.h>
 #include <perf/event.h>
 
+#include "build-id.h"
+#include "dso.h"
 #include "env.h"
 #include "guest-info.h"
 #include "guest-threads.h"
@@ -173,6 +177,106 @@ static int test_tasks(struct machine *machine)
 	return 0;
 }
 
+/* This program stands for the guest's: with its build-id, with another one, and with none. */
+static bool write_maps(const char *top)
+{
+	char exe[PATH_MAX], hex[SBUILD_ID_SIZE], *text;
+	struct build_id build_id = { .size = 0 };
+	ssize_t len = readlink("/proc/self/exe", exe, sizeof(exe) - 1);
+	bool good;
+
+	if (len < 0)
+		return false;
+	exe[len] = 0;
+	if (filename__read_build_id(exe, &build_id) <= 0)
+		return false;
+	build_id__snprintf(&build_id, hex, sizeof(hex));
+	if (asprintf(&text,
+		     "0 2000 7 400000 500000 0 8:1 5 %1$s %2$s\n"
+		     "0 2000 11 400000 500000 0 8:1 6 - /another pid\n"
+		     "0 4000 9 400000 500000 1000 8:1 7 - %2$s\n"
+		     "0 4000 9 500000 600000 2000 8:1 5 - %2$s\n"
+		     "20 e000 7 500000 600000 0 8:1 8 0011223344556677889900112233445566778899 %2$s\n"
+		     "30 c000 11 400000 500000 0 8:1 9 %1$s /usr/bin/a file elsewhere\n"
+		     "9000000000 c000 11 500000 600000 0 8:1 10 - /too/late\n"
+		     "nonsense\n"
+		     "0 2000 7 700000 800000 0 8:1 5 - relative\n"
+		     "0 2000 7 700000 700000 0 8:1 5 - /empty\n"
+		     "0 2000 7 700000 ffffffff80000000 0 8:1 5 - /upper/half\n"
+		     "0 2000 7 700000 800000 0 8:1 5 xy /no/build-id\n"
+		     "0 2000 7 700000 800000 0 8:1 5 001 /half/a/byte\n"
+		     "0 2000 7 700000 800000 0 8:1 5 001122334455667788990011223344556677889900 /long\n"
+		     "0 2000 4294967303 700000 800000 0 8:1 5 - /pid/too/large\n"
+		     "0 2000 7 700000 800000 0 8:1 5 - /tmp/perf-7.map\n"
+		     "0 2000 7 700000 800000 0 8:1 5 - /\x1b[2J\n", hex, exe) < 0)
+		return false;
+	good = write_file(top, "maps", text);
+	free(text);
+	return good;
+}
+
+static const struct {
+	const char	*name;
+	u64		time;
+	u64		root;
+	u64		ip;
+	u64		pgoff;
+	const char	*file;		/* NULL if there is none */
+	bool		symbols;	/* whether it is this program, with its symbols */
+} files[] = {
+	{ "a program",		10, 0x2000, 0x400000, 0,	"",	true },
+	{ "its last byte",	10, 0x2000, 0x4fffff, 0,	"",	true },
+	{ "behind it",		10, 0x2000, 0x700000, 0,	NULL,	false },
+	{ "no build-id",	10, 0x4000, 0x400000, 0x1000,	"",	false },
+	{ "another's build-id",	10, 0x4000, 0x500000, 0x2000,	"",	true },
+	{ "after exec",		25, 0xe000, 0x500000, 0,	"",	false },
+	{ "a file elsewhere",	30, 0xc000, 0x400000, 0,	"/usr/bin/a file elsewhere", false },
+	{ "mapped too late",	30, 0xc000, 0x500000, 0,	NULL,	false },
+};
+
+/* The file that a sample of user mode hit. */
+static bool has_file(struct machine *machine, size_t i)
+{
+	struct perf_record_guest_stack_info info = { .root = files[i].root };
+	struct addr_location al;
+	struct perf_sample sample;
+	struct thread *thread;
+	const char *file;
+	bool good;
+
+	perf_sample__init(&sample, /*all=*/true);
+	sample.pid = VMM;
+	sample.tid = VMM;
+	sample.time = files[i].time;
+	sample.cpumode = USER;
+	sample.guest_stack.info = &info;
+	sample__name_guest_task(&sample, machine);
+	thread = machine__find_thread(machine, sample.pid, sample.tid);
+	addr_location__init(&al);
+	good = thread && !thread__find_map(thread, USER, files[i].ip, &al) == !files[i].file;
+	if (good && al.map) {
+		file = dso__long_name(map__dso(al.map));
+		good = (*files[i].file ? !strcmp(file, files[i].file) : !access(file, X_OK)) &&
+		       map__pgoff(al.map) == files[i].pgoff &&
+		       !map__find_symbol_by_name(al.map, "cmd_test") ==
+		       !files[i].symbols;
+	}
+	if (!good)
+		pr_debug("%d: %s+%" PRIx64 "\n", sample.tid,
+			 al.map ? dso__long_name(map__dso(al.map)) : "no file",
+			 al.map ? map__pgoff(al.map) : 0);
+	addr_location__exit(&al);
+	thread__put(thread);
+	return good;
+}
+
+static int test_files(struct machine *machine)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
+		TEST_ASSERT_VAL(files[i].name, has_file(machine, i));
+	return 0;
+}
+
 /* Is @name at 0x100 of a kernel whose code begins at @text? */
 static bool has_symbol(struct machine *machine, u64 text, const char *name)
 {
@@ -283,6 +387,7 @@ static int test_guest(const char *dir)
 	TEST_ASSERT_VAL("no folder", !mkdir(top, 0700));
 	TEST_ASSERT_VAL("no kernel", make_kernel(top, 1));
 	TEST_ASSERT_VAL("no tasks", write_file(top, "tasks", tasks));
+	TEST_ASSERT_VAL("no files", write_maps(top));
 	scnprintf(path, sizeof(path), "%s/kernels", top);
 	TEST_ASSERT_VAL("no folder", !mkdir(path, 0700));
 	for (size_t i = 0; i < ARRAY_SIZE(kernels); i++) {
@@ -305,6 +410,7 @@ static int test_guest(const char *dir)
 	machines.host.env = &env;
 	machine = machines__findnew(&machines, VMM);
 	err = !machine || machine__create_kernel_maps(machine) || test_tasks(machine) ||
+	      test_files(machine) ||
 	      test_kernels(machine);
 	machines__exit(&machines);
 	perf_env__exit(&env);

@@ -52,8 +52,15 @@ static bool runs_guest(const char *pid)
 	return found;
 }
 
-/* The folder is new.  A file in it is somebody else's: don't follow or overwrite it. */
-static FILE *create(const char *dir, const char *name)
+/**
+ * guest_info__create - create a file in a new folder
+ * @dir:	the folder
+ * @name:	of the file.  One that is there is somebody else's: it is not followed or
+ *		overwritten.
+ *
+ * Return: the file; NULL with errno set if there is none.
+ */
+FILE *guest_info__create(const char *dir, const char *name)
 {
 	char path[PATH_MAX];
 	FILE *file;
@@ -87,8 +94,9 @@ static bool is_written(FILE *file)
 static bool write_names(struct guest_kernel *kernel, const char *dir, const char *tables,
 			const char **why_not)
 {
-	FILE *kallsyms = create(dir, "kallsyms"), *modules = create(dir, "modules");
-	FILE *version = create(dir, "version");
+	FILE *kallsyms = guest_info__create(dir, "kallsyms");
+	FILE *modules = guest_info__create(dir, "modules");
+	FILE *version = guest_info__create(dir, "version");
 	bool good;
 
 	*why_not = NULL;
@@ -114,7 +122,7 @@ static const char *write_tables(struct guest_kernel *kernel, const char *dir)
 	FILE *vmlinux;
 
 	scnprintf(name, sizeof(name), "vmlinux-%s", kernel->info.release);
-	vmlinux = create(dir, name);
+	vmlinux = guest_info__create(dir, name);
 	if (vmlinux)
 		why_not = guest_vmlinux__write(kernel, vmlinux);
 	if (!is_written(vmlinux))
@@ -207,7 +215,8 @@ static enum guest_info write_guest(pid_t pid, const char *dir, bool tables)
 /**
  * guest_info__write - write what names and unwinds a guest's kernel, from its memory
  * @pid:	of the guest's VMM
- * @dir:	where to make PID/proc, with kallsyms and modules, PID/boot, and PID/tasks
+ * @dir:	where to make PID/proc, with kallsyms and modules, PID/boot, PID/tasks and
+ *		PID/maps
  * @tables:	whether to write the tables that unwind it
  *
  * Return: what was found; warns of what was not.

@@ -3,6 +3,7 @@
 #define __PERF_GUEST_INFO_H
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <sys/types.h>
 #include <linux/types.h>
 
@@ -17,6 +18,7 @@ enum guest_info {
 	GUEST_INFO_TABLES,
 };
 
+FILE *guest_info__create(const char *dir, const char *name);
 enum guest_info guest_info__write(pid_t pid, const char *dir, bool tables);
 enum guest_info guest_info__write_kernel(struct guest_kernel *kernel, pid_t pid, const char *top,
 					 bool tables);

@@ -309,13 +309,22 @@ bool guest_memory__find(struct guest_memory *mem, const char *prefix, guest_page
 }
 
 /**
- * guest_memory__refresh - forget what was read, for the guest may have changed it
+ * guest_memory__forget - forget what was read, for the guest may have changed it
  * @mem: the memory
  */
-void guest_memory__refresh(struct guest_memory *mem)
+void guest_memory__forget(struct guest_memory *mem)
 {
 	for (size_t i = 0; i < NR_CACHED; i++)
 		mem->cached[i].valid = false;
+}
+
+/**
+ * guest_memory__refresh - take another look at the guest
+ * @mem: the memory, of which as much may be read as one look takes
+ */
+void guest_memory__refresh(struct guest_memory *mem)
+{
+	guest_memory__forget(mem);
 	mem->budget = LOOK_BUDGET;
 }
 
@@ -331,10 +340,10 @@ static bool ram_offset(const struct guest_memory *mem, u64 gpa, u64 *offset)
 	return *offset < mem->ram.size;
 }
 
-static bool translate(struct guest_memory *mem, u64 gva, u64 *gpa)
+static bool translate(struct guest_memory *mem, u64 root, u64 gva, u64 *gpa)
 {
 	unsigned int level, shift = GUEST_PAGE_SHIFT + mem->levels * PTE_INDEX_BITS;
-	u64 table = mem->root, offset, pte;
+	u64 table = root, offset, pte;
 
 	/* Canonical addresses repeat their topmost bit. */
 	if (!mem->levels || ((s64)gva >> (shift - 1) != 0 && (s64)gva >> (shift - 1) != -1))
@@ -364,7 +373,7 @@ static bool find_layout(struct guest_memory *mem, unsigned int layout)
 
 	for (; layout < ARRAY_SIZE(holes); layout++) {
 		mem->layout = layout;
-		if (translate(mem, mem->root_gva, &gpa) && gpa == mem->root)
+		if (translate(mem, mem->root, mem->root_gva, &gpa) && gpa == mem->root)
 			return true;
 	}
 	return false;
@@ -412,15 +421,16 @@ bool guest_memory__use_next_layout(struct guest_memory *mem)
 }
 
 /**
- * guest_memory__read - read bytes by their virtual address
+ * guest_memory__read_by - read bytes by their virtual address in a process
  * @mem:	the memory, with page tables
+ * @root:	guest-physical address of the process's topmost page table
  * @gva:	where they are
  * @buf:	takes them
  * @size:	how many
  *
  * Return: whether all are there.
  */
-bool guest_memory__read(struct guest_memory *mem, u64 gva, void *buf, size_t size)
+bool guest_memory__read_by(struct guest_memory *mem, u64 root, u64 gva, void *buf, size_t size)
 {
 	u64 gpa, offset;
 	size_t len;
@@ -430,7 +440,7 @@ bool guest_memory__read(struct guest_memory *mem, u64 gva, void *buf, size_t siz
 
 	while (size) {
 		len = min((size_t)(GUEST_PAGE_SIZE - (gva & ~GUEST_PAGE_MASK)), size);
-		if (!translate(mem, gva, &gpa) || !ram_offset(mem, gpa, &offset) ||
+		if (!translate(mem, root, gva, &gpa) || !ram_offset(mem, gpa, &offset) ||
 		    !guest_memory__read_ram(mem, offset, buf, len))
 			return false;
 		gva += len;
@@ -438,6 +448,20 @@ bool guest_memory__read(struct guest_memory *mem, u64 gva, void *buf, size_t siz
 		size -= len;
 	}
 	return true;
+}
+
+/**
+ * guest_memory__read - read bytes by their virtual address in the kernel
+ * @mem:	the memory, with page tables
+ * @gva:	where they are
+ * @buf:	takes them
+ * @size:	how many
+ *
+ * Return: whether all are there.
+ */
+bool guest_memory__read(struct guest_memory *mem, u64 gva, void *buf, size_t size)
+{
+	return guest_memory__read_by(mem, mem->root, gva, buf, size);
 }
 
 /**

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Tasks of a guest: where the stack of each is, by which a sample of the kernel is told, and
- * its page tables, by which a sample of user mode is.  Lists change while they are read; what
- * a look has missed or torn, the next one finds.
+ * its page tables, by which a sample of user mode is; and the files that they run.  Lists
+ * change while they are read; what a look has missed or torn, the next one finds.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -16,6 +16,7 @@
 #include "debug.h"
 #include "guest-btf.h"
 #include "guest-kernel.h"
+#include "guest-maps.h"
 #include "guest-memory.h"
 #include "guest-tasks.h"
 
@@ -33,9 +34,21 @@
 /* Where RAM is mapped if nothing says so: CONFIG_DYNAMIC_MEMORY_LAYOUT is off. */
 #define PAGE_OFFSET	0xffff888000000000ULL
 
+/**
+ * struct task - a task of a guest
+ * @stack:	where its stack is
+ * @root:	its page tables; zero if it has none of its own
+ * @mm:		the kernel's struct mm_struct of its memory
+ * @exec_vm:	pages that it can execute; zero if its files were not noted
+ * @pid:	of its process
+ * @tid:	of itself
+ * @comm:	its name
+ */
 struct task {
 	u64	stack;
 	u64	root;
+	u64	mm;
+	u64	exec_vm;
 	u32	pid;
 	u32	tid;
 	char	comm[COMM_SIZE + 1];
@@ -54,6 +67,7 @@ struct task {
  * @end:	behind all of these
  * @threads:	in struct signal_struct: the head of @thread_node
  * @pgd:	in struct mm_struct: the topmost page table
+ * @exec_vm:	... how many pages can be executed
  */
 struct task_layout {
 	u32	tasks;
@@ -67,11 +81,13 @@ struct task_layout {
 	u32	end;
 	u32	threads;
 	u32	pgd;
+	u32	exec_vm;
 };
 
 /**
  * struct guest_tasks - the tasks of a guest, as they come and go
  * @mem:	the guest's memory
+ * @maps:	the files that they run; NULL if nothing tells which
  * @file:	where they are noted
  * @layout:	of the guest's structures
  * @init_task:	the first task
@@ -87,6 +103,7 @@ struct task_layout {
  */
 struct guest_tasks {
 	struct guest_memory	*mem;
+	struct guest_maps	*maps;
 	FILE			*file;
 	struct task_layout	layout;
 	u64			init_task;
@@ -128,7 +145,8 @@ static bool find_layout(const struct btf *btf, struct task_layout *layout)
 		layout->end = max(layout->end, *members[i].offset + members[i].size);
 	}
 	return guest_btf__find(btf, signal, "thread_head", &layout->threads) > 0 &&
-	       guest_btf__find(btf, mm, "pgd", &layout->pgd) > 0;
+	       guest_btf__find(btf, mm, "pgd", &layout->pgd) > 0 &&
+	       guest_btf__find(btf, mm, "exec_vm", &layout->exec_vm) > 0;
 }
 
 static u64 symbol_addr(const struct guest_kernel *kernel, const char *name)
@@ -142,22 +160,22 @@ static u64 symbol_addr(const struct guest_kernel *kernel, const char *name)
  * guest_tasks__new - get ready to note a guest's tasks
  * @kernel:	the guest's kernel, which must live longer
  * @file:	where to note them
+ * @maps:	where to note the files that they run; NULL if nowhere
  *
  * Return: NULL if nothing tells where they are.
  */
-struct guest_tasks *guest_tasks__new(struct guest_kernel *kernel, FILE *file)
+struct guest_tasks *guest_tasks__new(struct guest_kernel *kernel, FILE *file, FILE *maps)
 {
 	struct guest_tasks *tasks = zalloc(sizeof(*tasks));
 	struct btf *btf = guest_btf__read(kernel);
 	u64 nr_cpus = symbol_addr(kernel, "nr_cpu_ids");
 	u64 page_offset = symbol_addr(kernel, "page_offset_base");
-	bool known = tasks && btf && find_layout(btf, &tasks->layout);
 
-	btf__free(btf);
-	if (!known)
+	if (!tasks || !btf || !find_layout(btf, &tasks->layout))
 		goto err;
 
 	tasks->mem = kernel->mem;
+	tasks->maps = maps ? guest_maps__new(kernel->mem, btf, maps) : NULL;
 	tasks->file = file;
 	tasks->init_task = symbol_addr(kernel, "init_task");
 	tasks->idle = symbol_addr(kernel, "idle_threads");
@@ -170,9 +188,11 @@ struct guest_tasks *guest_tasks__new(struct guest_kernel *kernel, FILE *file)
 	if (nr_cpus && tasks->idle && tasks->offsets)
 		guest_memory__read(kernel->mem, nr_cpus, &tasks->nr_cpus, sizeof(tasks->nr_cpus));
 	tasks->nr_cpus = min_t(u32, tasks->nr_cpus, MAX_CPUS);
+	btf__free(btf);
 	return tasks;
 err:
-	free(tasks);
+	btf__free(btf);
+	guest_tasks__delete(tasks);
 	return NULL;
 }
 
@@ -181,6 +201,7 @@ void guest_tasks__delete(struct guest_tasks *tasks)
 	if (!tasks)
 		return;
 
+	guest_maps__delete(tasks->maps);
 	free(tasks->found);
 	free(tasks->noted);
 	free(tasks);
@@ -202,14 +223,20 @@ static u32 get_u32(const u8 *task, u32 offset)
 	return value;
 }
 
-/* What CR3 has, PCIDs aside, while the task's user mode runs; zero if it has none. */
-static u64 read_root(struct guest_tasks *tasks, const u8 *task)
+/* Take what CR3 has, PCIDs aside, while the task's user mode runs, if it has any. */
+static void read_mm(struct guest_tasks *tasks, const u8 *raw, struct task *task)
 {
-	u64 mm = get_u64(task, tasks->layout.mm), pgd;
+	u64 mm = get_u64(raw, tasks->layout.mm), pgd;
 
+	task->mm = mm;
+	task->root = 0;
+	task->exec_vm = 0;
 	if (!mm || !guest_memory__read(tasks->mem, mm + tasks->layout.pgd, &pgd, sizeof(pgd)))
-		return 0;
-	return pgd - tasks->page_offset;
+		return;
+
+	task->root = pgd - tasks->page_offset;
+	guest_memory__read(tasks->mem, mm + tasks->layout.exec_vm, &task->exec_vm,
+			   sizeof(task->exec_vm));
 }
 
 /* Take a task, of which @raw has the fields, if there is room. */
@@ -232,7 +259,7 @@ static bool add_task(struct guest_tasks *tasks, const u8 *raw)
 
 	task = &tasks->found[tasks->nr_found++];
 	task->stack = get_u64(raw, layout->stack);
-	task->root = read_root(tasks, raw);
+	read_mm(tasks, raw, task);
 	task->pid = get_u32(raw, layout->tgid);
 	task->tid = get_u32(raw, layout->pid);
 	memcpy(task->comm, raw + layout->comm, COMM_SIZE);
@@ -313,10 +340,26 @@ static bool is_same(const struct task *a, const struct task *b)
 	       !strcmp(a->comm, b->comm);
 }
 
-static void note_new(struct guest_tasks *tasks, const struct task *task, u64 time)
+static void note_task(struct guest_tasks *tasks, const struct task *task, u64 time)
 {
 	fprintf(tasks->file, "%" PRIu64 " %" PRIx64 " %" PRIx64 " %u %u %s\n", time, task->stack,
 		task->root, task->pid, task->tid, task->comm);
+}
+
+/*
+ * Note the files that a process runs, unless it had as many pages of them at the last look.
+ * If they can't be read they are tried again at the next one.
+ */
+static void note_maps(struct guest_tasks *tasks, const struct task *old, struct task *new,
+		      u64 time)
+{
+	if (!tasks->maps || !new->root || new->pid != new->tid ||
+	    (old && old->root == new->root && old->pid == new->pid &&
+	     old->exec_vm == new->exec_vm))
+		return;
+
+	if (!guest_maps__note(tasks->maps, new->mm, new->root, new->pid, time))
+		new->exec_vm = 0;
 }
 
 /* Note what two looks, each in order of stacks, have different. */
@@ -326,17 +369,20 @@ static void note(struct guest_tasks *tasks, u64 time)
 
 	while (i < tasks->nr_noted || j < tasks->nr_found) {
 		const struct task *old = i < tasks->nr_noted ? &tasks->noted[i] : NULL;
-		const struct task *new = j < tasks->nr_found ? &tasks->found[j] : NULL;
+		struct task *new = j < tasks->nr_found ? &tasks->found[j] : NULL;
 
 		if (!new || (old && old->stack < new->stack)) {
 			fprintf(tasks->file, "%" PRIu64 " %" PRIx64 "\n", time, old->stack);
 			i++;
-		} else {
-			if (!old || old->stack > new->stack || !is_same(old, new))
-				note_new(tasks, new, time);
-			i += old && old->stack == new->stack;
-			j++;
+			continue;
 		}
+		if (old && old->stack > new->stack)
+			old = NULL;
+		if (!old || !is_same(old, new))
+			note_task(tasks, new, time);
+		note_maps(tasks, old, new, time);
+		i += !!old;
+		j++;
 	}
 }
 

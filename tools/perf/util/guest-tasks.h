@@ -10,12 +10,13 @@ struct guest_kernel;
 struct guest_tasks;
 
 #ifdef HAVE_LIBBPF_SUPPORT
-struct guest_tasks *guest_tasks__new(struct guest_kernel *kernel, FILE *file);
+struct guest_tasks *guest_tasks__new(struct guest_kernel *kernel, FILE *file, FILE *maps);
 bool guest_tasks__update(struct guest_tasks *tasks, u64 time);
 void guest_tasks__delete(struct guest_tasks *tasks);
 #else
 static inline struct guest_tasks *guest_tasks__new(struct guest_kernel *kernel __maybe_unused,
-						   FILE *file __maybe_unused)
+						   FILE *file __maybe_unused,
+						   FILE *maps __maybe_unused)
 {
 	return NULL;
 }

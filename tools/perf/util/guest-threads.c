@@ -20,6 +20,7 @@
 
 #include "event.h"
 #include "guest-info.h"
+#include "guest-thread-maps.h"
 #include "guest-threads.h"
 #include "machine.h"
 #include "sample.h"
@@ -70,12 +71,14 @@ struct note {
  * @by_root:	those that user mode's samples can have hit, by page tables, and by time
  * @nr:		how many are in @by_stack
  * @nr_roots:	how many are in @by_root
+ * @maps:	the files that processes run; NULL if nothing was noted of them
  */
 struct guest_threads {
 	struct note	*by_stack;
 	struct note	*by_root;
 	size_t		nr;
 	size_t		nr_roots;
+	struct guest_thread_maps *maps;
 };
 
 static int cmp_u64(u64 a, u64 b)
@@ -186,6 +189,7 @@ void guest_threads__delete(struct guest_threads *threads)
 	if (!threads)
 		return;
 
+	guest_thread_maps__delete(threads->maps);
 	free(threads->by_stack);
 	free(threads->by_root);
 	free(threads);
@@ -267,29 +271,48 @@ static const struct note *find_note(const struct guest_threads *threads,
 	       find_by_root(threads, root & ~ROOT_PTI_USER, sample->time);
 }
 
-static struct guest_threads *machine__guest_threads(struct machine *machine)
+/* Open what perf record has noted of a guest; return NULL if there is none. */
+static FILE *open_notes(const struct machine *machine, const char *name)
 {
 	char path[PATH_MAX];
 	struct stat st;
 	FILE *file;
 	int fd;
 
+	if (snprintf(path, sizeof(path), "%s/%s", machine->root_dir, name) >= (int)sizeof(path))
+		return NULL;
+
+	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return NULL;
+
+	file = !fstat(fd, &st) && S_ISREG(st.st_mode) ? fdopen(fd, "r") : NULL;
+	if (!file)
+		close(fd);
+	return file;
+}
+
+static struct guest_threads *machine__guest_threads(struct machine *machine)
+{
+	FILE *file;
+
 	if (machine->guest_threads_tried)
 		return machine->guest_threads;
 
 	machine->guest_threads_tried = true;
-	if (!guest_info__is_used(machine) ||
-	    snprintf(path, sizeof(path), "%s/tasks", machine->root_dir) >= (int)sizeof(path))
+	if (!guest_info__is_used(machine))
 		return NULL;
 
-	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	file = fd < 0 ? NULL : fdopen(fd, "r");
-	if (file && !fstat(fd, &st) && S_ISREG(st.st_mode))
+	file = open_notes(machine, "tasks");
+	if (file) {
 		machine->guest_threads = guest_threads__load(file);
-	if (file)
 		fclose(file);
-	else if (fd >= 0)
-		close(fd);
+	}
+	file = machine->guest_threads ? open_notes(machine, "maps") : NULL;
+	if (file) {
+		machine->guest_threads->maps = guest_thread_maps__load(file);
+		fclose(file);
+	}
 	return machine->guest_threads;
 }
 
@@ -322,6 +345,9 @@ void sample__name_guest_task(struct perf_sample *sample, struct machine *machine
 	comm = note->tid ? note->comm : "swapper";
 	if (strcmp(thread__comm_str(thread), comm))
 		thread__set_comm(thread, comm, sample->time);
+	/* A file may have been mapped since the last look. */
+	guest_thread_maps__use(threads->maps, machine, thread, note->root, note->pid,
+			       sample->time + MAX_LATE);
 	thread__put(thread);
 	sample->pid = note->pid;
 	sample->tid = note->tid;

@@ -61,6 +61,7 @@
  * @kernel:	the last one
  * @tasks:	those of the kernel; NULL if nothing tells where they are
  * @file:	where they are noted
+ * @maps:	where the files that they run are noted
  * @nr_kernels:	how many were found
  * @alive:	when the kernel was last seen to run, in perf's time; zero before the first look
  * @began_anew:	whether its ticks have gone backwards since the last search
@@ -75,6 +76,7 @@ struct guest {
 	struct guest_kernel	*kernel;
 	struct guest_tasks	*tasks;
 	FILE			*file;
+	FILE			*maps;
 	unsigned int		nr_kernels;
 	u64			alive;
 	bool			began_anew;
@@ -177,24 +179,20 @@ static void drop_kernel(struct guest *guest)
 	guest_tasks__delete(guest->tasks);
 	if (guest->file)
 		fclose(guest->file);
+	if (guest->maps)
+		fclose(guest->maps);
 	guest_kernel__delete(guest->kernel);
 }
 
 /* Take over a kernel whose files are in @dir. */
 static void use_kernel(struct guest *guest, struct guest_kernel *kernel, const char *dir)
 {
-	char path[PATH_MAX];
-	int fd = -1;
-
 	guest->kernel = kernel;
 	guest->nr_kernels++;
 	guest->patience = 1;
-	if (snprintf(path, sizeof(path), "%s/tasks", dir) < (int)sizeof(path))
-		fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	guest->file = fd < 0 ? NULL : fdopen(fd, "w");
-	if (fd >= 0 && !guest->file)
-		close(fd);
-	guest->tasks = guest->file ? guest_tasks__new(kernel, guest->file) : NULL;
+	guest->file = guest_info__create(dir, "tasks");
+	guest->maps = guest_info__create(dir, "maps");
+	guest->tasks = guest->file ? guest_tasks__new(kernel, guest->file, guest->maps) : NULL;
 	if (!guest->tasks)
 		pr_warning("Tasks of the guest of process %d have no names: %s\n", guest->pid,
 			   guest->file ? "its kernel's BTF does not describe them" :

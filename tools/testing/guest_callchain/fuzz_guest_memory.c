@@ -128,10 +128,12 @@ int bpf_btf_get_fd_by_id_opts(u32 id, const void *opts)
 static const u64 places[] = {
 	KERNEL, NUM_SYMS, NAMES, TOKEN_TABLE, TOKEN_INDEX, OFFSETS, MODULES, MODULE(0), MODULE(1),
 	STRINGS, SYMTAB, TYPES, ORC_HEADER, BTF, PAGE_OFFSET_AT, CPU_OFFSETS, IDLE_THREADS,
-	TASK(0), TASK(1), TASK(2), TASK(3), SIGNAL, MM,
+	TASK(0), TASK(1), TASK(2), TASK(3), SIGNAL, MM, VMA(0), FILE_OF(0), DENTRY(0), MOUNT(0),
+	NAME_OF(0), INODE(0),
 };
 
-static const u64 physical_places[] = { PGD_GPA, PUD_GPA, PMD_GPA, PTE_GPA, INFO_GPA };
+static const u64 physical_places[] = { PGD_GPA, PUD_GPA, PMD_GPA, PTE_GPA, INFO_GPA, USER_PGD_GPA, USER_PTE_GPA,
+	PROGRAM_GPA };
 
 #define NR_PLACES	(ARRAY_SIZE(places) + ARRAY_SIZE(physical_places))
 #define MAX_CHANGES	256
@@ -169,9 +171,9 @@ static void check_text(const char *name, const char *text, size_t size)
 
 static void look_at_guest(void)
 {
-	char *kallsyms_text, *modules_text, *tasks_text;
-	size_t kallsyms_size, modules_size, tasks_size;
-	FILE *kallsyms, *modules, *vmlinux, *tasks_file;
+	char *kallsyms_text, *modules_text, *tasks_text, *maps_text;
+	size_t kallsyms_size, modules_size, tasks_size, maps_size;
+	FILE *kallsyms, *modules, *vmlinux, *tasks_file, *maps_file;
 	struct guest_kernel *kernel;
 	struct guest_tasks *tasks;
 	const char *why_not;
@@ -183,26 +185,30 @@ static void look_at_guest(void)
 	kallsyms = open_memstream(&kallsyms_text, &kallsyms_size);
 	modules = open_memstream(&modules_text, &modules_size);
 	tasks_file = open_memstream(&tasks_text, &tasks_size);
+	maps_file = open_memstream(&maps_text, &maps_size);
 	vmlinux = fopen("/dev/null", "w");
 	for (size_t i = 0; i < kernel->nr_symbols; i++)
 		fprintf(kallsyms, "%c %s\n", kernel->symbols[i].type, kernel->symbols[i].name);
 	guest_modules__write(kernel, modules, kallsyms, NULL);
 	guest_vmlinux__write(kernel, vmlinux);
-	tasks = guest_tasks__new(kernel, tasks_file);
+	tasks = guest_tasks__new(kernel, tasks_file, maps_file);
 	if (tasks)
 		guest_tasks__update(tasks, 0);
 	guest_tasks__delete(tasks);
 	fclose(kallsyms);
 	fclose(modules);
 	fclose(tasks_file);
+	fclose(maps_file);
 	fclose(vmlinux);
 	check_text("kallsyms", kallsyms_text, kallsyms_size);
 	check_text("modules", modules_text, modules_size);
 	check_text("tasks", tasks_text, tasks_size);
+	check_text("maps", maps_text, maps_size);
 	check_text("the release", kernel->info.release, strlen(kernel->info.release));
 	free(kallsyms_text);
 	free(modules_text);
 	free(tasks_text);
+	free(maps_text);
 	guest_kernel__delete(kernel);
 }
 

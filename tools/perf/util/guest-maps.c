@@ -1,0 +1,498 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * The programs and libraries that a guest's processes run: the files that they have mapped to
+ * execute them, as the kernel's tree of VMAs and its dentries tell them.  These change while
+ * they are read: what a VMA says must be what the tree says of it, before and after.
+ */
+#include <elf.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <linux/align.h>
+#include <linux/kernel.h>
+#include <linux/zalloc.h>
+
+#include <bpf/btf.h>
+
+#include "debug.h"
+#include "guest-btf.h"
+#include "guest-maps.h"
+#include "guest-memory.h"
+
+/* Linux's VM_EXEC. */
+#define VM_EXEC		4
+
+/* Device numbers, as the kernel keeps them. */
+#define MINOR_BITS	20
+#define MINOR_MASK	((1U << MINOR_BITS) - 1)
+
+/* A tree's nodes, see Linux's lib/maple_tree.c. */
+#define NODE_SIZE	256
+#define NODE_MASK	(~(NODE_SIZE - 1ULL))
+#define NODE_TYPE_SHIFT	3
+#define NODE_TYPE_MASK	15
+#define NODE_LEAF_64	1
+#define NODE_RANGE_64	2
+#define NODE_ARANGE_64	3
+
+/* Trees of as many VMAs as a process can have are less deep. */
+#define MAX_DEPTH	8
+
+/* All that is wanted of a VMA lies within. */
+#define MAX_VMA_SIZE	512
+
+/* Paths that have more components than that are left out, as are mounts on mounts on mounts. */
+#define MAX_COMPONENTS	128
+#define MAX_NAME	255
+
+/* Files of guests whose processes call mmap() all the time. */
+#define MAX_FILE	(16L << 20)
+
+#define BUILD_ID_MAX	20
+
+/**
+ * struct node_layout - where a kind of the tree's nodes has its fields, in bytes
+ * @pivots:	the last address of each slot, the last slot aside
+ * @slots:	what the slots lead to
+ * @nr_slots:	how many
+ */
+struct node_layout {
+	u32	pivots;
+	u32	slots;
+	u32	nr_slots;
+};
+
+/**
+ * struct map_layout - where the fields of a guest's structures are, in bytes
+ * @tree:	in struct mm_struct: the root of the tree of VMAs
+ * @range:	nodes of trees, and all leaves
+ * @arange:	nodes of trees that know their gaps
+ * @start:	in struct vm_area_struct: the first address
+ * @end:	... the first one behind it
+ * @flags:	... VM_EXEC, ...
+ * @pgoff:	... the page of the file
+ * @file:	... the file
+ * @vma_end:	behind all of these
+ * @f_mnt:	in struct file: the mount
+ * @f_dentry:	... the last component of its path
+ * @f_inode:	... the file itself
+ * @i_ino:	in struct inode: its number
+ * @i_sb:	... the file system it is on
+ * @s_dev:	in struct super_block: the device of that
+ * @d_parent:	in struct dentry: the component before
+ * @d_name:	... a pointer to the name
+ * @d_len:	... how long it is
+ * @mnt:	in struct mount: what others know of it, and point to
+ * @mnt_root:	... its first dentry
+ * @mnt_parent:	... what it is mounted on; itself if nothing
+ * @mnt_point:	... and where
+ */
+struct map_layout {
+	u32			tree;
+	struct node_layout	range;
+	struct node_layout	arange;
+	u32			start;
+	u32			end;
+	u32			flags;
+	u32			pgoff;
+	u32			file;
+	u32			vma_end;
+	u32			f_mnt;
+	u32			f_dentry;
+	u32			f_inode;
+	u32			i_ino;
+	u32			i_sb;
+	u32			s_dev;
+	u32			d_parent;
+	u32			d_name;
+	u32			d_len;
+	u32			mnt;
+	u32			mnt_root;
+	u32			mnt_parent;
+	u32			mnt_point;
+};
+
+/**
+ * struct guest_maps - the files that a guest's processes run
+ * @mem:	the guest's memory
+ * @file:	where they are noted
+ * @layout:	of the guest's structures
+ * @warned:	whether it was said that there are too many
+ */
+struct guest_maps {
+	struct guest_memory	*mem;
+	FILE			*file;
+	struct map_layout	layout;
+	bool			warned;
+};
+
+/**
+ * struct process - the process whose files are noted
+ * @root:	guest-physical address of its topmost page table
+ * @pid:	as the guest calls it
+ * @time:	when, in perf's time
+ * @file:	the file of the last VMA that begins with the file's first page
+ * @header:	where that VMA is
+ */
+struct process {
+	u64	root;
+	u32	pid;
+	u64	time;
+	u64	file;
+	u64	header;
+};
+
+/* Find @inner in @outer of a structure, or @outer itself if @inner is NULL. */
+static bool find_field(const struct btf *btf, const char *type, const char *outer,
+		       const char *inner, u32 *offset)
+{
+	int id = btf__find_by_name_kind(btf, type, BTF_KIND_STRUCT);
+	u32 inner_offset = 0;
+
+	id = guest_btf__find(btf, id, outer, offset);
+	if (id > 0 && inner)
+		id = guest_btf__find(btf, btf__resolve_type(btf, id), inner, &inner_offset);
+	*offset += inner_offset;
+	return id > 0;
+}
+
+static bool find_node(const struct btf *btf, const char *type, struct node_layout *node)
+{
+	int id = btf__find_by_name_kind(btf, type, BTF_KIND_STRUCT);
+	const struct btf_type *slots;
+
+	if (guest_btf__find(btf, id, "pivot", &node->pivots) < 0)
+		return false;
+
+	id = guest_btf__find(btf, id, "slot", &node->slots);
+	slots = id < 0 ? NULL : btf__type_by_id(btf, id);
+	if (!slots || !btf_is_array(slots))
+		return false;
+
+	node->nr_slots = btf_array(slots)->nelems;
+	return node->nr_slots && node->nr_slots <= NODE_SIZE / sizeof(u64) &&
+	       node->pivots <= NODE_SIZE - node->nr_slots * sizeof(u64) &&
+	       node->slots <= NODE_SIZE - node->nr_slots * sizeof(u64);
+}
+
+static bool find_layout(const struct btf *btf, struct map_layout *layout)
+{
+	const struct {
+		const char	*type;
+		const char	*outer;
+		const char	*inner;
+		u32		*offset;
+	} fields[] = {
+		{ "mm_struct",	"mm_mt",	"ma_root",	&layout->tree },
+		{ "file",	"f_path",	"mnt",		&layout->f_mnt },
+		{ "file",	"f_path",	"dentry",	&layout->f_dentry },
+		{ "file",	"f_inode",	NULL,		&layout->f_inode },
+		{ "inode",	"i_ino",	NULL,		&layout->i_ino },
+		{ "inode",	"i_sb",		NULL,		&layout->i_sb },
+		{ "super_block", "s_dev",	NULL,		&layout->s_dev },
+		{ "dentry",	"d_parent",	NULL,		&layout->d_parent },
+		{ "dentry",	"d_name",	"name",		&layout->d_name },
+		{ "dentry",	"d_name",	"len",		&layout->d_len },
+		{ "mount",	"mnt",		NULL,		&layout->mnt },
+		{ "mount",	"mnt",		"mnt_root",	&layout->mnt_root },
+		{ "mount",	"mnt_parent",	NULL,		&layout->mnt_parent },
+		{ "mount",	"mnt_mountpoint", NULL,		&layout->mnt_point },
+	}, vma_fields[] = {
+		{ "vm_area_struct", "vm_start",	NULL,		&layout->start },
+		{ "vm_area_struct", "vm_end",	NULL,		&layout->end },
+		{ "vm_area_struct", "vm_flags",	NULL,		&layout->flags },
+		{ "vm_area_struct", "vm_pgoff",	NULL,		&layout->pgoff },
+		{ "vm_area_struct", "vm_file",	NULL,		&layout->file },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
+		if (!find_field(btf, fields[i].type, fields[i].outer, fields[i].inner,
+				fields[i].offset))
+			return false;
+	}
+	for (size_t i = 0; i < ARRAY_SIZE(vma_fields); i++) {
+		if (!find_field(btf, vma_fields[i].type, vma_fields[i].outer, vma_fields[i].inner,
+				vma_fields[i].offset) ||
+		    *vma_fields[i].offset > MAX_VMA_SIZE - sizeof(u64))
+			return false;
+		layout->vma_end = max(layout->vma_end,
+				      *vma_fields[i].offset + (u32)sizeof(u64));
+	}
+	return find_node(btf, "maple_range_64", &layout->range) &&
+	       find_node(btf, "maple_arange_64", &layout->arange);
+}
+
+/**
+ * guest_maps__new - get ready to note the files that a guest's processes run
+ * @mem:	the guest's memory
+ * @btf:	its kernel's types
+ * @file:	where to note them
+ *
+ * Return: NULL if the types don't describe them, as before Linux 6.1.
+ */
+struct guest_maps *guest_maps__new(struct guest_memory *mem, const struct btf *btf, FILE *file)
+{
+	struct guest_maps *maps = zalloc(sizeof(*maps));
+
+	if (!maps || !find_layout(btf, &maps->layout)) {
+		free(maps);
+		return NULL;
+	}
+	maps->mem = mem;
+	maps->file = file;
+	return maps;
+}
+
+void guest_maps__delete(struct guest_maps *maps)
+{
+	free(maps);
+}
+
+static bool read_u64(struct guest_maps *maps, u64 gva, u64 *value)
+{
+	return guest_memory__read(maps->mem, gva, value, sizeof(*value));
+}
+
+/* Put the name of @dentry before @end, with a slash; return where it begins, or NULL. */
+static char *prepend_name(struct guest_maps *maps, u64 dentry, const char *path, char *end)
+{
+	const struct map_layout *layout = &maps->layout;
+	u64 name;
+	u32 len;
+
+	if (!read_u64(maps, dentry + layout->d_name, &name) ||
+	    !guest_memory__read(maps->mem, dentry + layout->d_len, &len, sizeof(len)) ||
+	    !len || len > MAX_NAME || end - path < (ptrdiff_t)len + 1 ||
+	    !guest_memory__read(maps->mem, name, end - len, len))
+		return NULL;
+
+	/* It goes to terminals, and names a file. */
+	for (char *c = end - len; c < end; c++) {
+		if (*c < ' ' || *c > '~' || *c == '/')
+			*c = '?';
+	}
+	end -= len + 1;
+	*end = '/';
+	return end;
+}
+
+/* Read the path of a file into @path, of PATH_MAX; return where it begins, or NULL. */
+static const char *read_path(struct guest_maps *maps, u64 file, char *path)
+{
+	const struct map_layout *layout = &maps->layout;
+	char *begin = path + PATH_MAX - 1;
+	u64 mount, dentry, root, parent;
+
+	*begin = 0;
+	if (!read_u64(maps, file + layout->f_mnt, &mount) ||
+	    !read_u64(maps, file + layout->f_dentry, &dentry))
+		return NULL;
+
+	mount -= layout->mnt;
+	for (unsigned int i = 0; i < MAX_COMPONENTS && begin; i++) {
+		if (!read_u64(maps, mount + layout->mnt_root, &root))
+			return NULL;
+
+		if (dentry != root) {
+			begin = prepend_name(maps, dentry, path, begin);
+			/* A file that no folder has, a memfd for example, is its own parent. */
+			if (!read_u64(maps, dentry + layout->d_parent, &parent) ||
+			    parent == dentry)
+				return NULL;
+			dentry = parent;
+			continue;
+		}
+
+		if (!read_u64(maps, mount + layout->mnt_parent, &parent))
+			return NULL;
+		if (parent == mount)
+			return *begin ? begin : NULL;
+		if (!read_u64(maps, mount + layout->mnt_point, &dentry))
+			return NULL;
+		mount = parent;
+	}
+	return NULL;
+}
+
+/* Read which file it is, whatever its path. */
+static bool read_inode(struct guest_maps *maps, u64 file, u32 *dev, u64 *ino)
+{
+	const struct map_layout *layout = &maps->layout;
+	u64 inode, sb;
+
+	return read_u64(maps, file + layout->f_inode, &inode) &&
+	       read_u64(maps, inode + layout->i_ino, ino) &&
+	       read_u64(maps, inode + layout->i_sb, &sb) &&
+	       guest_memory__read(maps->mem, sb + layout->s_dev, dev, sizeof(*dev));
+}
+
+/* Find the build-id in the notes of an ELF file; return how long it is, zero if there is none. */
+static size_t find_in_notes(const u8 *notes, size_t size, u8 *build_id)
+{
+	size_t pos = 0;
+
+	while (pos + sizeof(Elf64_Nhdr) <= size) {
+		const Elf64_Nhdr *note = (const Elf64_Nhdr *)&notes[pos];
+		size_t desc = pos + sizeof(*note) + ALIGN((size_t)note->n_namesz, 4);
+
+		if (desc > size || note->n_descsz > size - desc)
+			return 0;
+		if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == sizeof(ELF_NOTE_GNU) &&
+		    !memcmp(note + 1, ELF_NOTE_GNU, sizeof(ELF_NOTE_GNU)) &&
+		    note->n_descsz && note->n_descsz <= BUILD_ID_MAX) {
+			memcpy(build_id, &notes[desc], note->n_descsz);
+			return note->n_descsz;
+		}
+		pos = desc + ALIGN((size_t)note->n_descsz, 4);
+	}
+	return 0;
+}
+
+/* Read the build-id of the file whose first page is at @gva of a process. */
+static size_t read_build_id(struct guest_maps *maps, u64 root, u64 gva, u8 *build_id)
+{
+	u8 page[GUEST_PAGE_SIZE] __aligned(8);
+	const Elf64_Ehdr *ehdr = (const Elf64_Ehdr *)page;
+	const Elf64_Phdr *phdr;
+	size_t size = 0;
+
+	if (!guest_memory__read_by(maps->mem, root, gva, page, sizeof(page)) ||
+	    memcmp(ehdr->e_ident, ELFMAG, SELFMAG) || ehdr->e_ident[EI_CLASS] != ELFCLASS64 ||
+	    ehdr->e_ident[EI_DATA] != ELFDATA2LSB || ehdr->e_phentsize != sizeof(*phdr) ||
+	    ehdr->e_phoff % 8 || ehdr->e_phoff > sizeof(page) ||
+	    ehdr->e_phnum > (sizeof(page) - ehdr->e_phoff) / sizeof(*phdr))
+		return 0;
+
+	phdr = (const Elf64_Phdr *)&page[ehdr->e_phoff];
+	for (unsigned int i = 0; i < ehdr->e_phnum && !size; i++, phdr++) {
+		if (phdr->p_type == PT_NOTE && !(phdr->p_offset % 4) &&
+		    phdr->p_offset <= sizeof(page) &&
+		    phdr->p_filesz <= sizeof(page) - phdr->p_offset)
+			size = find_in_notes(&page[phdr->p_offset], phdr->p_filesz, build_id);
+	}
+	return size;
+}
+
+static u64 get_u64(const u8 *raw, u32 offset)
+{
+	u64 value;
+
+	memcpy(&value, raw + offset, sizeof(value));
+	return value;
+}
+
+/* Read a VMA; return true if it is what the tree has from @first to @last. */
+static bool read_vma(struct guest_maps *maps, u64 vma, u64 first, u64 last, u8 *raw)
+{
+	const struct map_layout *layout = &maps->layout;
+
+	return guest_memory__read(maps->mem, vma, raw, layout->vma_end) &&
+	       get_u64(raw, layout->start) == first && get_u64(raw, layout->end) == last + 1;
+}
+
+/* Note the VMA that the tree has from @first to @last, if it is a file's code. */
+static void note_vma(struct guest_maps *maps, struct process *process, u64 vma, u64 first,
+		     u64 last)
+{
+	const struct map_layout *layout = &maps->layout;
+	u8 raw[MAX_VMA_SIZE], again[MAX_VMA_SIZE], build_id[BUILD_ID_MAX];
+	char buf[PATH_MAX];
+	const char *path;
+	size_t size = 0;
+	u64 file, ino;
+	u32 dev;
+
+	if (!read_vma(maps, vma, first, last, raw))
+		return;
+
+	file = get_u64(raw, layout->file);
+	if (!get_u64(raw, layout->pgoff)) {
+		process->file = file;
+		process->header = first;
+	}
+	if (!file || !(get_u64(raw, layout->flags) & VM_EXEC))
+		return;
+
+	path = read_inode(maps, file, &dev, &ino) ? read_path(maps, file, buf) : NULL;
+	if (path && file == process->file)
+		size = read_build_id(maps, process->root, process->header, build_id);
+	/* The file may be another one's by now if the VMA is. */
+	guest_memory__forget(maps->mem);
+	if (!path || !read_vma(maps, vma, first, last, again) ||
+	    memcmp(raw, again, layout->vma_end))
+		return;
+
+	fprintf(maps->file, "%" PRIu64 " %" PRIx64 " %u %" PRIx64 " %" PRIx64 " %" PRIx64
+		" %x:%x %" PRIu64 " ", process->time, process->root, process->pid, first, last + 1,
+		get_u64(raw, layout->pgoff) << GUEST_PAGE_SHIFT, dev >> MINOR_BITS,
+		dev & MINOR_MASK, ino);
+	for (size_t i = 0; i < size; i++)
+		fprintf(maps->file, "%02x", build_id[i]);
+	fprintf(maps->file, "%s %s\n", size ? "" : "-", path);
+}
+
+/* Note what a node of the tree has from @first to @last. */
+static void note_node(struct guest_maps *maps, struct process *process, u64 node, u64 first,
+		      u64 last, unsigned int depth)
+{
+	unsigned int type = (node >> NODE_TYPE_SHIFT) & NODE_TYPE_MASK;
+	const struct node_layout *layout = &maps->layout.range;
+	u8 raw[NODE_SIZE];
+
+	if (type == NODE_ARANGE_64)
+		layout = &maps->layout.arange;
+	else if (type != NODE_LEAF_64 && type != NODE_RANGE_64)
+		return;
+	if (!depth || !guest_memory__read(maps->mem, node & NODE_MASK, raw, sizeof(raw)))
+		return;
+
+	for (u32 i = 0; i < layout->nr_slots && first <= last; i++) {
+		u64 slot = get_u64(raw, layout->slots + i * sizeof(u64)), end = last;
+
+		/* The last one has no pivot, or zero. */
+		if (i + 1 < layout->nr_slots)
+			end = get_u64(raw, layout->pivots + i * sizeof(u64)) ?: (i ? last : 0);
+		if (end < first || end > last)
+			return;
+		if (slot && type == NODE_LEAF_64)
+			note_vma(maps, process, slot, first, end);
+		else if (slot)
+			note_node(maps, process, slot, first, end, depth - 1);
+		if (end == last)
+			return;
+		first = end + 1;
+	}
+}
+
+/**
+ * guest_maps__note - note the files that a process runs
+ * @maps:	of the guest
+ * @mm:		the guest's struct mm_struct of it
+ * @root:	guest-physical address of its topmost page table
+ * @pid:	as the guest calls it
+ * @time:	when, in perf's time
+ *
+ * A line has the time, page tables, pid, the first address and the one behind the last, the
+ * offset in the file, its device and inode, its build-id or "-", and its path.
+ *
+ * Return: whether its tree was read; what was mapped or unmapped meanwhile may be missing.
+ */
+bool guest_maps__note(struct guest_maps *maps, u64 mm, u64 root, u32 pid, u64 time)
+{
+	struct process process = { .root = root, .pid = pid, .time = time };
+	u64 node;
+
+	if (ftell(maps->file) > MAX_FILE) {
+		if (!maps->warned)
+			pr_warning("New programs of a guest have no names: there are too many\n");
+		maps->warned = true;
+		return false;
+	}
+	if (!read_u64(maps, mm + maps->layout.tree, &node))
+		return false;
+
+	note_node(maps, &process, node, 0, ~0ULL, MAX_DEPTH);
+	return !guest_memory__is_exhausted(maps->mem) && !fflush(maps->file);
+}
