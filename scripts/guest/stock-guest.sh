@@ -8,21 +8,33 @@ mount -t sysfs sys /sys
 mount -t devtmpfs dev /dev
 mount -t tmpfs tmp /tmp
 
-for module in /modules/*.ko; do
-	[ -e "$module" ] && insmod "$module"
-done
+load_modules()
+{
+	for module in /modules/*.ko; do
+		[ -e "$module" ] && insmod "$module"
+	done
+}
+
+# What /proc says of functions and modules.
+tell_names()
+{
+	awk '$2 ~ /[tTwW]/ { print $1, $3, $4 }' /proc/kallsyms | sort | md5sum |
+		sed 's/^/functions /' > /dev/ttyS0
+	sed 's/^/modules /' /proc/modules > /dev/ttyS0
+}
+
+# At the work "tasks" modules are loaded while the guest is recorded.
+[ "${work:=files}" = tasks ] || load_modules
 
 echo "kernel $(uname -r)" > /dev/ttyS0
 # Where code begins, and where kernels are entered and threads start; the whole takes a serial
 # line too long.
 grep -E ' (_text|do_syscall_64|(asm|entry|ret_from_fork|secondary_startup|x86_64_start)[^ ]*)$' \
 	/proc/kallsyms | sed 's/^/symbol /' > /dev/ttyS0
-awk '$2 ~ /[tTwW]/ { print $1, $3, $4 }' /proc/kallsyms | md5sum |
-	sed 's/^/functions /' > /dev/ttyS0
-sed 's/^/modules /' /proc/modules > /dev/ttyS0
+tell_names
 sed 's/^/version /' /proc/version > /dev/ttyS0
 
 . /workload.sh
-"prepare_${work:=files}"
+"prepare_$work"
 echo "at work" > /dev/ttyS0
 "work_on_$work"

@@ -72,15 +72,22 @@ mount_guest()
 }
 
 # Compare what perf has found in the memory of the guest that runs with what it has told:
-# names and addresses of all functions, and where the modules are.
+# names and addresses of all functions, and where the modules are, in whatever order.
 compare_names()
 {
 	found=perf.data.guests/$vm/proc
-	awk '$2 ~ /[tTwW]/ { print $1, $3, $4 }' "$found/kallsyms" | md5sum > /tmp/functions
-	told functions | cmp - /tmp/functions &&
-		cut -d' ' -f 1,2,6 "$found/modules" > /tmp/modules &&
-		told modules | cut -d' ' -f 1,2,6 | cmp - /tmp/modules &&
+	awk '$2 ~ /[tTwW]/ { print $1, $3, $4 }' "$found/kallsyms" | LC_ALL=C sort | md5sum \
+		> /tmp/functions
+	told functions | tail -n 1 | cmp - /tmp/functions &&
+		cut -d' ' -f 1,2,6 "$found/modules" | sort > /tmp/modules &&
+		told modules | cut -d' ' -f 1,2,6 | sort | cmp - /tmp/modules &&
 		echo same
+}
+
+# What waits until the guest has told $1, $2 times.
+until_told()
+{
+	echo "until [ \$(grep -c '$1' /tmp/guest.log) -ge $2 ]; do sleep 0.2; done"
 }
 
 # Sample the guest that runs, at the work $1, in each of the ways that follow; what is
@@ -89,10 +96,13 @@ sample()
 {
 	work=$1
 	shift
-	# A guest that boots again is recorded until it has done so, and works.
 	until_done="sleep ${STOCK_SECONDS:-6}"
-	[ "$work" != reboot ] || until_done="until [ \$(grep -c 'at work' /tmp/guest.log) -ge 2 ]; do
-		sleep 0.2; done; $until_done"
+	# A guest that boots again is recorded until it has done so, and works; one that loads
+	# modules, until they have been seen.
+	case $work in
+	reboot)	until_done="$(until_told "at work" 2); $until_done" ;;
+	tasks)	until_done="$(until_told loaded 1); $until_done" ;;
+	esac
 	if [ "$work" = block ]; then mount_guest; else name_files; fi
 	for way in "$@"; do
 		graph="--call-graph $way"
@@ -106,6 +116,7 @@ sample()
 		perf kvm --guest $symbols record -e cpu-clock -F 999 $graph -p $vm \
 			--proc-map-timeout=20000 -o perf.data -- sh -c "$until_done" \
 			> "$guest/record.log" 2>&1 || return 1
+		[ "$work" != tasks ] || timeout 300 sh -c "$(until_told named 1)" || return 1
 		[ "$way" != outside ] || compare_names > "$guest/names-$work" 2>&1
 		# Where the code of each of its kernels begins.
 		cat perf.data.guests/$vm/proc/kallsyms perf.data.guests/$vm/kernels/*/proc/kallsyms \

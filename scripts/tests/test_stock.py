@@ -125,14 +125,14 @@ class StockTest(unittest.TestCase):
     def test_functions_of_a_program_are_found_by_name(self) -> None:
         kernel, user = "ffffffff81000010", "401000"
 
-        def sample(comm: str, *functions: str) -> Sample:
-            return Sample("G", ("vfs_read+0x1", *functions),
-                          (kernel, *[user] * len(functions)), comm)
+        def sample(comm: str, *functions: str, syscall: str = "vfs_read+0x1") -> Sample:
+            return Sample("G", (syscall, *functions), (kernel, *[user] * len(functions)), comm)
 
         samples = [sample("a", "read+0x5", "work+0x1", "main+0x2", "[unknown]"),
                    sample("a", "work+0x1", "[unknown]", "main+0x2"),
                    sample("a", "[unknown]"),
                    sample("a"),
+                   sample("a", "[unknown]", syscall="load_elf_binary+0x61f"),
                    sample("b", "work+0x1", "main+0x2")]
         self.assertEqual(stock.named(samples, "a", ("work", "main")), stock.Program(3, 1))
         self.assertEqual(stock.named(samples, "c", ("work", "main")), stock.Program(0, 0))

@@ -27,6 +27,8 @@
 #include "dwarf-regs.h"
 #include "guest-info.h"
 #include "guest-kernel.h"
+#include "guest-memory.h"
+#include "guest-modules.h"
 #include "guest-tasks.h"
 #include "symbol_conf.h"
 #include "target.h"
@@ -466,6 +468,7 @@ static void *make_btf(bool old, u32 *size)
 	if (endless)
 		add_endless(btf);
 	btf__add_struct(btf, "module", 256);
+	btf__add_field(btf, "state", u32_id, 0, 0);
 	btf__add_field(btf, "list", list, M_LIST * 8, 0);
 	btf__add_field(btf, NULL, anonymous, M_NAME * 8, 0);
 	if (old)
@@ -1320,6 +1323,82 @@ static const struct {
 	{ "tasks that nobody knows",	unknown_tasks, NULL, NULL },
 };
 
+/* Link a third module behind the others, a copy of the second with another name or address. */
+static void add_module(const char *name, u64 base, u32 state)
+{
+	for (unsigned int i = 0; i < 0x500; i++)
+		ram[to_offset(MODULE(2) + i)] = ram[to_offset(MODULE(1) + i)];
+	put_u64(MODULE(1) + M_LIST, MODULE(2) + M_LIST);
+	put_u64(MODULE(2) + M_KALLSYMS, MODULE(2) + 0x400);
+	put(MODULE(2) + M_NAME, name, strlen(name) + 1);
+	put_u64(MODULE(2) + M_MEM, base);
+	put_u32(MODULE(2), state);
+}
+
+static const struct {
+	const char	*name;
+	const char	*module;
+	u64		base;
+	u32		state;
+	bool		is_new;
+} later_modules[] = {
+	{ "a module",			"third", 0xffffffffc0020000, 0, true },
+	{ "one right behind another",	"third", 0xffffffffc0012000, 0, true },
+	{ "one that is being loaded",	"third", 0xffffffffc0020000, 1, false },
+	{ "one that was there before",	"second", 0xffffffffc0020000, 0, false },
+	{ "one where another one was",	"third", 0xffffffffc0011fff, 0, false },
+};
+
+/* Modules that are loaded after the first look. */
+static int test_later_modules(const char *dir)
+{
+	char path[PATH_MAX], expected[256];
+
+	snprintf(path, sizeof(path), "%s/%d", dir, getpid());
+	mkdir(path, 0700);
+	for (size_t i = 0; i < ARRAY_SIZE(later_modules); i++) {
+		struct guest_kernel *kernel;
+		const char *why_not;
+		FILE *list, *kallsyms;
+		bool good;
+
+		make_guest(FROM_BASE, false);
+		kernel = guest_kernel__find(getpid(), NULL, &why_not);
+		TEST_ASSERT_VAL("found", kernel);
+		snprintf(path, sizeof(path), "%s/%d/modules", dir, getpid());
+		list = fopen(path, "we");
+		snprintf(path, sizeof(path), "%s/%d/kallsyms", dir, getpid());
+		kallsyms = fopen(path, "we");
+		good = list && kallsyms &&
+		       !guest_modules__write(kernel, list, kallsyms, NULL);
+		guest_kernel__free_symbols(kernel);
+		if (good) {
+			rewind(list);
+			rewind(kallsyms);
+		}
+		good = good && !ftruncate(fileno(list), 0) && !ftruncate(fileno(kallsyms), 0);
+		add_module(later_modules[i].module, later_modules[i].base, later_modules[i].state);
+		guest_memory__refresh(kernel->mem);
+		for (unsigned int j = 0; j < 2; j++)
+			good = good && !guest_modules__write(kernel, list, kallsyms, NULL);
+		guest_kernel__delete(kernel);
+		if (list)
+			fclose(list);
+		if (kallsyms)
+			fclose(kallsyms);
+		*expected = 0;
+		if (later_modules[i].is_new)
+			scnprintf(expected, sizeof(expected),
+				  "third 8192 0 - Live 0x%016" PRIx64 "\n", later_modules[i].base);
+		TEST_ASSERT_VAL(later_modules[i].name, good);
+		TEST_ASSERT_VAL(later_modules[i].name, has_text(dir, "modules", expected));
+		TEST_ASSERT_VAL(later_modules[i].name,
+				has_text(dir, "kallsyms", later_modules[i].is_new ?
+					 "ffffffffc0010010 t second_f\t[third]\n" : ""));
+	}
+	return 0;
+}
+
 static int test_tasks(const char *dir)
 {
 	char expected[2 * sizeof(all_tasks)];
@@ -1712,6 +1791,11 @@ static int test_tasks(const char *dir __maybe_unused)
 	return 0;
 }
 
+static int test_later_modules(const char *dir __maybe_unused)
+{
+	return 0;
+}
+
 static int test_maps(const char *dir __maybe_unused)
 {
 	return 0;
@@ -1791,7 +1875,7 @@ static int test__guest_memory(struct test_suite *test __maybe_unused, int subtes
 	err = test_guest(dir) || test_broken(dir) || test_release(dir) ||
 	      test_broken_tables(dir) || test_no_header(dir) || test_hole(dir) ||
 	      test_copies(dir) || test_holes(dir) || test_broken_modules(dir) ||
-	      test_tasks(dir) || test_maps(dir) || test_second_look(dir) || test_many_copies(dir) ||
+	      test_later_modules(dir) || test_tasks(dir) || test_maps(dir) || test_second_look(dir) || test_many_copies(dir) ||
 	      test_reset(dir) || test_beside(dir);
 	rm_rf(dir);
 	munmap(ram, RAM_SIZE);

@@ -52,6 +52,25 @@ static bool runs_guest(const char *pid)
 	return found;
 }
 
+static FILE *open_in(const char *dir, const char *name, int flags, const char *mode)
+{
+	char path[PATH_MAX];
+	FILE *file;
+	int fd;
+
+	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
+		return NULL;
+
+	fd = open(path, flags, 0600);
+	if (fd < 0)
+		return NULL;
+
+	file = fdopen(fd, mode);
+	if (!file)
+		close(fd);
+	return file;
+}
+
 /**
  * guest_info__create - create a file in a new folder
  * @dir:	the folder
@@ -62,21 +81,19 @@ static bool runs_guest(const char *pid)
  */
 FILE *guest_info__create(const char *dir, const char *name)
 {
-	char path[PATH_MAX];
-	FILE *file;
-	int fd;
+	return open_in(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, "w");
+}
 
-	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
-		return NULL;
-
-	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	if (fd < 0)
-		return NULL;
-
-	file = fdopen(fd, "w");
-	if (!file)
-		close(fd);
-	return file;
+/**
+ * guest_info__append - open a file that guest_info__write_kernel() has written
+ * @dir:	the folder of the kernel
+ * @name:	of the file
+ *
+ * Return: the file, to be written at its end; NULL if it can't be opened.
+ */
+FILE *guest_info__append(const char *dir, const char *name)
+{
+	return open_in(dir, name, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC, "a");
 }
 
 /* Close a file; return true if all was written. */

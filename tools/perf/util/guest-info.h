@@ -19,6 +19,7 @@ enum guest_info {
 };
 
 FILE *guest_info__create(const char *dir, const char *name);
+FILE *guest_info__append(const char *dir, const char *name);
 enum guest_info guest_info__write(pid_t pid, const char *dir, bool tables);
 enum guest_info guest_info__write_kernel(struct guest_kernel *kernel, pid_t pid, const char *top,
 					 bool tables);

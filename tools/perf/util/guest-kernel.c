@@ -18,6 +18,7 @@
 #include "dwarf-regs.h"
 #include "guest-kernel.h"
 #include "guest-memory.h"
+#include "guest-modules.h"
 
 /* Where x86-64 has its kernel, KASLR or not, and what it calls its page tables. */
 #define START_KERNEL_MAP	0xffffffff80000000ULL
@@ -239,6 +240,7 @@ void guest_kernel__delete(struct guest_kernel *kernel)
 	if (!kernel)
 		return;
 
+	guest_modules__delete(kernel->modules);
 	guest_kernel__free_symbols(kernel);
 	guest_memory__close(kernel->mem);
 	free(kernel);

@@ -7,6 +7,7 @@
 #include <linux/types.h>
 
 struct guest_memory;
+struct guest_modules;
 
 #define GUEST_RELEASE_SIZE	65
 
@@ -54,6 +55,7 @@ struct guest_vmcoreinfo {
  * @nr_symbols:	how many
  * @jiffies_addr: where it counts its ticks; zero if that isn't known
  * @jiffies:	as last seen
+ * @modules:	those that were written; NULL if none is known
  */
 struct guest_kernel {
 	struct guest_memory	*mem;
@@ -62,6 +64,7 @@ struct guest_kernel {
 	size_t			nr_symbols;
 	u64			jiffies_addr;
 	u64			jiffies;
+	struct guest_modules	*modules;
 };
 
 struct guest_kernel *guest_kernel__find(pid_t pid, const struct guest_kernel *but,

@@ -33,6 +33,9 @@
 #define NAME_SIZE	64
 #define MAX_NAME	512
 
+/* enum module_state */
+#define MODULE_STATE_LIVE	0
+
 /* enum mod_mem_type: so many, and the first of them is the module's code. */
 #define MAX_MEM_TYPES	16
 
@@ -62,6 +65,7 @@ struct symtab {
  * @nr_orcs:	number of rows in its ORC tables; zero if there are none, as for these:
  * @orc_ips:	a pointer to what they are for
  * @orcs:	a pointer to the rows
+ * @state:	whether it is loaded, an enum module_state
  */
 struct module_layout {
 	u32	list;
@@ -80,6 +84,30 @@ struct module_layout {
 	u32	nr_orcs;
 	u32	orc_ips;
 	u32	orcs;
+	u32	state;
+};
+
+/* A module that was written. */
+struct known_module {
+	char	*name;
+	u64	start;
+	u64	end;
+};
+
+/**
+ * struct guest_modules - the modules of a guest, as they come
+ * @layout:	of the guest's structures
+ * @head:	where their list is
+ * @symbols_left: how many symbols of theirs may still be written
+ * @known:	those that were written
+ * @nr:		how many
+ */
+struct guest_modules {
+	struct module_layout	layout;
+	u64			head;
+	u32			symbols_left;
+	struct known_module	*known;
+	size_t			nr;
 };
 
 /* Before Linux 6.4, one structure has what a module keeps, and another what it drops. */
@@ -133,6 +161,7 @@ static bool find_layout(const struct btf *btf, struct module_layout *layout)
 	find_orc(btf, module, layout);
 	return guest_btf__find(btf, module, "list", &layout->list) > 0 &&
 	       guest_btf__find(btf, module, "name", &layout->name) > 0 &&
+	       guest_btf__find(btf, module, "state", &layout->state) > 0 &&
 	       guest_btf__find(btf, module, "kallsyms", &layout->kallsyms) > 0 &&
 	       guest_btf__find(btf, kallsyms, "symtab", &layout->symbols) > 0 &&
 	       guest_btf__find(btf, kallsyms, "num_symtab", &layout->nr_symbols) > 0 &&
@@ -175,22 +204,22 @@ static bool read_symtab(struct guest_memory *mem, const struct module_layout *la
 	       guest_memory__read(mem, kallsyms + layout->nr_symbols, &symtab->nr, sizeof(u32));
 }
 
-/* A line of /proc/modules; nothing reads how often a module is used, or by which others. */
-static bool write_module(struct guest_memory *mem, const struct module_layout *layout,
-			 u64 module, const char *name, FILE *modules)
+/* Read where a module lies; return false if that can't be read, or is nowhere. */
+static bool read_range(struct guest_memory *mem, const struct module_layout *layout, u64 module,
+		       u64 *start, u64 *end)
 {
-	u64 base, total = 0, at = module + layout->mem;
+	u64 at = module + layout->mem;
 	u32 size;
 
-	if (!guest_memory__read(mem, at + layout->mem_base, &base, sizeof(base)))
+	if (!guest_memory__read(mem, at + layout->mem_base, start, sizeof(*start)))
 		return false;
+	*end = *start;
 	for (u32 i = 0; i < layout->nr_mem; i++, at += layout->mem_step) {
 		if (!guest_memory__read(mem, at + layout->mem_size, &size, sizeof(size)))
 			return false;
-		total += size;
+		*end += size;
 	}
-	fprintf(modules, "%s %" PRIu64 " 0 - Live 0x%016" PRIx64 "\n", name, total, base);
-	return true;
+	return *end >= *start;
 }
 
 /* Write what unwinds a module, if all of that is there. */
@@ -234,59 +263,152 @@ static void write_tables(struct guest_memory *mem, const struct module_layout *l
 		unlink(path);
 }
 
-/* Write what is found of the module whose struct list_head is at @node, if it is one. */
-static bool write_one(struct guest_memory *mem, const struct module_layout *layout, u64 node,
-		      FILE *modules, FILE *kallsyms, const char *tables, u32 *symbols_left)
+/* Is there a module of that name, or one where it lies?  It may be gone by now. */
+static bool is_known(const struct guest_modules *modules, const char *name, u64 start, u64 end)
 {
-	u64 module = node - layout->list;
-	struct symtab symtab;
-	bool good;
-	char *name;
+	for (size_t i = 0; i < modules->nr; i++) {
+		const struct known_module *known = &modules->known[i];
 
-	name = guest_memory__read_string(mem, module + layout->name, NAME_SIZE);
-	good = name && *name != '.' && !strpbrk(name, "/[]") &&
-	       write_module(mem, layout, module, name, modules);
-	if (good && read_symtab(mem, layout, module, &symtab) && symtab.nr <= *symbols_left) {
-		*symbols_left -= symtab.nr;
-		write_symbols(mem, &symtab, name, kallsyms);
+		if (!strcmp(known->name, name) || (start < known->end && known->start < end))
+			return true;
 	}
-	if (good && tables)
-		write_tables(mem, layout, module, tables, name);
+	return false;
+}
+
+/* Take over @name. */
+static bool add_known(struct guest_modules *modules, char *name, u64 start, u64 end)
+{
+	struct known_module *known;
+
+	/* At powers of two there is no more room. */
+	if (!(modules->nr & (modules->nr - 1))) {
+		known = realloc(modules->known,
+				max(2 * modules->nr, (size_t)1) * sizeof(*known));
+		if (!known)
+			return false;
+		modules->known = known;
+	}
+	modules->known[modules->nr++] = (struct known_module){ name, start, end };
+	return true;
+}
+
+/* Where one call writes what it finds. */
+struct output {
+	FILE		*modules;
+	FILE		*kallsyms;
+	const char	*tables;
+};
+
+/* Write what is found of a module of that name, unless it was written before. */
+static bool write_new(struct guest_memory *mem, struct guest_modules *modules, u64 module,
+		      char *name, const struct output *out)
+{
+	const struct module_layout *layout = &modules->layout;
+	struct symtab symtab;
+	u64 start, end;
+
+	if (!read_range(mem, layout, module, &start, &end))
+		return false;
+	if (is_known(modules, name, start, end)) {
+		free(name);
+		return true;
+	}
+	if (modules->nr == MAX_MODULES || !add_known(modules, name, start, end))
+		return false;
+
+	/* A line of /proc/modules; nothing reads how often it is used, or by which others. */
+	fprintf(out->modules, "%s %" PRIu64 " 0 - Live 0x%016" PRIx64 "\n", name, end - start,
+		start);
+	if (read_symtab(mem, layout, module, &symtab) && symtab.nr <= modules->symbols_left) {
+		modules->symbols_left -= symtab.nr;
+		write_symbols(mem, &symtab, name, out->kallsyms);
+	}
+	if (out->tables)
+		write_tables(mem, layout, module, out->tables, name);
+	return true;
+}
+
+/* Write the module whose struct list_head is at @node; return false if it is none. */
+static bool write_one(struct guest_memory *mem, struct guest_modules *modules, u64 node,
+		      const struct output *out)
+{
+	u64 module = node - modules->layout.list;
+	char *name;
+	u32 state;
+
+	if (!guest_memory__read(mem, module + modules->layout.state, &state, sizeof(state)))
+		return false;
+	/* One that is on its way has no symbols so far, or none any more. */
+	if (state != MODULE_STATE_LIVE)
+		return true;
+
+	name = guest_memory__read_string(mem, module + modules->layout.name, NAME_SIZE);
+	if (name && *name != '.' && !strpbrk(name, "/[]") &&
+	    write_new(mem, modules, module, name, out))
+		return true;
 	free(name);
-	return good;
+	return false;
+}
+
+static struct guest_modules *guest_modules__new(struct guest_kernel *kernel)
+{
+	const struct guest_symbol *head = guest_kernel__symbol(kernel, "modules");
+	struct guest_modules *modules = zalloc(sizeof(*modules));
+	struct btf *btf = guest_btf__read(kernel);
+	bool known = modules && head && btf && find_layout(btf, &modules->layout);
+
+	btf__free(btf);
+	if (!known) {
+		free(modules);
+		return NULL;
+	}
+	modules->head = head->addr;
+	modules->symbols_left = MAX_SYMBOLS;
+	return modules;
+}
+
+void guest_modules__delete(struct guest_modules *modules)
+{
+	if (!modules)
+		return;
+
+	for (size_t i = 0; i < modules->nr; i++)
+		free(modules->known[i].name);
+	free(modules->known);
+	free(modules);
 }
 
 /**
- * guest_modules__write - write what a guest's /proc would say of its modules
+ * guest_modules__write - write what a guest's /proc would say of modules
  * @kernel:	the guest's kernel
  * @modules:	where to write what /proc/modules has
  * @kallsyms:	where to write what /proc/kallsyms has of them
  * @tables:	directory where to write an ELF file for each, with its ORC tables and its
  *		code; NULL if that is not wanted
  *
+ * Another call writes those that have been loaded since, but for one where another one was,
+ * or of its name.  It does without the kernel's symbols.
+ *
  * Return: NULL, or why some are missing.
  */
 const char *guest_modules__write(struct guest_kernel *kernel, FILE *modules, FILE *kallsyms,
 				 const char *tables)
 {
-	const struct guest_symbol *head = guest_kernel__symbol(kernel, "modules");
-	struct module_layout layout = {};
-	struct btf *btf = guest_btf__read(kernel);
-	bool known = btf && find_layout(btf, &layout);
-	u32 symbols_left = MAX_SYMBOLS;
+	const struct output out = { modules, kallsyms, tables };
+	struct guest_memory *mem = kernel->mem;
 	u64 node;
 
-	btf__free(btf);
-	if (!head || !known)
+	if (!kernel->modules)
+		kernel->modules = guest_modules__new(kernel);
+	if (!kernel->modules)
 		return "its kernel has no BTF, which tells where modules are";
 
-	if (!guest_memory__read(kernel->mem, head->addr, &node, sizeof(node)))
+	if (!guest_memory__read(mem, kernel->modules->head, &node, sizeof(node)))
 		return "its list of modules can't be read";
-	for (unsigned int i = 0; i < MAX_MODULES && node != head->addr; i++) {
-		if (!write_one(kernel->mem, &layout, node, modules, kallsyms, tables,
-			       &symbols_left) ||
-		    !guest_memory__read(kernel->mem, node, &node, sizeof(node)))
+	for (unsigned int i = 0; i < MAX_MODULES && node != kernel->modules->head; i++) {
+		if (!write_one(mem, kernel->modules, node, &out) ||
+		    !guest_memory__read(mem, node, &node, sizeof(node)))
 			return "its list of modules is broken";
 	}
-	return node == head->addr ? NULL : "its list of modules has no end";
+	return node == kernel->modules->head ? NULL : "its list of modules has no end";
 }

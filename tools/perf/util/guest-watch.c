@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Watch guests while they are recorded: tasks come and go, and a guest that boots again has
- * its kernel elsewhere.
+ * Watch guests while they are recorded: tasks come and go, modules are loaded, and a guest that
+ * boots again has its kernel elsewhere.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -27,6 +27,8 @@
 #include "debug.h"
 #include "guest-info.h"
 #include "guest-kernel.h"
+#include "guest-memory.h"
+#include "guest-modules.h"
 #include "guest-tasks.h"
 #include "guest-watch.h"
 #include "perf-sys.h"
@@ -62,6 +64,9 @@
  * @tasks:	those of the kernel; NULL if nothing tells where they are
  * @file:	where they are noted
  * @maps:	where the files that they run are noted
+ * @modules:	where modules are noted
+ * @kallsyms:	where their symbols are noted
+ * @module_tables: where the tables that unwind them are; NULL if they are not wanted
  * @nr_kernels:	how many were found
  * @alive:	when the kernel was last seen to run, in perf's time; zero before the first look
  * @began_anew:	whether its ticks have gone backwards since the last search
@@ -77,6 +82,9 @@ struct guest {
 	struct guest_tasks	*tasks;
 	FILE			*file;
 	FILE			*maps;
+	FILE			*modules;
+	FILE			*kallsyms;
+	char			*module_tables;
 	unsigned int		nr_kernels;
 	u64			alive;
 	bool			began_anew;
@@ -181,6 +189,11 @@ static void drop_kernel(struct guest *guest)
 		fclose(guest->file);
 	if (guest->maps)
 		fclose(guest->maps);
+	if (guest->modules)
+		fclose(guest->modules);
+	if (guest->kallsyms)
+		fclose(guest->kallsyms);
+	zfree(&guest->module_tables);
 	guest_kernel__delete(guest->kernel);
 }
 
@@ -197,6 +210,10 @@ static void use_kernel(struct guest *guest, struct guest_kernel *kernel, const c
 		pr_warning("Tasks of the guest of process %d have no names: %s\n", guest->pid,
 			   guest->file ? "its kernel's BTF does not describe them" :
 			   "their file can't be written");
+	guest->modules = guest_info__append(dir, "proc/modules");
+	guest->kallsyms = guest_info__append(dir, "proc/kallsyms");
+	if (guest->tables && asprintf(&guest->module_tables, "%s/boot/modules", dir) < 0)
+		guest->module_tables = NULL;
 	guest_kernel__free_symbols(kernel);
 }
 
@@ -243,6 +260,19 @@ static void look_at_kernel(struct guest *guest, const struct perf_clock *clock)
 		guest->alive = get_time(clock);
 }
 
+/* Note the modules that were loaded since the last look. */
+static void look_at_modules(struct guest *guest)
+{
+	if (!guest->kernel->modules || !guest->modules || !guest->kallsyms)
+		return;
+
+	guest_memory__refresh(guest->kernel->mem);
+	guest_modules__write(guest->kernel, guest->modules, guest->kallsyms,
+			     guest->module_tables);
+	fflush(guest->modules);
+	fflush(guest->kallsyms);
+}
+
 static void look_at_tasks(struct guest *guest, const struct perf_clock *clock)
 {
 	u64 time = get_time(clock);
@@ -255,6 +285,7 @@ static void look_at_tasks(struct guest *guest, const struct perf_clock *clock)
 		guest->next_search = time + guest->patience * NSEC_PER_SEC;
 	}
 
+	look_at_modules(guest);
 	/* Without a clock, nobody knows since when a task is there. */
 	if (guest->tasks && time)
 		guest_tasks__update(guest->tasks, time);
