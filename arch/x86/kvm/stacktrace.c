@@ -424,8 +424,7 @@ static noinline bool guest_is_syscall_context(const struct guest_unwind_state *s
 	struct kvm_vcpu *vcpu = state->vcpu;
 	u64 ip = kvm_rcx_read_raw(vcpu);
 
-	/* 32-bit programs have their stack below 4 GiB, and an argument in EBP. */
-	return !state->user && state->sp > U32_MAX && (s64)ip >= 0 &&
+	return !state->user && (s64)ip >= 0 &&
 	       !guest_unwind_check_saved_reg(state, SAVED_IP, ip) &&
 	       !guest_unwind_check_saved_reg(state, SAVED_FLAGS, kvm_r11_read_raw(vcpu));
 }
@@ -438,8 +437,9 @@ static noinline bool guest_is_syscall_context(const struct guest_unwind_state *s
  */
 static __always_inline bool guest_has_user_stack(const struct guest_unwind_state *state)
 {
+	/* 32-bit programs have their stack below 4 GiB, and an argument in EBP. */
 	return unlikely((s64)state->ips[0] < 0) && unlikely((s64)state->sp >= 0) &&
-	       guest_is_syscall_context(state);
+	       state->sp > U32_MAX && guest_is_syscall_context(state);
 }
 
 /*
@@ -527,6 +527,8 @@ static noinline bool guest_unwind_kernel_stack(struct guest_unwind_state *state)
 
 	if (guest_is_syscall_edge(state, sp)) {
 		guest_unwind_syscall(state);
+		/* What looked like an entry from the kernel, and wasn't one, has changed it. */
+		state->fp = kvm_rbp_read_raw(state->vcpu);
 		/* Where user mode's stack begins is not known. */
 		state->sp = 0;
 		return true;

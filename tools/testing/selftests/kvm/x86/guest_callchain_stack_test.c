@@ -1034,6 +1034,38 @@ CALLCHAIN_TEST(linux_stack, syscall_edge)
 	}
 }
 
+/*
+ * With a frame pointer of zero, what lies at the stack pointer may look like registers that
+ * the kernel has saved of itself: neither they nor their frame pointer are user mode's.
+ */
+CALLCHAIN_TEST(linux_stack, syscall_edge_without_frame)
+{
+	const gva_t rsp = self->task + THREAD_SIZE - PT_REGS_SIZE - 8;
+	struct callchain_expectation e;
+	struct guest_stack program;
+	struct kvm_regs regs;
+
+	build_program(self, &program);
+	fill(self->vm, self->task, THREAD_SIZE / PAGE_SIZE);
+	write_word(self->vm, rsp + SAVED_BP, program.fp);
+	write_word(self->vm, rsp + SAVED_IP, KERNEL_TEXT);
+	write_word(self->vm, rsp + SAVED_CS, 0x10);
+	write_word(self->vm, rsp + SAVED_FLAGS, 0x246);
+	write_word(self->vm, rsp + SAVED_SP, self->task + THREAD_SIZE);
+	vcpu_set_if(self->vcpu);
+	vcpu_regs_get(self->vcpu, &regs);
+	regs.rcx = USER_IP;
+	regs.r11 = 0x246;
+	regs.rsp = rsp;
+	regs.rbp = 0;
+	vcpu_regs_set(self->vcpu, &regs);
+
+	expect_ip(&e, "no frame", false);
+	e.ips[e.nr++] = PERF_CONTEXT_GUEST_USER;
+	e.ips[e.nr++] = USER_IP;
+	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
+}
+
 /* The pointer of an empty stack is where the next one begins, whose task is another. */
 CALLCHAIN_TEST(linux_stack, empty)
 {
