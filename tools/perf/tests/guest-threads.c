@@ -3,7 +3,6 @@
  * Which task of a guest a sample hit, which file it runs, and which of the guest's kernels: by
  * files as perf record leaves them.
  */
-#include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -192,23 +191,42 @@ static bool write_maps(const char *top)
 		return false;
 	build_id__snprintf(&build_id, hex, sizeof(hex));
 	if (asprintf(&text,
-		     "0 2000 7 400000 500000 0 8:1 5 %1$s %2$s\n"
-		     "0 2000 11 400000 500000 0 8:1 6 - /another pid\n"
-		     "0 4000 9 400000 500000 1000 8:1 7 - %2$s\n"
-		     "0 4000 9 500000 600000 2000 8:1 5 - %2$s\n"
-		     "20 e000 7 500000 600000 0 8:1 8 0011223344556677889900112233445566778899 %2$s\n"
-		     "30 c000 11 400000 500000 0 8:1 9 %1$s /usr/bin/a file elsewhere\n"
-		     "9000000000 c000 11 500000 600000 0 8:1 10 - /too/late\n"
+		     "400000 500000 0 8:1 5 %1$s /before any process\n"
+		     "0 2000 7\n"
+		     "400000 500000 0 8:1 5 - %2$s\n"
+		     "500000 600000 2000 8:1 5 %1$s %2$s\n"
+		     "600000 700000 0 8:1 6 - %2$s\n"
 		     "nonsense\n"
-		     "0 2000 7 700000 800000 0 8:1 5 - relative\n"
-		     "0 2000 7 700000 700000 0 8:1 5 - /empty\n"
-		     "0 2000 7 700000 ffffffff80000000 0 8:1 5 - /upper/half\n"
-		     "0 2000 7 700000 800000 0 8:1 5 xy /no/build-id\n"
-		     "0 2000 7 700000 800000 0 8:1 5 001 /half/a/byte\n"
-		     "0 2000 7 700000 800000 0 8:1 5 001122334455667788990011223344556677889900 /long\n"
-		     "0 2000 4294967303 700000 800000 0 8:1 5 - /pid/too/large\n"
-		     "0 2000 7 700000 800000 0 8:1 5 - /tmp/perf-7.map\n"
-		     "0 2000 7 700000 800000 0 8:1 5 - /\x1b[2J\n", hex, exe) < 0)
+		     "700000 800000 0 8:1 5 - relative\n"
+		     "700000 700000 0 8:1 5 - /empty\n"
+		     "700000 ffffffff80000000 0 8:1 5 - /upper/half\n"
+		     "700000 800000 0 8:1 5 xy /no/build-id\n"
+		     "700000 800000 0 8:1 5 001 /half/a/byte\n"
+		     "700000 800000 0 8:1 5 001122334455667788990011223344556677889900 /long\n"
+		     "700000 800000 0 8:1 5 - /tmp/perf-7.map\n"
+		     "700000 800000 0 8:1 5 - /proc/self/exe\n"
+		     "700000 800000 0 8:1 5 - /usr/../etc/passwd\n"
+		     "700000 800000 0 8:1 5 - /\x1b[2J\n"
+		     "0 2000 11\n"
+		     "400000 500000 0 8:1 7 - /another pid\n"
+		     "0 2000 4294967303\n"
+		     "15 2000 7 more\n"
+		     "15 2000 7\n"
+		     "500000 600000 3000 8:1 5 %1$s %2$s\n"
+		     "0 4000 9\n"
+		     "400000 500000 0 8:2 5 - %2$s\n"
+		     "500000 600000 0 8:1 5 - /another/path\n"
+		     "600000 700000 0 8:1 5 0011223344556677889900112233445566778899 %2$s.new\n"
+		     "700000 800000 0 8:1 5 ff11223344556677889900112233445566778899 %2$s.new\n"
+		     "800000 900000 0 8:1 5 - %2$s.new\n"
+		     "20 e000 7\n"
+		     "600000 700000 0 8:1 8 0011223344556677889900112233445566778899 %2$s\n"
+		     "2000000000 c000 11\n"
+		     "400000 500000 0 8:1 9 %1$s /usr/bin/a file elsewhere\n"
+		     "1000000000 c000 11\n"
+		     "500000 600000 0 8:1 9 %1$s /usr/bin/a file elsewhere\n"
+		     "9000000000 12000 12\n"
+		     "500000 600000 0 8:1 10 - /too/late\n", hex, exe) < 0)
 		return false;
 	good = write_file(top, "maps", text);
 	free(text);
@@ -221,27 +239,50 @@ static const struct {
 	u64		root;
 	u64		ip;
 	u64		pgoff;
-	const char	*file;		/* NULL if there is none */
-	bool		symbols;	/* whether it is this program, with its symbols */
+	const char	*file;		/* NULL if there is none; = is this program */
+	bool		build_id;	/* whether it is known */
 } files[] = {
-	{ "a program",		10, 0x2000, 0x400000, 0,	"",	true },
-	{ "its last byte",	10, 0x2000, 0x4fffff, 0,	"",	true },
-	{ "behind it",		10, 0x2000, 0x700000, 0,	NULL,	false },
-	{ "no build-id",	10, 0x4000, 0x400000, 0x1000,	"",	false },
-	{ "another's build-id",	10, 0x4000, 0x500000, 0x2000,	"",	true },
-	{ "after exec",		25, 0xe000, 0x500000, 0,	"",	false },
-	{ "a file elsewhere",	30, 0xc000, 0x400000, 0,	"/usr/bin/a file elsewhere", false },
-	{ "mapped too late",	30, 0xc000, 0x500000, 0,	NULL,	false },
+	{ "a program",			10, 0x2000, 0x500000, 0x2000, "=", true },
+	{ "its last byte",		10, 0x2000, 0x5fffff, 0x2000, "=", true },
+	{ "behind all",			10, 0x2000, 0x700000, 0, NULL, false },
+	{ "another's build-id",		10, 0x2000, 0x400000, 0, "=", true },
+	{ "no build-id",		10, 0x2000, 0x600000, 0, "= (guest, no build-id)", false },
+	{ "mapped elsewhere since",	15, 0x2000, 0x500000, 0x3000, "=", true },
+	{ "not mapped any more",	15, 0x2000, 0x400000, 0, NULL, false },
+	{ "a little back in time",	14, 0x2000, 0x400000, 0, "=", true },
+	{ "another device",		10, 0x4000, 0x400000, 0, "= (guest, no build-id)", false },
+	{ "another path",		10, 0x4000, 0x500000, 0, "/another/path (guest, no build-id)", false },
+	{ "a file that was written",	10, 0x4000, 0x800000, 0, "=.new (guest, no build-id)", false },
+	{ "after exec",			25, 0xe000, 0x600000, 0, "= (guest)", true },
+	{ "the program before it",	25, 0xe000, 0x500000, 0, NULL, false },
+	{ "not looked at so far",	30, 0xc000, 0x500000, 0,
+	  "/usr/bin/a file elsewhere (guest)", true },
+	{ "and not later",		30, 0xc000, 0x400000, 0, NULL, false },
+	{ "mapped too late",		30, 0x12000, 0x500000, 0, NULL, false },
 };
 
-/* The file that a sample of user mode hit. */
+/* Is that the file, with its functions if it is this program? */
+static bool is_file(struct map *map, size_t i)
+{
+	const char *name = dso__long_name(map__dso(map)), *file = files[i].file;
+	char expected[PATH_MAX + 32], exe[PATH_MAX] = "";
+
+	if (*file == '=' && readlink("/proc/self/exe", exe, sizeof(exe) - 1) < 0)
+		return false;
+	scnprintf(expected, sizeof(expected), "%s%s", exe, file + (*file == '='));
+	return !strcmp(name, expected) && map__pgoff(map) == files[i].pgoff &&
+	       dso__has_build_id(map__dso(map)) == files[i].build_id &&
+	       !map__find_symbol_by_name(map, "cmd_test") == !!strcmp(file, "=");
+}
+
+/* Has a sample of user mode hit the file? */
 static bool has_file(struct machine *machine, size_t i)
 {
 	struct perf_record_guest_stack_info info = { .root = files[i].root };
 	struct addr_location al;
 	struct perf_sample sample;
 	struct thread *thread;
-	const char *file;
+	struct map *map;
 	bool good;
 
 	perf_sample__init(&sample, /*all=*/true);
@@ -253,18 +294,10 @@ static bool has_file(struct machine *machine, size_t i)
 	sample__name_guest_task(&sample, machine);
 	thread = machine__find_thread(machine, sample.pid, sample.tid);
 	addr_location__init(&al);
-	good = thread && !thread__find_map(thread, USER, files[i].ip, &al) == !files[i].file;
-	if (good && al.map) {
-		file = dso__long_name(map__dso(al.map));
-		good = (*files[i].file ? !strcmp(file, files[i].file) : !access(file, X_OK)) &&
-		       map__pgoff(al.map) == files[i].pgoff &&
-		       !map__find_symbol_by_name(al.map, "cmd_test") ==
-		       !files[i].symbols;
-	}
+	map = thread ? thread__find_map(thread, USER, files[i].ip, &al) : NULL;
+	good = thread && (map ? files[i].file && is_file(map, i) : !files[i].file);
 	if (!good)
-		pr_debug("%d: %s+%" PRIx64 "\n", sample.tid,
-			 al.map ? dso__long_name(map__dso(al.map)) : "no file",
-			 al.map ? map__pgoff(al.map) : 0);
+		pr_debug("%d: %s\n", sample.tid, map ? dso__long_name(map__dso(map)) : "no file");
 	addr_location__exit(&al);
 	thread__put(thread);
 	return good;

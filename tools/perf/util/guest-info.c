@@ -77,7 +77,7 @@ static FILE *open_in(const char *dir, const char *name, int flags, const char *m
  * @name:	of the file.  One that is there is somebody else's: it is not followed or
  *		overwritten.
  *
- * Return: the file; NULL with errno set if there is none.
+ * Return: the file; NULL if it can't be created.
  */
 FILE *guest_info__create(const char *dir, const char *name)
 {

@@ -2,7 +2,7 @@
 /*
  * The programs and libraries that a guest's processes run: the files that they have mapped to
  * execute them, as the kernel's tree of VMAs and its dentries tell them.  These change while
- * they are read: what a VMA says must be what the tree says of it, before and after.
+ * they are read: two reads in a row must agree.
  */
 #include <elf.h>
 #include <inttypes.h>
@@ -16,6 +16,7 @@
 
 #include <bpf/btf.h>
 
+#include "build-id.h"
 #include "debug.h"
 #include "guest-btf.h"
 #include "guest-maps.h"
@@ -50,7 +51,14 @@
 /* Files of guests whose processes call mmap() all the time. */
 #define MAX_FILE	(16L << 20)
 
-#define BUILD_ID_MAX	20
+/* No program has so many; what comes behind them is left out. */
+#define MAX_VMAS	8192
+
+/* So often is a process read for two reads in a row to agree. */
+#define MAX_READS	4
+
+/* What the kernel says of a file that no folder has any more. */
+#define DELETED		" (deleted)"
 
 /**
  * struct node_layout - where a kind of the tree's nodes has its fields, in bytes
@@ -67,6 +75,7 @@ struct node_layout {
 /**
  * struct map_layout - where the fields of a guest's structures are, in bytes
  * @tree:	in struct mm_struct: the root of the tree of VMAs
+ * @users:	... how many tasks have it; zero once the last one exits
  * @range:	nodes of trees, and all leaves
  * @arange:	nodes of trees that know their gaps
  * @start:	in struct vm_area_struct: the first address
@@ -84,6 +93,7 @@ struct node_layout {
  * @d_parent:	in struct dentry: the component before
  * @d_name:	... a pointer to the name
  * @d_len:	... how long it is
+ * @d_pprev:	... NULL if no folder has it
  * @mnt:	in struct mount: what others know of it, and point to
  * @mnt_root:	... its first dentry
  * @mnt_parent:	... what it is mounted on; itself if nothing
@@ -91,6 +101,7 @@ struct node_layout {
  */
 struct map_layout {
 	u32			tree;
+	u32			users;
 	struct node_layout	range;
 	struct node_layout	arange;
 	u32			start;
@@ -108,6 +119,7 @@ struct map_layout {
 	u32			d_parent;
 	u32			d_name;
 	u32			d_len;
+	u32			d_pprev;
 	u32			mnt;
 	u32			mnt_root;
 	u32			mnt_parent;
@@ -129,19 +141,19 @@ struct guest_maps {
 };
 
 /**
- * struct process - the process whose files are noted
+ * struct process - the process whose files are read
  * @root:	guest-physical address of its topmost page table
- * @pid:	as the guest calls it
- * @time:	when, in perf's time
+ * @out:	takes a line for each
  * @file:	the file of the last VMA that begins with the file's first page
  * @header:	where that VMA is
+ * @nr_vmas:	how many were read
  */
 struct process {
-	u64	root;
-	u32	pid;
-	u64	time;
-	u64	file;
-	u64	header;
+	u64		root;
+	FILE		*out;
+	u64		file;
+	u64		header;
+	unsigned int	nr_vmas;
 };
 
 /* Find @inner in @outer of a structure, or @outer itself if @inner is NULL. */
@@ -186,6 +198,7 @@ static bool find_layout(const struct btf *btf, struct map_layout *layout)
 		u32		*offset;
 	} fields[] = {
 		{ "mm_struct",	"mm_mt",	"ma_root",	&layout->tree },
+		{ "mm_struct",	"mm_users",	NULL,		&layout->users },
 		{ "file",	"f_path",	"mnt",		&layout->f_mnt },
 		{ "file",	"f_path",	"dentry",	&layout->f_dentry },
 		{ "file",	"f_inode",	NULL,		&layout->f_inode },
@@ -195,6 +208,7 @@ static bool find_layout(const struct btf *btf, struct map_layout *layout)
 		{ "dentry",	"d_parent",	NULL,		&layout->d_parent },
 		{ "dentry",	"d_name",	"name",		&layout->d_name },
 		{ "dentry",	"d_name",	"len",		&layout->d_len },
+		{ "dentry",	"d_hash",	"pprev",	&layout->d_pprev },
 		{ "mount",	"mnt",		NULL,		&layout->mnt },
 		{ "mount",	"mnt",		"mnt_root",	&layout->mnt_root },
 		{ "mount",	"mnt_parent",	NULL,		&layout->mnt_parent },
@@ -268,7 +282,9 @@ static char *prepend_name(struct guest_maps *maps, u64 dentry, const char *path,
 	    !guest_memory__read(maps->mem, name, end - len, len))
 		return NULL;
 
-	/* It goes to terminals, and names a file. */
+	/* A path leads down only.  It goes to terminals. */
+	if ((len == 1 && end[-1] == '.') || (len == 2 && end[-1] == '.' && end[-2] == '.'))
+		return NULL;
 	for (char *c = end - len; c < end; c++) {
 		if (*c < ' ' || *c > '~' || *c == '/')
 			*c = '?';
@@ -282,13 +298,14 @@ static char *prepend_name(struct guest_maps *maps, u64 dentry, const char *path,
 static const char *read_path(struct guest_maps *maps, u64 file, char *path)
 {
 	const struct map_layout *layout = &maps->layout;
-	char *begin = path + PATH_MAX - 1;
-	u64 mount, dentry, root, parent;
+	char *begin = path + PATH_MAX - sizeof(DELETED);
+	u64 mount, dentry, root, parent, pprev;
 
-	*begin = 0;
 	if (!read_u64(maps, file + layout->f_mnt, &mount) ||
-	    !read_u64(maps, file + layout->f_dentry, &dentry))
+	    !read_u64(maps, file + layout->f_dentry, &dentry) ||
+	    !read_u64(maps, dentry + layout->d_pprev, &pprev))
 		return NULL;
+	strcpy(begin, pprev ? "" : DELETED);
 
 	mount -= layout->mnt;
 	for (unsigned int i = 0; i < MAX_COMPONENTS && begin; i++) {
@@ -308,7 +325,7 @@ static const char *read_path(struct guest_maps *maps, u64 file, char *path)
 		if (!read_u64(maps, mount + layout->mnt_parent, &parent))
 			return NULL;
 		if (parent == mount)
-			return *begin ? begin : NULL;
+			return *begin == '/' ? begin : NULL;
 		if (!read_u64(maps, mount + layout->mnt_point, &dentry))
 			return NULL;
 		mount = parent;
@@ -341,7 +358,7 @@ static size_t find_in_notes(const u8 *notes, size_t size, u8 *build_id)
 			return 0;
 		if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == sizeof(ELF_NOTE_GNU) &&
 		    !memcmp(note + 1, ELF_NOTE_GNU, sizeof(ELF_NOTE_GNU)) &&
-		    note->n_descsz && note->n_descsz <= BUILD_ID_MAX) {
+		    note->n_descsz && note->n_descsz <= BUILD_ID_SIZE) {
 			memcpy(build_id, &notes[desc], note->n_descsz);
 			return note->n_descsz;
 		}
@@ -383,58 +400,57 @@ static u64 get_u64(const u8 *raw, u32 offset)
 	return value;
 }
 
-/* Read a VMA; return true if it is what the tree has from @first to @last. */
-static bool read_vma(struct guest_maps *maps, u64 vma, u64 first, u64 last, u8 *raw)
+/* Write a line for a VMA that the tree has from @first to @last, if it is a file's code. */
+static void write_vma(struct guest_maps *maps, struct process *process, const u8 *vma, u64 first,
+		      u64 last)
 {
 	const struct map_layout *layout = &maps->layout;
-
-	return guest_memory__read(maps->mem, vma, raw, layout->vma_end) &&
-	       get_u64(raw, layout->start) == first && get_u64(raw, layout->end) == last + 1;
-}
-
-/* Note the VMA that the tree has from @first to @last, if it is a file's code. */
-static void note_vma(struct guest_maps *maps, struct process *process, u64 vma, u64 first,
-		     u64 last)
-{
-	const struct map_layout *layout = &maps->layout;
-	u8 raw[MAX_VMA_SIZE], again[MAX_VMA_SIZE], build_id[BUILD_ID_MAX];
+	u64 file = get_u64(vma, layout->file), pgoff = get_u64(vma, layout->pgoff), ino;
+	u8 build_id[BUILD_ID_SIZE];
 	char buf[PATH_MAX];
 	const char *path;
 	size_t size = 0;
-	u64 file, ino;
 	u32 dev;
 
-	if (!read_vma(maps, vma, first, last, raw))
-		return;
-
-	file = get_u64(raw, layout->file);
-	if (!get_u64(raw, layout->pgoff)) {
+	if (!pgoff) {
 		process->file = file;
 		process->header = first;
 	}
-	if (!file || !(get_u64(raw, layout->flags) & VM_EXEC))
+	if (!file || !(get_u64(vma, layout->flags) & VM_EXEC))
 		return;
 
 	path = read_inode(maps, file, &dev, &ino) ? read_path(maps, file, buf) : NULL;
-	if (path && file == process->file)
-		size = read_build_id(maps, process->root, process->header, build_id);
-	/* The file may be another one's by now if the VMA is. */
-	guest_memory__forget(maps->mem);
-	if (!path || !read_vma(maps, vma, first, last, again) ||
-	    memcmp(raw, again, layout->vma_end))
+	if (!path)
 		return;
 
-	fprintf(maps->file, "%" PRIu64 " %" PRIx64 " %u %" PRIx64 " %" PRIx64 " %" PRIx64
-		" %x:%x %" PRIu64 " ", process->time, process->root, process->pid, first, last + 1,
-		get_u64(raw, layout->pgoff) << GUEST_PAGE_SHIFT, dev >> MINOR_BITS,
-		dev & MINOR_MASK, ino);
+	if (file == process->file)
+		size = read_build_id(maps, process->root, process->header, build_id);
+	fprintf(process->out, "%" PRIx64 " %" PRIx64 " %" PRIx64 " %x:%x %" PRIu64 " ", first,
+		last + 1, pgoff << GUEST_PAGE_SHIFT, dev >> MINOR_BITS, dev & MINOR_MASK, ino);
 	for (size_t i = 0; i < size; i++)
-		fprintf(maps->file, "%02x", build_id[i]);
-	fprintf(maps->file, "%s %s\n", size ? "" : "-", path);
+		fprintf(process->out, "%02x", build_id[i]);
+	fprintf(process->out, "%s %s\n", size ? "" : "-", path);
 }
 
-/* Note what a node of the tree has from @first to @last. */
-static void note_node(struct guest_maps *maps, struct process *process, u64 node, u64 first,
+/* Read what a leaf has from @first to @last; return false if that is no VMA of that size. */
+static bool read_vma(struct guest_maps *maps, struct process *process, u64 vma, u64 first,
+		     u64 last)
+{
+	const struct map_layout *layout = &maps->layout;
+	u8 raw[MAX_VMA_SIZE];
+
+	if (++process->nr_vmas > MAX_VMAS)
+		return true;
+	if (!guest_memory__read(maps->mem, vma, raw, layout->vma_end) ||
+	    get_u64(raw, layout->start) != first || get_u64(raw, layout->end) != last + 1)
+		return false;
+
+	write_vma(maps, process, raw, first, last);
+	return true;
+}
+
+/* Read what a node of the tree has from @first to @last; return false if that makes no sense. */
+static bool read_node(struct guest_maps *maps, struct process *process, u64 node, u64 first,
 		      u64 last, unsigned int depth)
 {
 	unsigned int type = (node >> NODE_TYPE_SHIFT) & NODE_TYPE_MASK;
@@ -444,55 +460,102 @@ static void note_node(struct guest_maps *maps, struct process *process, u64 node
 	if (type == NODE_ARANGE_64)
 		layout = &maps->layout.arange;
 	else if (type != NODE_LEAF_64 && type != NODE_RANGE_64)
-		return;
+		return false;
 	if (!depth || !guest_memory__read(maps->mem, node & NODE_MASK, raw, sizeof(raw)))
-		return;
+		return false;
 
-	for (u32 i = 0; i < layout->nr_slots && first <= last; i++) {
+	for (u32 i = 0; i < layout->nr_slots; i++) {
 		u64 slot = get_u64(raw, layout->slots + i * sizeof(u64)), end = last;
+		bool good = true;
 
-		/* The last one has no pivot, or zero. */
 		if (i + 1 < layout->nr_slots)
-			end = get_u64(raw, layout->pivots + i * sizeof(u64)) ?: (i ? last : 0);
+			end = get_u64(raw, layout->pivots + i * sizeof(u64));
+		/* Behind the last slot that is in use, pivots are zero, and slots are whatever. */
+		if (i && !end)
+			return true;
 		if (end < first || end > last)
-			return;
+			return false;
 		if (slot && type == NODE_LEAF_64)
-			note_vma(maps, process, slot, first, end);
+			good = read_vma(maps, process, slot, first, end);
 		else if (slot)
-			note_node(maps, process, slot, first, end, depth - 1);
-		if (end == last)
-			return;
+			good = read_node(maps, process, slot, first, end, depth - 1);
+		if (!good || end == last)
+			return good;
 		first = end + 1;
 	}
+	return true;
+}
+
+/* Return a line for each file that a process runs, to be freed; NULL if it can't be read. */
+static char *read_files(struct guest_maps *maps, u64 mm, u64 root)
+{
+	struct process process = { .root = root };
+	char *text = NULL;
+	size_t size;
+	u32 users;
+	u64 node;
+	bool good;
+
+	guest_memory__forget(maps->mem);
+	process.out = open_memstream(&text, &size);
+	if (!process.out)
+		return NULL;
+
+	good = read_u64(maps, mm + maps->layout.tree, &node) &&
+	       read_node(maps, &process, node, 0, ~0ULL, MAX_DEPTH) &&
+	       guest_memory__read(maps->mem, mm + maps->layout.users, &users, sizeof(users)) &&
+	       users;
+	if (!fclose(process.out) && good && !guest_memory__is_exhausted(maps->mem))
+		return text;
+	free(text);
+	return NULL;
 }
 
 /**
- * guest_maps__note - note the files that a process runs
+ * guest_maps__read - read the files that a process runs
  * @maps:	of the guest
  * @mm:		the guest's struct mm_struct of it
  * @root:	guest-physical address of its topmost page table
+ *
+ * A line has the first address and the one behind the last, the offset in the file, its device
+ * and inode, its build-id or "-", and its path.
+ *
+ * Return: the lines, to be freed; NULL if they can't be read, or change all the time.
+ */
+char *guest_maps__read(struct guest_maps *maps, u64 mm, u64 root)
+{
+	char *last = NULL, *text = NULL;
+
+	for (unsigned int i = 0; i < MAX_READS; i++) {
+		text = read_files(maps, mm, root);
+		if (text && last && !strcmp(text, last))
+			break;
+		free(last);
+		last = text;
+		text = NULL;
+	}
+	free(last);
+	return text;
+}
+
+/**
+ * guest_maps__note - note the files that a process runs from some time on
+ * @maps:	of the guest
+ * @root:	guest-physical address of the process's topmost page table
  * @pid:	as the guest calls it
  * @time:	when, in perf's time
+ * @files:	what guest_maps__read() has read
  *
- * A line has the time, page tables, pid, the first address and the one behind the last, the
- * offset in the file, its device and inode, its build-id or "-", and its path.
- *
- * Return: whether its tree was read; what was mapped or unmapped meanwhile may be missing.
+ * A line with time, page tables and pid comes before them.
  */
-bool guest_maps__note(struct guest_maps *maps, u64 mm, u64 root, u32 pid, u64 time)
+void guest_maps__note(struct guest_maps *maps, u64 root, u32 pid, u64 time, const char *files)
 {
-	struct process process = { .root = root, .pid = pid, .time = time };
-	u64 node;
-
-	if (ftell(maps->file) > MAX_FILE) {
-		if (!maps->warned)
-			pr_warning("New programs of a guest have no names: there are too many\n");
-		maps->warned = true;
-		return false;
+	if (ftell(maps->file) <= MAX_FILE) {
+		fprintf(maps->file, "%" PRIu64 " %" PRIx64 " %u\n%s", time, root, pid, files);
+		fflush(maps->file);
+		return;
 	}
-	if (!read_u64(maps, mm + maps->layout.tree, &node))
-		return false;
-
-	note_node(maps, &process, node, 0, ~0ULL, MAX_DEPTH);
-	return !guest_memory__is_exhausted(maps->mem) && !fflush(maps->file);
+	if (!maps->warned)
+		pr_warning("New programs of a guest have no names: there are too many\n");
+	maps->warned = true;
 }

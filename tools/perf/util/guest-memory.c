@@ -54,8 +54,8 @@ static const u64 holes[] = { 4 * GIB, 0x80000000, 0xb0000000, 0xc0000000, 0xe000
 #define CANDIDATE_COST		(1ULL << 20)
 
 /*
- * The same for one more look, at what has changed meanwhile: some 15 000 processes, or a fifth
- * of a second for what a guest has written to take long.
+ * The same for one more look, at what has changed meanwhile: 15 000 tasks, or several hundred
+ * processes that run other files than before; a fifth of a second if a guest wants it to last.
  */
 #define LOOK_BUDGET		(256ULL << 20)
 

@@ -87,7 +87,7 @@ struct module_layout {
 	u32	state;
 };
 
-/* A module that was written. */
+/* A module that was written: its name, and where its code is. */
 struct known_module {
 	char	*name;
 	u64	start;
@@ -204,22 +204,26 @@ static bool read_symtab(struct guest_memory *mem, const struct module_layout *la
 	       guest_memory__read(mem, kallsyms + layout->nr_symbols, &symtab->nr, sizeof(u32));
 }
 
-/* Read where a module lies; return false if that can't be read, or is nowhere. */
+/* Read where a module's code is, and how large all of it is, which may lie anywhere. */
 static bool read_range(struct guest_memory *mem, const struct module_layout *layout, u64 module,
-		       u64 *start, u64 *end)
+		       u64 *start, u64 *end, u64 *total)
 {
 	u64 at = module + layout->mem;
 	u32 size;
 
 	if (!guest_memory__read(mem, at + layout->mem_base, start, sizeof(*start)))
 		return false;
+
 	*end = *start;
+	*total = 0;
 	for (u32 i = 0; i < layout->nr_mem; i++, at += layout->mem_step) {
 		if (!guest_memory__read(mem, at + layout->mem_size, &size, sizeof(size)))
 			return false;
-		*end += size;
+		if (!i)
+			*end = *start + size;
+		*total += size;
 	}
-	return *end >= *start;
+	return true;
 }
 
 /* Write what unwinds a module, if all of that is there. */
@@ -263,7 +267,7 @@ static void write_tables(struct guest_memory *mem, const struct module_layout *l
 		unlink(path);
 }
 
-/* Is there a module of that name, or one where it lies?  It may be gone by now. */
+/* Was there a module of that name, or one whose code was there?  It may be gone by now. */
 static bool is_known(const struct guest_modules *modules, const char *name, u64 start, u64 end)
 {
 	for (size_t i = 0; i < modules->nr; i++) {
@@ -299,32 +303,53 @@ struct output {
 	const char	*tables;
 };
 
+/* Return what /proc/kallsyms has of a module, to be freed; NULL if that can't be read. */
+static char *read_symbols(struct guest_memory *mem, struct guest_modules *modules, u64 module,
+			  const char *name)
+{
+	struct symtab symtab;
+	char *text = NULL;
+	size_t size;
+	FILE *file = open_memstream(&text, &size);
+
+	if (!file)
+		return NULL;
+	if (read_symtab(mem, &modules->layout, module, &symtab) &&
+	    symtab.nr <= modules->symbols_left) {
+		modules->symbols_left -= symtab.nr;
+		write_symbols(mem, &symtab, name, file);
+	}
+	if (!fclose(file) && !guest_memory__is_exhausted(mem))
+		return text;
+	free(text);
+	return NULL;
+}
+
 /* Write what is found of a module of that name, unless it was written before. */
 static bool write_new(struct guest_memory *mem, struct guest_modules *modules, u64 module,
 		      char *name, const struct output *out)
 {
-	const struct module_layout *layout = &modules->layout;
-	struct symtab symtab;
-	u64 start, end;
+	u64 start, end, total;
+	char *symbols;
 
-	if (!read_range(mem, layout, module, &start, &end))
+	if (!read_range(mem, &modules->layout, module, &start, &end, &total))
 		return false;
 	if (is_known(modules, name, start, end)) {
 		free(name);
 		return true;
 	}
-	if (modules->nr == MAX_MODULES || !add_known(modules, name, start, end))
+	symbols = modules->nr == MAX_MODULES ? NULL : read_symbols(mem, modules, module, name);
+	if (!symbols || !add_known(modules, name, start, end)) {
+		free(symbols);
 		return false;
+	}
 
 	/* A line of /proc/modules; nothing reads how often it is used, or by which others. */
-	fprintf(out->modules, "%s %" PRIu64 " 0 - Live 0x%016" PRIx64 "\n", name, end - start,
-		start);
-	if (read_symtab(mem, layout, module, &symtab) && symtab.nr <= modules->symbols_left) {
-		modules->symbols_left -= symtab.nr;
-		write_symbols(mem, &symtab, name, out->kallsyms);
-	}
+	fprintf(out->modules, "%s %" PRIu64 " 0 - Live 0x%016" PRIx64 "\n", name, total, start);
+	fputs(symbols, out->kallsyms);
+	free(symbols);
 	if (out->tables)
-		write_tables(mem, layout, module, out->tables, name);
+		write_tables(mem, &modules->layout, module, out->tables, name);
 	return true;
 }
 

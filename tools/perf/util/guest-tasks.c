@@ -39,7 +39,8 @@
  * @stack:	where its stack is
  * @root:	its page tables; zero if it has none of its own
  * @mm:		the kernel's struct mm_struct of its memory
- * @exec_vm:	pages that it can execute; zero if its files were not noted
+ * @exec_vm:	pages that it can execute; zero if its files could not be read
+ * @files:	a hash of the files that were noted; zero if none were
  * @pid:	of its process
  * @tid:	of itself
  * @comm:	its name
@@ -49,6 +50,7 @@ struct task {
 	u64	root;
 	u64	mm;
 	u64	exec_vm;
+	u64	files;
 	u32	pid;
 	u32	tid;
 	char	comm[COMM_SIZE + 1];
@@ -231,6 +233,7 @@ static void read_mm(struct guest_tasks *tasks, const u8 *raw, struct task *task)
 	task->mm = mm;
 	task->root = 0;
 	task->exec_vm = 0;
+	task->files = 0;
 	if (!mm || !guest_memory__read(tasks->mem, mm + tasks->layout.pgd, &pgd, sizeof(pgd)))
 		return;
 
@@ -346,20 +349,42 @@ static void note_task(struct guest_tasks *tasks, const struct task *task, u64 ti
 		task->root, task->pid, task->tid, task->comm);
 }
 
+/* Not zero, which says that nothing was noted. */
+static u64 hash_of(const char *text)
+{
+	u64 hash = 0xcbf29ce484222325;
+
+	for (; *text; text++)
+		hash = (hash ^ (u8)*text) * 0x100000001b3;
+	return hash | 1;
+}
+
 /*
- * Note the files that a process runs, unless it had as many pages of them at the last look.
- * If they can't be read they are tried again at the next one.
+ * Note the files that a process runs, if they are others than at the last look: they can only
+ * be if it can execute more or fewer pages.  What can't be read is read again at the next look.
  */
 static void note_maps(struct guest_tasks *tasks, const struct task *old, struct task *new,
 		      u64 time)
 {
-	if (!tasks->maps || !new->root || new->pid != new->tid ||
-	    (old && old->root == new->root && old->pid == new->pid &&
-	     old->exec_vm == new->exec_vm))
+	bool same = old && old->root == new->root && old->pid == new->pid;
+	char *files;
+
+	if (!tasks->maps || !new->root || new->pid != new->tid)
 		return;
 
-	if (!guest_maps__note(tasks->maps, new->mm, new->root, new->pid, time))
+	new->files = same ? old->files : 0;
+	if (same && old->exec_vm == new->exec_vm)
+		return;
+
+	files = guest_maps__read(tasks->maps, new->mm, new->root);
+	if (!files) {
 		new->exec_vm = 0;
+		return;
+	}
+	if (new->files != hash_of(files))
+		guest_maps__note(tasks->maps, new->root, new->pid, time, files);
+	new->files = hash_of(files);
+	free(files);
 }
 
 /* Note what two looks, each in order of stacks, have different. */

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include <linux/kernel.h>
+#include <linux/time64.h>
 #include <linux/zalloc.h>
 
 #include "build-id.h"
@@ -17,47 +18,80 @@
 #include "machine.h"
 #include "map.h"
 #include "maps.h"
-#include "mutex.h"
+#include "symbol.h"
 #include "symbol_conf.h"
 #include "thread.h"
 
 /* Notes that guest_maps__note() makes are fewer. */
-#define MAX_NOTES	(1 << 20)
+#define MAX_FILES	(1 << 20)
+#define MAX_SETS	(1 << 18)
+
+/*
+ * A process that is first seen after a sample may have been there before, but not for longer
+ * than from one look to the next.
+ */
+#define MAX_LATE	(2 * NSEC_PER_SEC)
 
 #define BUILD_ID_HEX	(2 * BUILD_ID_SIZE)
 
+/* The host has other files of the same names.  Nothing tells what file an unknown one is. */
+#define GUEST_ONLY	" (guest)"
+#define UNKNOWN		" (guest, no build-id)"
+
 /**
- * struct note - a file that a process runs from some time on
- * @time:	from when on
- * @root:	guest-physical address of the process's page tables
+ * struct file - a file that a process runs
  * @start:	its first address
  * @end:	the one behind its last
  * @pgoff:	where that is in the file
- * @pid:	of the process
- * @used:	whether the process has it
  * @id:		which file: device, inode, and its build-id if that is known
  * @path:	of the file
  */
-struct note {
-	u64		time;
-	u64		root;
+struct file {
 	u64		start;
 	u64		end;
 	u64		pgoff;
-	u32		pid;
-	bool		used;
 	struct dso_id	id;
 	char		*path;
 };
 
 /**
- * struct guest_thread_maps - all that was noted of the files that a guest's processes run
- * @notes:	by page tables, and by time
+ * struct set - all files that a process runs from some time on
+ * @root:	guest-physical address of the process's page tables
+ * @pid:	of the process
+ * @time:	from when on
+ * @first:	index of the first of its files
  * @nr:		how many
  */
+struct set {
+	u64	root;
+	u32	pid;
+	u64	time;
+	size_t	first;
+	size_t	nr;
+};
+
+/* The files that a process of the machine has, by index of the set; negative if none. */
+struct process {
+	u32	pid;
+	ssize_t	set;
+};
+
+/**
+ * struct guest_thread_maps - all that was noted of the files that a guest's processes run
+ * @files:	in the order of notes
+ * @nr_files:	how many
+ * @sets:	by page tables, pid, and time
+ * @nr_sets:	how many
+ * @processes:	by pid
+ * @nr_processes: how many
+ */
 struct guest_thread_maps {
-	struct note	*notes;
-	size_t		nr;
+	struct file	*files;
+	size_t		nr_files;
+	struct set	*sets;
+	size_t		nr_sets;
+	struct process	*processes;
+	size_t		nr_processes;
 };
 
 static bool read_build_id(const char *hex, struct build_id *build_id)
@@ -78,116 +112,201 @@ static bool read_build_id(const char *hex, struct build_id *build_id)
 }
 
 /*
- * As guest_maps__note() writes them; the folder may have been unpacked from elsewhere.  A path
- * that perf takes for a list of symbols is none.
+ * Return true if @path may be opened, by the host's root or by --symfs: a guest says what it
+ * is.  Lists of symbols in /tmp are the host's.
  */
-static bool read_note(char *line, struct note *note)
+static bool is_sane(const char *path)
 {
-	char hex[BUILD_ID_HEX + 1];
-	int path = 0;
-	u64 pid;
+	static const char *const strange[] = { "/proc/", "/sys/", "/dev/" };
 
-	memset(note, 0, sizeof(*note));
-	line[strcspn(line, "\n")] = 0;
-	if (sscanf(line, "%" SCNu64 " %" SCNx64 " %" SCNu64 " %" SCNx64 " %" SCNx64 " %" SCNx64
-		   " %x:%x %" SCNu64 " %40s %n", &note->time, &note->root, &pid, &note->start,
-		   &note->end, &note->pgoff, &note->id.maj, &note->id.min, &note->id.ino, hex,
-		   &path) != 10 || !path || line[path] != '/' ||
-	    !note->root || pid > INT_MAX || note->start >= note->end || note->end > LLONG_MAX ||
-	    !read_build_id(hex, &note->id.build_id) || is_perf_pid_map_name(&line[path]))
-		return false;
-
-	for (const char *c = &line[path]; *c; c++) {
+	for (size_t i = 0; i < ARRAY_SIZE(strange); i++) {
+		if (!strncmp(path, strange[i], strlen(strange[i])))
+			return false;
+	}
+	for (const char *c = path; *c; c++) {
 		if (*c < ' ' || *c > '~')
 			return false;
 	}
-	note->id.mmap2_valid = true;
-	note->pid = pid;
-	note->path = strdup(&line[path]);
-	return note->path;
+	return *path == '/' && !strstr(path, "/./") && !strstr(path, "/../") &&
+	       !is_perf_pid_map_name(path);
 }
 
-static int cmp_notes(const void *a, const void *b)
+/* As guest_maps__note() writes them; the folder may have been unpacked from elsewhere. */
+static bool read_file(const char *line, struct file *file)
 {
-	const struct note *x = a, *y = b;
+	char hex[BUILD_ID_HEX + 1];
+	int path = 0;
 
-	if (x->root != y->root)
-		return x->root < y->root ? -1 : 1;
-	return x->time < y->time ? -1 : x->time > y->time;
+	memset(file, 0, sizeof(*file));
+	if (sscanf(line, "%" SCNx64 " %" SCNx64 " %" SCNx64 " %x:%x %" SCNu64 " %40s %n",
+		   &file->start, &file->end, &file->pgoff, &file->id.maj, &file->id.min,
+		   &file->id.ino, hex, &path) != 7 || !path || file->start >= file->end ||
+	    file->end > LLONG_MAX || !read_build_id(hex, &file->id.build_id) ||
+	    !is_sane(&line[path]))
+		return false;
+
+	file->id.mmap2_valid = true;
+	file->path = strdup(&line[path]);
+	return file->path;
 }
 
-/* By file, and those whose build-id is known first. */
+static bool read_set(const char *line, struct set *set)
+{
+	int end = 0;
+	u64 pid;
+
+	memset(set, 0, sizeof(*set));
+	if (sscanf(line, "%" SCNu64 " %" SCNx64 " %" SCNu64 "%n", &set->time, &set->root, &pid,
+		   &end) != 3 || !end || line[end] || !set->root || pid > INT_MAX)
+		return false;
+
+	set->pid = pid;
+	return true;
+}
+
+/* Make room for one more; at powers of two there is none. */
+static bool make_room(void **array, size_t nr, size_t size)
+{
+	void *larger;
+
+	if (nr & (nr - 1))
+		return true;
+
+	larger = realloc(*array, max(2 * nr, (size_t)1) * size);
+	if (larger)
+		*array = larger;
+	return larger;
+}
+
+static bool add_line(struct guest_thread_maps *maps, const char *line)
+{
+	struct file file;
+	struct set set;
+
+	if (read_set(line, &set)) {
+		if (maps->nr_sets == MAX_SETS ||
+		    !make_room((void **)&maps->sets, maps->nr_sets, sizeof(set)))
+			return false;
+		set.first = maps->nr_files;
+		maps->sets[maps->nr_sets++] = set;
+	} else if (maps->nr_sets && read_file(line, &file)) {
+		if (maps->nr_files == MAX_FILES ||
+		    !make_room((void **)&maps->files, maps->nr_files, sizeof(file))) {
+			free(file.path);
+			return false;
+		}
+		maps->files[maps->nr_files++] = file;
+		maps->sets[maps->nr_sets - 1].nr++;
+	}
+	return true;
+}
+
+static int cmp_u64(u64 a, u64 b)
+{
+	return a < b ? -1 : a > b;
+}
+
+static int cmp_sets(const void *a, const void *b)
+{
+	const struct set *x = a, *y = b;
+
+	return cmp_u64(x->root, y->root) ?: cmp_u64(x->pid, y->pid) ?: cmp_u64(x->time, y->time);
+}
+
+static int cmp_pids(const void *a, const void *b)
+{
+	const struct process *x = a, *y = b;
+
+	return cmp_u64(x->pid, y->pid);
+}
+
+static bool index_processes(struct guest_thread_maps *maps)
+{
+	size_t nr = 0;
+
+	maps->processes = calloc(maps->nr_sets, sizeof(*maps->processes));
+	if (!maps->processes)
+		return false;
+
+	for (size_t i = 0; i < maps->nr_sets; i++)
+		maps->processes[i] = (struct process){ maps->sets[i].pid, -1 };
+	qsort(maps->processes, maps->nr_sets, sizeof(*maps->processes), cmp_pids);
+	for (size_t i = 0; i < maps->nr_sets; i++) {
+		if (!nr || maps->processes[i].pid != maps->processes[nr - 1].pid)
+			maps->processes[nr++] = maps->processes[i];
+	}
+	maps->nr_processes = nr;
+	return true;
+}
+
+static int cmp_inodes(const struct file *x, const struct file *y)
+{
+	return cmp_u64(x->id.ino, y->id.ino) ?: cmp_u64(x->id.maj, y->id.maj) ?:
+	       cmp_u64(x->id.min, y->id.min) ?: strcmp(x->path, y->path);
+}
+
+/* By inode, and those whose build-id is known first, by that. */
 static int cmp_files(const void *a, const void *b)
 {
-	const struct note *x = *(const struct note **)a, *y = *(const struct note **)b;
+	const struct file *x = *(const struct file **)a, *y = *(const struct file **)b;
 
-	if (x->id.ino != y->id.ino)
-		return x->id.ino < y->id.ino ? -1 : 1;
-	if (x->id.maj != y->id.maj)
-		return x->id.maj < y->id.maj ? -1 : 1;
-	if (x->id.min != y->id.min)
-		return x->id.min < y->id.min ? -1 : 1;
-	return strcmp(x->path, y->path) ?:
-	       build_id__is_defined(&y->id.build_id) - build_id__is_defined(&x->id.build_id);
+	return cmp_inodes(x, y) ?: cmp_u64(y->id.build_id.size, x->id.build_id.size) ?:
+	       memcmp(x->id.build_id.data, y->id.build_id.data, BUILD_ID_SIZE);
 }
 
-/* A file's first page may be there for one process only: all that run the file share it. */
+/*
+ * A file's first page may be there for one process only: all that run the file have its
+ * build-id, unless the file was written anew and two are known.
+ */
 static void share_build_ids(struct guest_thread_maps *maps)
 {
-	struct note **files = calloc(maps->nr, sizeof(*files)), *known = NULL;
+	struct file **files = calloc(maps->nr_files, sizeof(*files)), *known = NULL;
+	bool differ = false;
 
-	for (size_t i = 0; files && i < maps->nr; i++)
-		files[i] = &maps->notes[i];
+	for (size_t i = 0; files && i < maps->nr_files; i++)
+		files[i] = &maps->files[i];
 	if (files)
-		qsort(files, maps->nr, sizeof(*files), cmp_files);
-	for (size_t i = 0; files && i < maps->nr; i++) {
-		struct note *note = files[i];
+		qsort(files, maps->nr_files, sizeof(*files), cmp_files);
+	for (size_t i = 0; files && i < maps->nr_files; i++) {
+		struct build_id *build_id = &files[i]->id.build_id;
 
-		if (build_id__is_defined(&note->id.build_id))
-			known = note;
-		else if (known && known->id.ino == note->id.ino &&
-			 known->id.maj == note->id.maj && known->id.min == note->id.min &&
-			 !strcmp(known->path, note->path))
-			note->id.build_id = known->id.build_id;
+		if (!known || cmp_inodes(known, files[i])) {
+			known = files[i];
+			differ = false;
+		} else if (build_id__is_defined(build_id)) {
+			differ |= memcmp(build_id->data, known->id.build_id.data, BUILD_ID_SIZE);
+		} else if (!differ) {
+			*build_id = known->id.build_id;
+		}
 	}
 	free(files);
 }
 
 /**
  * guest_thread_maps__load - read what was noted of the files that a guest's processes run
- * @file: with the notes
+ * @notes: a file with the notes
  *
  * Return: them; NULL if there are none.
  */
-struct guest_thread_maps *guest_thread_maps__load(FILE *file)
+struct guest_thread_maps *guest_thread_maps__load(FILE *notes)
 {
 	struct guest_thread_maps *maps = zalloc(sizeof(*maps));
 	char *line = NULL;
 	size_t len = 0;
 
-	while (maps && maps->nr < MAX_NOTES && getline(&line, &len, file) > 0) {
-		struct note note, *notes = maps->notes;
-
-		if (!read_note(line, &note))
-			continue;
-		/* At powers of two there is no more room. */
-		if (!(maps->nr & (maps->nr - 1))) {
-			notes = realloc(notes, max(2 * maps->nr, (size_t)1) * sizeof(*notes));
-			if (!notes) {
-				free(note.path);
-				break;
-			}
-			maps->notes = notes;
-		}
-		notes[maps->nr++] = note;
+	while (maps && getline(&line, &len, notes) > 0) {
+		line[strcspn(line, "\n")] = 0;
+		if (!add_line(maps, line))
+			break;
 	}
 	free(line);
-	if (!maps || !maps->nr) {
+	if (!maps || !maps->nr_sets || !index_processes(maps)) {
 		guest_thread_maps__delete(maps);
 		return NULL;
 	}
-	qsort(maps->notes, maps->nr, sizeof(*maps->notes), cmp_notes);
-	share_build_ids(maps);
+	qsort(maps->sets, maps->nr_sets, sizeof(*maps->sets), cmp_sets);
+	if (maps->nr_files)
+		share_build_ids(maps);
 	return maps;
 }
 
@@ -196,65 +315,106 @@ void guest_thread_maps__delete(struct guest_thread_maps *maps)
 	if (!maps)
 		return;
 
-	for (size_t i = 0; i < maps->nr; i++)
-		free(maps->notes[i].path);
-	free(maps->notes);
+	for (size_t i = 0; i < maps->nr_files; i++)
+		free(maps->files[i].path);
+	free(maps->files);
+	free(maps->sets);
+	free(maps->processes);
 	free(maps);
 }
 
-static void add_map(struct machine *machine, struct thread *thread, const struct note *note)
+/* Is the file at hand, where its path says: below --symfs, or the same one on this machine? */
+static bool is_at_hand(const struct file *file)
 {
-	struct dso *dso = machine__findnew_dso_id(machine, note->path, &note->id);
-	struct map *map = dso ? map__new2(note->start, dso) : NULL;
+	struct build_id build_id = { .size = 0 };
 
+	if (*symbol_conf.symfs)
+		return true;
+	return build_id__is_defined(&file->id.build_id) &&
+	       filename__read_build_id(file->path, &build_id) > 0 &&
+	       build_id.size == file->id.build_id.size &&
+	       !memcmp(build_id.data, file->id.build_id.data, build_id.size);
+}
+
+static void add_map(struct machine *machine, struct thread *thread, const struct file *file)
+{
+	const char *suffix = build_id__is_defined(&file->id.build_id) ? GUEST_ONLY : UNKNOWN;
+	char name[PATH_MAX + sizeof(UNKNOWN)];
+	struct dso *dso;
+	struct map *map;
+
+	scnprintf(name, sizeof(name), "%s%s", file->path, is_at_hand(file) ? "" : suffix);
+	dso = machine__findnew_dso_id(machine, name, &file->id);
+	/* The kernel and its modules have DSOs as well. */
+	map = dso && !dso__kernel(dso) ? map__new2(file->start, dso) : NULL;
 	if (map) {
-		map__set_end(map, note->end);
-		map__set_pgoff(map, note->pgoff);
+		map__set_end(map, file->end);
+		map__set_pgoff(map, file->pgoff);
 		maps__fixup_overlap_and_insert(thread__maps(thread), map);
-	}
-	/*
-	 * The host's file of that name is another one, unless its build-id is the same, as the
-	 * symbols' reader looks for itself, or it is below --symfs.
-	 */
-	if (dso && !build_id__is_defined(&note->id.build_id) && !*symbol_conf.symfs) {
-		mutex_lock(dso__lock(dso));
-		dso__set_loaded(dso);
-		mutex_unlock(dso__lock(dso));
 	}
 	map__put(map);
 	dso__put(dso);
+}
+
+/* The files that a process ran at some time, or at the next look; negative if none is known. */
+static ssize_t find_set(const struct guest_thread_maps *maps, u64 root, u32 pid, u64 time)
+{
+	const struct set key = { .root = root, .pid = pid, .time = time };
+	size_t low = 0, high = maps->nr_sets;
+
+	/* How many come before it, or are equal to it. */
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (cmp_sets(&maps->sets[mid], &key) <= 0)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	if (low && maps->sets[low - 1].root == root && maps->sets[low - 1].pid == pid)
+		return low - 1;
+	if (low < maps->nr_sets && maps->sets[low].root == root && maps->sets[low].pid == pid &&
+	    maps->sets[low].time - time <= MAX_LATE)
+		return low;
+	return -1;
+}
+
+static bool is_any(struct map *map __maybe_unused, void *arg __maybe_unused)
+{
+	return true;
 }
 
 /**
  * guest_thread_maps__use - let a thread have the files that its process runs
  * @maps:	of the guest; may be NULL
  * @machine:	the guest
- * @thread:	the thread
+ * @thread:	the thread, of which others of its process are given them as well
  * @root:	guest-physical address of the process's page tables
  * @pid:	of the process
- * @time:	up to when, in perf's time
+ * @time:	when, in perf's time
  */
 void guest_thread_maps__use(struct guest_thread_maps *maps, struct machine *machine,
 			    struct thread *thread, u64 root, u32 pid, u64 time)
 {
-	size_t low = 0, high = maps ? maps->nr : 0;
+	const struct process key = { .pid = pid };
+	struct process *process;
+	const struct set *set;
+	ssize_t i;
 
-	/* The first one of those page tables. */
-	while (low < high) {
-		size_t mid = low + (high - low) / 2;
+	if (!maps)
+		return;
 
-		if (maps->notes[mid].root < root)
-			low = mid + 1;
-		else
-			high = mid;
-	}
-	for (; maps && low < maps->nr && maps->notes[low].root == root &&
-	     maps->notes[low].time <= time; low++) {
-		struct note *note = &maps->notes[low];
+	process = bsearch(&key, maps->processes, maps->nr_processes, sizeof(key), cmp_pids);
+	if (!process)
+		return;
 
-		if (note->used || note->pid != pid)
-			continue;
-		add_map(machine, thread, note);
-		note->used = true;
-	}
+	i = find_set(maps, root, pid, time);
+	if (i == process->set)
+		return;
+
+	process->set = i;
+	maps__remove_maps(thread__maps(thread), is_any, NULL);
+	set = i < 0 ? NULL : &maps->sets[i];
+	for (size_t j = 0; set && j < set->nr; j++)
+		add_map(machine, thread, &maps->files[set->first + j]);
 }

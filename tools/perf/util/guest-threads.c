@@ -345,9 +345,8 @@ void sample__name_guest_task(struct perf_sample *sample, struct machine *machine
 	comm = note->tid ? note->comm : "swapper";
 	if (strcmp(thread__comm_str(thread), comm))
 		thread__set_comm(thread, comm, sample->time);
-	/* A file may have been mapped since the last look. */
 	guest_thread_maps__use(threads->maps, machine, thread, note->root, note->pid,
-			       sample->time + MAX_LATE);
+			       sample->time);
 	thread__put(thread);
 	sample->pid = note->pid;
 	sample->tid = note->tid;

@@ -210,6 +210,9 @@ static void use_kernel(struct guest *guest, struct guest_kernel *kernel, const c
 		pr_warning("Tasks of the guest of process %d have no names: %s\n", guest->pid,
 			   guest->file ? "its kernel's BTF does not describe them" :
 			   "their file can't be written");
+	if (!guest->maps)
+		pr_warning("Programs of the guest of process %d have no names: their file can't be written\n",
+			   guest->pid);
 	guest->modules = guest_info__append(dir, "proc/modules");
 	guest->kallsyms = guest_info__append(dir, "proc/kallsyms");
 	if (guest->tables && asprintf(&guest->module_tables, "%s/boot/modules", dir) < 0)
