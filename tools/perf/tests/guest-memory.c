@@ -1315,6 +1315,16 @@ static void too_many_cpus(void)
 	put(NR_CPUS_AT, "\xff\xff\xff\xff", 4);
 }
 
+/* Put @to in place of @from of a text; leave nothing if @from is NULL. */
+static void change_text(char *text, size_t size, const char *all, const char *from, const char *to)
+{
+	const char *at = from ? strstr(all, from) : NULL;
+
+	*text = 0;
+	if (at)
+		scnprintf(text, size, "%.*s%s%s", (int)(at - all), all, to, at + strlen(from));
+}
+
 static void nothing_broken(void) {}
 
 static const struct {
@@ -1363,6 +1373,7 @@ static const struct {
 	{ "one right behind another",	"third", 0xffffffffc0012000, 0, true },
 	{ "one below the others",	"third", 0xffffffffbff00000, 0, true },
 	{ "one right below another",	"third", 0xffffffffc000e000, 0, true },
+	{ "one where another's data could be", "third", MODULE_CODE + 0x3000, 0, true },
 	{ "one that is being loaded",	"third", 0xffffffffc0020000, 1, false },
 	{ "one that lies across another", "third", 0xffffffffc000e001, 0, false },
 	{ "one that was there before",	"second", 0xffffffffc0020000, 0, false },
@@ -1424,16 +1435,10 @@ static int test_tasks(const char *dir)
 	char expected[2 * sizeof(all_tasks)];
 
 	for (size_t i = 0; i < ARRAY_SIZE(broken_tasks); i++) {
-		const char *from = broken_tasks[i].from, *at;
-
 		make_guest(FROM_BASE, false);
 		broken_tasks[i].break_it();
-		*expected = 0;
-		if (from) {
-			at = strstr(all_tasks, from);
-			scnprintf(expected, sizeof(expected), "%.*s%s%s", (int)(at - all_tasks),
-				  all_tasks, broken_tasks[i].to, at + strlen(from));
-		}
+		change_text(expected, sizeof(expected), all_tasks, broken_tasks[i].from,
+			    broken_tasks[i].to);
 		TEST_ASSERT_VAL(broken_tasks[i].name, find_all(dir) == GUEST_INFO_TABLES);
 		TEST_ASSERT_VAL(broken_tasks[i].name, has_text(dir, "tasks", expected));
 	}
@@ -1681,6 +1686,12 @@ static void cut_notes(void)
 		       offsetof(Elf64_Phdr, p_filesz), 20 + 16 + 19);
 }
 
+static void cut_name(void)
+{
+	change_program(sizeof(Elf64_Ehdr) + sizeof(Elf64_Phdr) +
+		       offsetof(Elf64_Phdr, p_filesz), 20 + 12);
+}
+
 static void long_build_id(void)
 {
 	change_program(0x218, 21);
@@ -1740,6 +1751,7 @@ static const struct {
 	{ "a note's owner that is cut",	long_owner,		BUILD_ID_TEXT, "-" },
 	{ "short program headers",	short_headers,		BUILD_ID_TEXT, "-" },
 	{ "a note that is cut",		cut_notes,		BUILD_ID_TEXT, "-" },
+	{ "a note without its name",	cut_name,		BUILD_ID_TEXT, "-" },
 	{ "a build-id that is too long", long_build_id,		BUILD_ID_TEXT, "-" },
 	{ "a page that is not there",	page_not_present,	BUILD_ID_TEXT, "-" },
 };
@@ -1749,16 +1761,10 @@ static int test_maps(const char *dir)
 	char expected[2 * sizeof(all_maps)];
 
 	for (size_t i = 0; i < ARRAY_SIZE(broken_maps); i++) {
-		const char *from = broken_maps[i].from, *at;
-
 		make_guest(FROM_BASE, false);
 		broken_maps[i].break_it();
-		*expected = 0;
-		if (from) {
-			at = strstr(all_maps, from);
-			scnprintf(expected, sizeof(expected), "%.*s%s%s", (int)(at - all_maps),
-				  all_maps, broken_maps[i].to, at + strlen(from));
-		}
+		change_text(expected, sizeof(expected), all_maps, broken_maps[i].from,
+			    broken_maps[i].to);
 		TEST_ASSERT_VAL(broken_maps[i].name, find_all(dir) == GUEST_INFO_TABLES);
 		TEST_ASSERT_VAL(broken_maps[i].name, has_text(dir, "maps", expected));
 		TEST_ASSERT_VAL(broken_maps[i].name, has_text(dir, "tasks", all_tasks));

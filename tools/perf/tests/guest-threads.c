@@ -215,6 +215,7 @@ static bool write_maps(const char *top)
 		     "500000 600000 3000 8:1 5 %1$s %2$s\n"
 		     "0 4000 9\n"
 		     "400000 500000 0 8:2 5 - %2$s\n"
+		     "900000 a00000 0 9:1 5 - %2$s\n"
 		     "500000 600000 0 8:1 5 - /another/path\n"
 		     "600000 700000 0 8:1 5 0011223344556677889900112233445566778899 %2$s.new\n"
 		     "700000 800000 0 8:1 5 ff11223344556677889900112233445566778899 %2$s.new\n"
@@ -251,8 +252,11 @@ static const struct {
 	{ "not mapped any more",	15, 0x2000, 0x400000, 0, NULL, false },
 	{ "a little back in time",	14, 0x2000, 0x400000, 0, "=", true },
 	{ "another device",		10, 0x4000, 0x400000, 0, "= (guest, no build-id)", false },
-	{ "another path",		10, 0x4000, 0x500000, 0, "/another/path (guest, no build-id)", false },
-	{ "a file that was written",	10, 0x4000, 0x800000, 0, "=.new (guest, no build-id)", false },
+	{ "another kind of device",	10, 0x4000, 0x900000, 0, "= (guest, no build-id)", false },
+	{ "another path",		10, 0x4000, 0x500000, 0,
+	  "/another/path (guest, no build-id)", false },
+	{ "a file that was written",	10, 0x4000, 0x800000, 0,
+	  "=.new (guest, no build-id)", false },
 	{ "after exec",			25, 0xe000, 0x600000, 0, "= (guest)", true },
 	{ "the program before it",	25, 0xe000, 0x500000, 0, NULL, false },
 	{ "not looked at so far",	30, 0xc000, 0x500000, 0,

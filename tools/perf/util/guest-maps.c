@@ -282,9 +282,10 @@ static char *prepend_name(struct guest_maps *maps, u64 dentry, const char *path,
 	    !guest_memory__read(maps->mem, name, end - len, len))
 		return NULL;
 
-	/* A path leads down only.  It goes to terminals. */
+	/* A path leads down only. */
 	if ((len == 1 && end[-1] == '.') || (len == 2 && end[-1] == '.' && end[-2] == '.'))
 		return NULL;
+	/* It goes to terminals, and is one component. */
 	for (char *c = end - len; c < end; c++) {
 		if (*c < ' ' || *c > '~' || *c == '/')
 			*c = '?';
@@ -305,7 +306,9 @@ static const char *read_path(struct guest_maps *maps, u64 file, char *path)
 	    !read_u64(maps, file + layout->f_dentry, &dentry) ||
 	    !read_u64(maps, dentry + layout->d_pprev, &pprev))
 		return NULL;
-	strcpy(begin, pprev ? "" : DELETED);
+	*begin = 0;
+	if (!pprev)
+		memcpy(begin, DELETED, sizeof(DELETED));
 
 	mount -= layout->mnt;
 	for (unsigned int i = 0; i < MAX_COMPONENTS && begin; i++) {

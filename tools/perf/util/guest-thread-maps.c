@@ -245,13 +245,12 @@ static int cmp_inodes(const struct file *x, const struct file *y)
 	       cmp_u64(x->id.min, y->id.min) ?: strcmp(x->path, y->path);
 }
 
-/* By inode, and those whose build-id is known first, by that. */
+/* By inode, and those whose build-id is known first. */
 static int cmp_files(const void *a, const void *b)
 {
 	const struct file *x = *(const struct file **)a, *y = *(const struct file **)b;
 
-	return cmp_inodes(x, y) ?: cmp_u64(y->id.build_id.size, x->id.build_id.size) ?:
-	       memcmp(x->id.build_id.data, y->id.build_id.data, BUILD_ID_SIZE);
+	return cmp_inodes(x, y) ?: cmp_u64(y->id.build_id.size, x->id.build_id.size);
 }
 
 /*
