@@ -333,7 +333,8 @@ static bool find_tasks(struct guest_tasks *tasks)
 	} while (task != tasks->init_task && tasks->nr_found < MAX_TASKS);
 
 	add_idle_tasks(tasks);
-	qsort(tasks->found, tasks->nr_found, sizeof(*tasks->found), cmp_tasks);
+	if (tasks->nr_found)
+		qsort(tasks->found, tasks->nr_found, sizeof(*tasks->found), cmp_tasks);
 	return task == tasks->init_task;
 }
 
