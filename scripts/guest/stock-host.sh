@@ -117,6 +117,8 @@ sample()
 			--proc-map-timeout=20000 -o perf.data -- sh -c "$until_done" \
 			> "$guest/record.log" 2>&1 || return 1
 		[ "$work" != tasks ] || sh -c "$(until_told named 1)"
+		# One that has died meanwhile is booted again.
+		kill -0 $vm 2>/dev/null || return 1
 		[ "$way" != outside ] || compare_names > "$guest/names-$work" 2>&1
 		# Where the code of each of its kernels begins.
 		cat perf.data.guests/$vm/proc/kallsyms perf.data.guests/$vm/kernels/*/proc/kallsyms \

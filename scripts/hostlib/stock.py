@@ -48,8 +48,8 @@ _PROGRAM = ("transfer", "transfer_many", "work", "main")
 _PROGRAM_SAMPLES = 50
 _PROGRAM_WHOLE = 0.97
 
-# The same program, as it is for perf alone that finds its file: by the guest's comm, and with
-# a C library, whose functions have no frame pointers, so that the innermost frame is missing.
+# What perf must name in samples of each program, by the guest's comm.  The C library has no frame
+# pointers: the function that has called it, transfer(), is missing.
 _NAMES = {"program": _PROGRAM, "program_libc": _PROGRAM[1:]}
 
 # By which it calls the kernel.

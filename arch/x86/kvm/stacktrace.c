@@ -527,7 +527,7 @@ static noinline bool guest_unwind_kernel_stack(struct guest_unwind_state *state)
 
 	if (guest_is_syscall_edge(state, sp)) {
 		guest_unwind_syscall(state);
-		/* What looked like an entry from the kernel, and wasn't one, has changed it. */
+		/* RBP is user mode's; state->fp may be one that the kernel has saved of itself. */
 		state->fp = kvm_rbp_read_raw(state->vcpu);
 		/* Where user mode's stack begins is not known. */
 		state->sp = 0;
