@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Which task of a guest a sample hit, which file it runs, and which of the guest's kernels: by
- * files as perf record leaves them.
+ * Which task of a guest a sample hit, which file it runs, which of the guest's kernels, and what
+ * the VM is called: by files as perf record leaves them.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -17,6 +17,7 @@
 #include "dso.h"
 #include "env.h"
 #include "guest-info.h"
+#include "guest-name.h"
 #include "guest-threads.h"
 #include "machine.h"
 #include "map.h"
@@ -365,6 +366,69 @@ static int test_kernels(struct machine *machine)
 	return 0;
 }
 
+/* Arguments of VMMs, with a | for the zero behind each. */
+#define LONG_NAME	"0123456789012345678901234567890123456789012345678901234567890123"
+
+static const struct {
+	const char	*what;
+	const char	*args;
+	const char	*name;		/* NULL if there is none */
+} names[] = {
+	{ "none",		"qemu|-m|1G|",				NULL },
+	{ "QEMU's",		"qemu|-name|web1|-m|1G|",		"web1" },
+	{ "libvirt's",		"qemu|-name|guest=web1,debug-threads=on|", "web1" },
+	{ "two options",	"qemu|-name|process=x|--name|web1|",	"web1" },
+	{ "a process's",	"qemu|-name|process=web1|",		NULL },
+	{ "not the first",	"qemu|-name|process=x,guest=web1|",	"web1" },
+	{ "two commas",		"qemu|-name|a,,b,,,process=x|",		"a,b," },
+	{ "two of them",	"qemu|-name|guest=a,guest=web 1|",	"web 1" },
+	{ "a comma at the end",	"qemu|-name|web1,|",			"web1" },
+	{ "kvmtool's",		"lkvm|run|--name=web1|",		"web1" },
+	{ "Firecracker's",	"firecracker|--id|web1|",		"web1" },
+	{ "other options",	"vmm|--identity|web1|-namespace|web1|",	NULL },
+	{ "empty ones",		"vmm|-name||--id=|-m|",			NULL },
+	{ "no value",		"vmm|-name|",				NULL },
+	{ "no end",		"vmm|-name|web1",			NULL },
+	{ "no arguments",	"",					NULL },
+	{ "escape sequences",	"vmm|-name|\x1b[2J\n\xff|",		"?[2J??" },
+	{ "a long one",		"vmm|-name|" LONG_NAME "4|",		LONG_NAME },
+};
+
+static int test_names(void)
+{
+	char name[GUEST_NAME_SIZE], args[128];
+
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		size_t size = strlen(names[i].args);
+		bool found;
+
+		for (size_t j = 0; j < size; j++)
+			args[j] = names[i].args[j] == '|' ? 0 : names[i].args[j];
+		/* What lies behind is not theirs. */
+		strcpy(&args[size], "x");
+		found = guest_name__find(args, size, name);
+		if (found != !!names[i].name ||
+		    (found && strncmp(name, names[i].name, sizeof(name) - 1))) {
+			pr_debug("%s: %s\n", names[i].what, name);
+			return -1;
+		}
+	}
+	return 0;
+}
+
+/* What the VM is called is read once, wherever its kernel's files are by then. */
+static int test_name(struct machines *machines)
+{
+	struct machine *machine = machines__find(machines, VMM);
+	struct machine *other = machines__findnew(machines, VMM + 1);
+
+	TEST_ASSERT_VAL("no machines", machine && other);
+	TEST_ASSERT_VAL("host's name", !strcmp(guest_info__name(&machines->host), "[host]"));
+	TEST_ASSERT_VAL("guest's name", !strcmp(guest_info__name(machine), "web?[1"));
+	TEST_ASSERT_VAL("VMM's pid", atoi(guest_info__name(other)) == VMM + 1);
+	return 0;
+}
+
 /* What is in a guest's own file system says nothing. */
 static int test_guestmount(const char *dir)
 {
@@ -385,7 +449,8 @@ static int test_guestmount(const char *dir)
 	if (!err) {
 		guest_info__use_kernel_of(machine, 5000);
 		err = !has_symbol(machine, 0xffffffff81000000, "do_1") ||
-		      tid_of(machine, 0xffffc90000004010, 0) != VMM;
+		      tid_of(machine, 0xffffc90000004010, 0) != VMM ||
+		      atoi(guest_info__name(machine)) != VMM;
 	}
 	machines__exit(&machines);
 	perf_env__exit(&env);
@@ -425,6 +490,9 @@ static int test_guest(const char *dir)
 	TEST_ASSERT_VAL("no kernel", make_kernel(top, 1));
 	TEST_ASSERT_VAL("no tasks", write_file(top, "tasks", tasks));
 	TEST_ASSERT_VAL("no files", write_maps(top));
+	TEST_ASSERT_VAL("no name", write_file(top, "name", "web\x1b[1\n2\n"));
+	scnprintf(path, sizeof(path), "%s/data.guests/%d", dir, VMM + 1);
+	TEST_ASSERT_VAL("no folder", !mkdir(path, 0700));
 	scnprintf(path, sizeof(path), "%s/kernels", top);
 	TEST_ASSERT_VAL("no folder", !mkdir(path, 0700));
 	for (size_t i = 0; i < ARRAY_SIZE(kernels); i++) {
@@ -447,8 +515,7 @@ static int test_guest(const char *dir)
 	machines.host.env = &env;
 	machine = machines__findnew(&machines, VMM);
 	err = !machine || machine__create_kernel_maps(machine) || test_tasks(machine) ||
-	      test_files(machine) ||
-	      test_kernels(machine);
+	      test_files(machine) || test_kernels(machine) || test_name(&machines);
 	machines__exit(&machines);
 	perf_env__exit(&env);
 	guest_info__use("-");
@@ -463,7 +530,7 @@ static int test__guest_threads(struct test_suite *test __maybe_unused, int subte
 	int err;
 
 	TEST_ASSERT_VAL("no directory", mkdtemp(dir));
-	err = test_guest(dir);
+	err = test_names() || test_guest(dir);
 	rm_rf(dir);
 	return err ? TEST_FAIL : TEST_OK;
 }

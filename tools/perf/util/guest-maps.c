@@ -41,6 +41,14 @@
 /* Trees of as many VMAs as a process can have are less deep. */
 #define MAX_DEPTH	8
 
+/* Entries of a page cache, see Linux's include/linux/xarray.h. */
+#define XA_INTERNAL_MASK 3
+#define XA_INTERNAL	2
+#define XA_MAX_INTERNAL	4096
+
+/* Trees of as many pages as a file can have are less deep. */
+#define MAX_CACHE_DEPTH	12
+
 /* All that is wanted of a VMA lies within. */
 #define MAX_VMA_SIZE	512
 
@@ -87,6 +95,10 @@ struct node_layout {
  * @f_mnt:	in struct file: the mount
  * @f_dentry:	... the last component of its path
  * @f_inode:	... the file itself
+ * @f_mapping:	... what has its page cache
+ * @cache:	in struct address_space: the tree of pages
+ * @slots:	in struct xa_node: what it leads to
+ * @page_size:	of struct page
  * @i_ino:	in struct inode: its number
  * @i_sb:	... the file system it is on
  * @s_dev:	in struct super_block: the device of that
@@ -113,6 +125,10 @@ struct map_layout {
 	u32			f_mnt;
 	u32			f_dentry;
 	u32			f_inode;
+	u32			f_mapping;
+	u32			cache;
+	u32			slots;
+	u32			page_size;
 	u32			i_ino;
 	u32			i_sb;
 	u32			s_dev;
@@ -131,28 +147,24 @@ struct map_layout {
  * @mem:	the guest's memory
  * @file:	where they are noted
  * @layout:	of the guest's structures
+ * @vmemmap:	where the guest's kernel has an array of struct page, one for each page of RAM
  * @warned:	whether it was said that there are too many
  */
 struct guest_maps {
 	struct guest_memory	*mem;
 	FILE			*file;
 	struct map_layout	layout;
+	u64			vmemmap;
 	bool			warned;
 };
 
 /**
  * struct process - the process whose files are read
- * @root:	guest-physical address of its topmost page table
  * @out:	takes a line for each
- * @file:	the file of the last VMA that begins with the file's first page
- * @header:	where that VMA is
  * @nr_vmas:	how many were read
  */
 struct process {
-	u64		root;
 	FILE		*out;
-	u64		file;
-	u64		header;
 	unsigned int	nr_vmas;
 };
 
@@ -189,6 +201,14 @@ static bool find_node(const struct btf *btf, const char *type, struct node_layou
 	       node->slots <= NODE_SIZE - node->nr_slots * sizeof(u64);
 }
 
+static bool find_page_size(const struct btf *btf, u32 *size)
+{
+	int id = btf__find_by_name_kind(btf, "page", BTF_KIND_STRUCT);
+
+	*size = id < 0 ? 0 : btf__type_by_id(btf, id)->size;
+	return *size;
+}
+
 static bool find_layout(const struct btf *btf, struct map_layout *layout)
 {
 	const struct {
@@ -202,6 +222,9 @@ static bool find_layout(const struct btf *btf, struct map_layout *layout)
 		{ "file",	"f_path",	"mnt",		&layout->f_mnt },
 		{ "file",	"f_path",	"dentry",	&layout->f_dentry },
 		{ "file",	"f_inode",	NULL,		&layout->f_inode },
+		{ "file",	"f_mapping",	NULL,		&layout->f_mapping },
+		{ "address_space", "i_pages",	"xa_head",	&layout->cache },
+		{ "xa_node",	"slots",	NULL,		&layout->slots },
 		{ "inode",	"i_ino",	NULL,		&layout->i_ino },
 		{ "inode",	"i_sb",		NULL,		&layout->i_sb },
 		{ "super_block", "s_dev",	NULL,		&layout->s_dev },
@@ -234,7 +257,8 @@ static bool find_layout(const struct btf *btf, struct map_layout *layout)
 		layout->vma_end = max(layout->vma_end,
 				      *vma_fields[i].offset + (u32)sizeof(u64));
 	}
-	return find_node(btf, "maple_range_64", &layout->range) &&
+	return find_page_size(btf, &layout->page_size) &&
+	       find_node(btf, "maple_range_64", &layout->range) &&
 	       find_node(btf, "maple_arange_64", &layout->arange);
 }
 
@@ -242,11 +266,13 @@ static bool find_layout(const struct btf *btf, struct map_layout *layout)
  * guest_maps__new - get ready to note the files that a guest's processes run
  * @mem:	the guest's memory
  * @btf:	its kernel's types
+ * @vmemmap:	where its kernel has an array of struct page
  * @file:	where to note them
  *
  * Return: NULL if the types don't describe them, as before Linux 6.1.
  */
-struct guest_maps *guest_maps__new(struct guest_memory *mem, const struct btf *btf, FILE *file)
+struct guest_maps *guest_maps__new(struct guest_memory *mem, const struct btf *btf, u64 vmemmap,
+				   FILE *file)
 {
 	struct guest_maps *maps = zalloc(sizeof(*maps));
 
@@ -255,6 +281,7 @@ struct guest_maps *guest_maps__new(struct guest_memory *mem, const struct btf *b
 		return NULL;
 	}
 	maps->mem = mem;
+	maps->vmemmap = vmemmap;
 	maps->file = file;
 	return maps;
 }
@@ -370,15 +397,46 @@ static size_t find_in_notes(const u8 *notes, size_t size, u8 *build_id)
 	return 0;
 }
 
-/* Read the build-id of the file whose first page is at @gva of a process. */
-static size_t read_build_id(struct guest_maps *maps, u64 root, u64 gva, u8 *build_id)
+static bool is_node(u64 entry)
+{
+	return (entry & XA_INTERNAL_MASK) == XA_INTERNAL && entry > XA_MAX_INTERNAL;
+}
+
+/*
+ * Read a file's first page from the page cache, which got it when the program was started.
+ * No process need have it mapped; it is gone if the guest has reclaimed it since.
+ */
+static bool read_first_page(struct guest_maps *maps, u64 file, u8 page[GUEST_PAGE_SIZE])
+{
+	const struct map_layout *layout = &maps->layout;
+	u64 mapping, entry;
+
+	if (!read_u64(maps, file + layout->f_mapping, &mapping) ||
+	    !read_u64(maps, mapping + layout->cache, &entry))
+		return false;
+
+	for (unsigned int i = 0; i < MAX_CACHE_DEPTH && is_node(entry); i++) {
+		if (!read_u64(maps, entry - XA_INTERNAL + layout->slots, &entry))
+			return false;
+	}
+	/* What is no struct page, but tells where a page is swapped out, is not aligned. */
+	if (entry < maps->vmemmap)
+		return false;
+
+	entry -= maps->vmemmap;
+	return !(entry % layout->page_size) &&
+	       guest_memory__read_page(maps->mem, entry / layout->page_size, page);
+}
+
+/* Read the build-id of a file. */
+static size_t read_build_id(struct guest_maps *maps, u64 file, u8 *build_id)
 {
 	u8 page[GUEST_PAGE_SIZE] __aligned(8);
 	const Elf64_Ehdr *ehdr = (const Elf64_Ehdr *)page;
 	const Elf64_Phdr *phdr;
 	size_t size = 0;
 
-	if (!guest_memory__read_by(maps->mem, root, gva, page, sizeof(page)) ||
+	if (!read_first_page(maps, file, page) ||
 	    memcmp(ehdr->e_ident, ELFMAG, SELFMAG) || ehdr->e_ident[EI_CLASS] != ELFCLASS64 ||
 	    ehdr->e_ident[EI_DATA] != ELFDATA2LSB || ehdr->e_phentsize != sizeof(*phdr) ||
 	    ehdr->e_phoff % 8 || ehdr->e_phoff > sizeof(page) ||
@@ -408,17 +466,13 @@ static void write_vma(struct guest_maps *maps, struct process *process, const u8
 		      u64 last)
 {
 	const struct map_layout *layout = &maps->layout;
-	u64 file = get_u64(vma, layout->file), pgoff = get_u64(vma, layout->pgoff), ino;
+	u64 file = get_u64(vma, layout->file), ino;
 	u8 build_id[BUILD_ID_SIZE];
 	char buf[PATH_MAX];
 	const char *path;
-	size_t size = 0;
+	size_t size;
 	u32 dev;
 
-	if (!pgoff) {
-		process->file = file;
-		process->header = first;
-	}
 	if (!file || !(get_u64(vma, layout->flags) & VM_EXEC))
 		return;
 
@@ -426,10 +480,10 @@ static void write_vma(struct guest_maps *maps, struct process *process, const u8
 	if (!path)
 		return;
 
-	if (file == process->file)
-		size = read_build_id(maps, process->root, process->header, build_id);
+	size = read_build_id(maps, file, build_id);
 	fprintf(process->out, "%" PRIx64 " %" PRIx64 " %" PRIx64 " %x:%x %" PRIu64 " ", first,
-		last + 1, pgoff << GUEST_PAGE_SHIFT, dev >> MINOR_BITS, dev & MINOR_MASK, ino);
+		last + 1, get_u64(vma, layout->pgoff) << GUEST_PAGE_SHIFT, dev >> MINOR_BITS,
+		dev & MINOR_MASK, ino);
 	for (size_t i = 0; i < size; i++)
 		fprintf(process->out, "%02x", build_id[i]);
 	fprintf(process->out, "%s %s\n", size ? "" : "-", path);
@@ -490,9 +544,9 @@ static bool read_node(struct guest_maps *maps, struct process *process, u64 node
 }
 
 /* Return a line for each file that a process runs, to be freed; NULL if it can't be read. */
-static char *read_files(struct guest_maps *maps, u64 mm, u64 root)
+static char *read_files(struct guest_maps *maps, u64 mm)
 {
-	struct process process = { .root = root };
+	struct process process = {};
 	char *text = NULL;
 	size_t size;
 	u32 users;
@@ -518,19 +572,18 @@ static char *read_files(struct guest_maps *maps, u64 mm, u64 root)
  * guest_maps__read - read the files that a process runs
  * @maps:	of the guest
  * @mm:		the guest's struct mm_struct of it
- * @root:	guest-physical address of its topmost page table
  *
  * A line has the first address and the one behind the last, the offset in the file, its device
  * and inode, its build-id or "-", and its path.
  *
  * Return: the lines, to be freed; NULL if they can't be read, or change all the time.
  */
-char *guest_maps__read(struct guest_maps *maps, u64 mm, u64 root)
+char *guest_maps__read(struct guest_maps *maps, u64 mm)
 {
 	char *last = NULL, *text = NULL;
 
 	for (unsigned int i = 0; i < MAX_READS; i++) {
-		text = read_files(maps, mm, root);
+		text = read_files(maps, mm);
 		if (text && last && !strcmp(text, last))
 			break;
 		free(last);

@@ -9,8 +9,9 @@ struct btf;
 struct guest_maps;
 struct guest_memory;
 
-struct guest_maps *guest_maps__new(struct guest_memory *mem, const struct btf *btf, FILE *file);
-char *guest_maps__read(struct guest_maps *maps, u64 mm, u64 root);
+struct guest_maps *guest_maps__new(struct guest_memory *mem, const struct btf *btf, u64 vmemmap,
+				   FILE *file);
+char *guest_maps__read(struct guest_maps *maps, u64 mm);
 void guest_maps__note(struct guest_maps *maps, u64 root, u32 pid, u64 time, const char *files);
 void guest_maps__delete(struct guest_maps *maps);
 

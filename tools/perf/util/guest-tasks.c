@@ -31,8 +31,12 @@
 /* All that is wanted of a struct task_struct lies within. */
 #define MAX_TASK_SIZE	16384
 
-/* Where RAM is mapped if nothing says so: CONFIG_DYNAMIC_MEMORY_LAYOUT is off. */
+/*
+ * Where RAM is mapped, and where each page has a struct page, if nothing says so:
+ * CONFIG_DYNAMIC_MEMORY_LAYOUT is off.
+ */
 #define PAGE_OFFSET	0xffff888000000000ULL
+#define VMEMMAP		0xffffea0000000000ULL
 
 /**
  * struct task - a task of a guest
@@ -158,6 +162,15 @@ static u64 symbol_addr(const struct guest_kernel *kernel, const char *name)
 	return symbol ? symbol->addr : 0;
 }
 
+/* Read where one of the kernel's regions begins; where KASLR can't move it, nothing tells. */
+static bool read_base(const struct guest_kernel *kernel, const char *name, u64 fixed, u64 *base)
+{
+	u64 addr = symbol_addr(kernel, name);
+
+	*base = fixed;
+	return !addr || guest_memory__read(kernel->mem, addr, base, sizeof(*base));
+}
+
 /**
  * guest_tasks__new - get ready to note a guest's tasks
  * @kernel:	the guest's kernel, which must live longer
@@ -171,21 +184,20 @@ struct guest_tasks *guest_tasks__new(struct guest_kernel *kernel, FILE *file, FI
 	struct guest_tasks *tasks = zalloc(sizeof(*tasks));
 	struct btf *btf = guest_btf__read(kernel);
 	u64 nr_cpus = symbol_addr(kernel, "nr_cpu_ids");
-	u64 page_offset = symbol_addr(kernel, "page_offset_base");
+	u64 vmemmap;
 
-	if (!tasks || !btf || !find_layout(btf, &tasks->layout))
+	if (!tasks || !btf || !find_layout(btf, &tasks->layout) ||
+	    !read_base(kernel, "page_offset_base", PAGE_OFFSET, &tasks->page_offset) ||
+	    !read_base(kernel, "vmemmap_base", VMEMMAP, &vmemmap))
 		goto err;
 
 	tasks->mem = kernel->mem;
-	tasks->maps = maps ? guest_maps__new(kernel->mem, btf, maps) : NULL;
+	tasks->maps = maps ? guest_maps__new(kernel->mem, btf, vmemmap, maps) : NULL;
 	tasks->file = file;
 	tasks->init_task = symbol_addr(kernel, "init_task");
 	tasks->idle = symbol_addr(kernel, "idle_threads");
 	tasks->offsets = symbol_addr(kernel, "__per_cpu_offset");
-	tasks->page_offset = PAGE_OFFSET;
-	if (!tasks->init_task ||
-	    (page_offset && !guest_memory__read(kernel->mem, page_offset, &tasks->page_offset,
-						sizeof(tasks->page_offset))))
+	if (!tasks->init_task)
 		goto err;
 	if (nr_cpus && tasks->idle && tasks->offsets)
 		guest_memory__read(kernel->mem, nr_cpus, &tasks->nr_cpus, sizeof(tasks->nr_cpus));
@@ -377,7 +389,7 @@ static void note_maps(struct guest_tasks *tasks, const struct task *old, struct 
 	if (same && old->exec_vm == new->exec_vm)
 		return;
 
-	files = guest_maps__read(tasks->maps, new->mm, new->root);
+	files = guest_maps__read(tasks->maps, new->mm);
 	if (!files) {
 		new->exec_vm = 0;
 		return;
