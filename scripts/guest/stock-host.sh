@@ -24,6 +24,7 @@ boot()
 	# $again: none or one.
 	# shellcheck disable=SC2086
 	qemu-system-x86_64 -M microvm,acpi=off,rtc=on -accel kvm -cpu host -m 256M -smp "$3" \
+		-name "guest=$(basename "$guest"),debug-threads=on" \
 		-nodefaults -no-user-config -display none $again -serial file:/tmp/guest.log \
 		-kernel "$1" -initrd "$guest/initrd.img" \
 		-append "console=ttyS0 quiet panic=-1 reboot=t clearcpuid=154 mitigations=off work=$2" &
@@ -117,7 +118,11 @@ sample()
 			--proc-map-timeout=20000 -o perf.data -- sh -c "$until_done" \
 			> "$guest/record.log" 2>&1 || return 1
 		[ "$work" != tasks ] || sh -c "$(until_told named 1)"
-		# One that has died meanwhile is booted again.
+		if [ "$work" = reboot ] && [ "$(grep -c "at work" /tmp/guest.log)" -lt 2 ]; then
+			kill $vm
+			wait $vm 2>/dev/null
+		fi
+		# One that has died meanwhile, or hung as it booted again, is booted once more.
 		kill -0 $vm 2>/dev/null || return 1
 		[ "$way" != outside ] || compare_names > "$guest/names-$work" 2>&1
 		# Where the code of each of its kernels begins.
@@ -125,6 +130,8 @@ sample()
 			2> /dev/null | sed -n 's/ T _stext$//p' > "$guest/kernels-$work"
 		perf kvm --guest $symbols -i perf.data report --stats \
 			> "$guest/stats-$work-$way.txt" 2> "$guest/report.log" || return 1
+		[ "$way" != outside ] || perf kvm --guest -i perf.data report --stdio --no-children -g none \
+			--sort guest > "$guest/vms-$work.txt" 2> "$guest/vms.log" || return 1
 		perf script $symbols $files -i perf.data -F comm,misc,ip,sym,symoff \
 			> "$guest/script-$work-$way.txt" 2> "$guest/script.log" || return 1
 	done
@@ -141,9 +148,9 @@ boot_and_sample()
 	shift 2
 	tries=1
 	until boot "$guest/vmlinuz" "$work" "$cpus" && sample "$work" "$@"; do
-		cp /tmp/guest.log "$guest"
+		cp /tmp/guest.log "$guest/guest.log.$work-$tries"
 		kill -0 $vm 2>/dev/null && fail "$name: could not be sampled, see its logs"
-		[ $tries -lt 5 ] || fail "$name: died $tries times, see its guest.log"
+		[ $tries -lt 5 ] || fail "$name: died $tries times, see its guest.log.*"
 		tries=$((tries + 1))
 	done
 	cp /tmp/guest.log "$guest"

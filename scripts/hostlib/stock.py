@@ -244,6 +244,18 @@ def _judge_names(name: str, compared: str) -> Iterator[str]:
         yield f"{name}: the guest itself tells others: {compared.strip()}"
 
 
+def vms(report: str) -> Dict[str, float]:
+    """Each VM's share, in percent, from the output of perf report --sort guest."""
+    return {name: float(share) for share, name in
+            re.findall(r"^ +(\d+\.\d+)%  (\S+) *$", report, re.MULTILINE)}
+
+
+def _judge_vm(name: str, vm: str, report: str) -> Iterator[str]:
+    """What is wrong with the name of the only VM; the rest of the shares is the host's."""
+    if set(vms(report)) != {vm}:
+        yield f"{name}: perf report --sort guest has {vms(report)}"
+
+
 def deviations(samples: List[stacks.Sample]) -> Dict[str, float]:
     """By how many sigma each task's share of their samples is not what it does."""
     found = {task: sum(sample.comm == task for sample in samples) for task in _TASKS}
@@ -314,6 +326,8 @@ def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts
         for work in (*WORKS, TASKS):
             _count(counts, _judge_names(f"{suite}, {work}, names",
                                         (found / f"names-{work}").read_text()))
+            _count(counts, _judge_vm(f"{suite}, {work}, VM", suite,
+                                     (found / f"vms-{work}.txt").read_text()))
         _count(counts, _judge_tasks(f"{suite}, tasks", _user_samples(found, TASKS)))
         _count(counts, _judge_reboot(
             f"{suite}, reboot", _samples(found, REBOOT, OUTSIDE),

@@ -178,6 +178,16 @@ class StockTest(unittest.TestCase):
                    *samples[600:]]
         self.assertEqual(len(list(stock._judge_reboot("a", unnamed, starts))), 1)
 
+    def test_the_vm_has_its_name(self) -> None:
+        report = ("# Overhead  Guest   \n# ........  ........\n#\n"
+                  "    99.75%  bookworm\n     0.25%  4711    \n\n\n#\n# (Tip: ...)\n")
+        self.assertEqual(stock.vms(report), {"bookworm": 99.75, "4711": 0.25})
+        self.assertEqual(len(list(stock._judge_vm("a", "bookworm", report))), 1)
+        self.assertEqual(len(list(stock._judge_vm("a", "bookworm", ""))), 1)
+        alone = "    62.43%  bookworm\n"
+        self.assertEqual(list(stock._judge_vm("a", "bookworm", alone)), [])
+        self.assertEqual(len(list(stock._judge_vm("a", "trixie", alone))), 1)
+
     def test_the_task_of_a_sample_is_read(self) -> None:
         text = "kworker/0:1 ev  G\n\tffffffff81000000 f\n\ntask1           KGg \n\t10 g\n"
         self.assertEqual([sample.comm for sample in stock.stacks.read(text.splitlines())],

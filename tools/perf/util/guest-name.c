@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * What a VM is called, by the command line of its VMM.
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <linux/kernel.h>
+#include <linux/string.h>
+
+#include "guest-name.h"
+
+/* QEMU takes -name or --name, kvmtool and crosvm --name, Firecracker --id. */
+static const char * const options[] = { "-name", "--name", "--id" };
+
+/* QEMU's takes a list; the first element needs no key. */
+#define KEY	"guest="
+
+/**
+ * guest_name__clean - make a name fit for terminals, and for files of one line
+ * @name: the name
+ */
+void guest_name__clean(char *name)
+{
+	for (; *name; name++) {
+		if (*name < ' ' || *name > '~')
+			*name = '?';
+	}
+}
+
+/* Copy an element of a list, in which two commas stand for one; return what follows. */
+static const char *copy_element(const char *list, char element[GUEST_NAME_SIZE])
+{
+	size_t len = 0;
+
+	for (; *list && (*list != ',' || list[1] == ','); list++) {
+		list += *list == ',';
+		if (len < GUEST_NAME_SIZE - 1)
+			element[len++] = *list;
+	}
+	element[len] = 0;
+	guest_name__clean(element);
+	return *list ? list + 1 : list;
+}
+
+static bool find_in_list(const char *list, char name[GUEST_NAME_SIZE])
+{
+	char element[GUEST_NAME_SIZE];
+
+	list = copy_element(list, name);
+	if (strstarts(name, KEY))
+		memmove(name, name + strlen(KEY), strlen(name + strlen(KEY)) + 1);
+	else if (strchr(name, '='))
+		*name = 0;
+
+	while (*list) {
+		list = copy_element(list, element);
+		if (strstarts(element, KEY))
+			scnprintf(name, GUEST_NAME_SIZE, "%s", element + strlen(KEY));
+	}
+	return *name;
+}
+
+/* Return the value of an option that gives a VM its name, in @arg or @next, or NULL. */
+static const char *value_of(const char *arg, const char *next)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
+		size_t len = strlen(options[i]);
+
+		if (strncmp(arg, options[i], len))
+			continue;
+		if (arg[len] == '=')
+			return arg + len + 1;
+		if (!arg[len])
+			return next;
+	}
+	return NULL;
+}
+
+/**
+ * guest_name__find - find what a VM is called in the command line of its VMM
+ * @args:	the arguments, each with a zero behind it
+ * @size:	of all
+ * @name:	takes the name, made clean
+ *
+ * Return: whether it has a name.
+ */
+bool guest_name__find(const char *args, size_t size, char name[GUEST_NAME_SIZE])
+{
+	const char *end = args + size, *arg, *next, *value;
+
+	*name = 0;
+	if (!size || end[-1])
+		return false;
+
+	for (arg = args; arg < end; arg = next) {
+		next = arg + strlen(arg) + 1;
+		value = value_of(arg, next < end ? next : NULL);
+		if (value && find_in_list(value, name))
+			return true;
+	}
+	return false;
+}
+
+/**
+ * guest_name__read - find what a VM is called
+ * @pid:	of its VMM
+ * @name:	takes the name
+ *
+ * The command line is in the VMM's memory, which may take as long to read as the VMM wants, as
+ * for ps.
+ *
+ * Return: whether it has a name.
+ */
+bool guest_name__read(pid_t pid, char name[GUEST_NAME_SIZE])
+{
+	/* VMMs with many devices have long ones; libvirt's begin with the name. */
+	char path[32], args[16 << 10];
+	FILE *file;
+	size_t size;
+
+	scnprintf(path, sizeof(path), "/proc/%d/cmdline", pid);
+	file = fopen(path, "re");
+	if (!file)
+		return false;
+
+	size = fread(args, 1, sizeof(args), file);
+	fclose(file);
+	/* The last argument may be cut: then it is none. */
+	while (size && args[size - 1])
+		size--;
+	return guest_name__find(args, size, name);
+}
