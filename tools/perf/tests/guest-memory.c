@@ -28,6 +28,7 @@
 #include "guest-info.h"
 #include "guest-kernel.h"
 #include "guest-memory.h"
+#include "guest-memslots.h"
 #include "guest-modules.h"
 #include "guest-tasks.h"
 #include "symbol_conf.h"
@@ -86,6 +87,7 @@
 #define ORC_END		(ORC + 4 * 6)
 #define BTF		(SMALL + 0x30000)
 #define JIFFIES		(SMALL + 0x60000)
+#define VMEMMAP_AT	(SMALL + 0x60ff8)
 #define PAGE_OFFSET_AT	(SMALL + 0x61000)
 #define NR_CPUS_AT	(SMALL + 0x61008)
 #define CPU_OFFSETS	(SMALL + 0x61010)
@@ -101,13 +103,12 @@
 #define NAME_OF(i)	(SMALL + 0x7bffe + (i) * 0x10)
 #define INODE(i)	(SMALL + 0x7dff4 + (i) * 0x40)
 #define SUPER(i)	(SMALL + 0x7f000 + (i) * 0x40)
+#define MAPPING(i)	(SMALL + 0x80ff0 + (i) * 0x40)
+#define CACHE(i)	(SMALL + 0x82ff0 + (i) * 0x240)
 
 /* A process: its page tables, and the page that its program's file begins with. */
 #define USER_PGD_GPA	(9UL << 20)
-#define USER_PUD_GPA	(USER_PGD_GPA + PAGE)
-#define USER_PMD_GPA	(USER_PUD_GPA + PAGE)
-#define USER_PTE_GPA	(USER_PMD_GPA + PAGE)
-#define PROGRAM_GPA	(USER_PTE_GPA + PAGE)
+#define PROGRAM_GPA	(USER_PGD_GPA + PAGE)
 #define PROGRAM		0x400000UL
 #define LIBRARY		0x7f0000001000UL
 
@@ -195,6 +196,7 @@ static const struct {
 	{ BTF,			"R__start_BTF" },
 	{ 0,			"R__stop_BTF" },
 	{ JIFFIES,		"Djiffies_64" },
+	{ VMEMMAP_AT,		"Dvmemmap_base" },
 	{ PAGE_OFFSET_AT,	"Dpage_offset_base" },
 	{ NR_CPUS_AT,		"Rnr_cpu_ids" },
 	{ CPU_OFFSETS,		"R__per_cpu_offset" },
@@ -317,6 +319,7 @@ static const struct {
 #define MM_TREE		0x20
 #define MM_EXEC_VM	0x30
 #define PAGE_OFFSET	0xffff9d4000000000ULL
+#define VMEMMAP		0xfffff0c180000000ULL
 
 /* What leads to the files that a process runs. */
 #define V_START		0
@@ -326,6 +329,9 @@ static const struct {
 #define V_FILE		0x28
 #define F_PATH		0x10
 #define F_INODE		0x28
+#define F_MAPPING	0x30
+#define M_CACHE		0x18
+#define C_SLOTS		0x28
 #define I_INO		8
 #define I_SB		0x10
 #define S_DEV		0x10
@@ -351,6 +357,9 @@ static bool no_tree;
 static u32 vma_file;
 static u32 nr_slots = 16;
 
+/* How large the guest's struct page is. */
+static u32 page_size = 64;
+
 /* Leave out what a struct task_struct has, or have it far behind the rest. */
 static bool no_tasks, far_field;
 
@@ -366,7 +375,7 @@ static void add_node_type(struct btf *btf, const char *name, int u64_id, u32 nr)
 
 static void add_map_types(struct btf *btf, int u32_id, int u64_id)
 {
-	int tree, path, name, mnt, hash;
+	int tree, path, cache, slots, name, mnt, hash;
 
 	tree = btf__add_struct(btf, "maple_tree", 16);
 	btf__add_field(btf, "ma_root", u64_id, 64, 0);
@@ -388,6 +397,15 @@ static void add_map_types(struct btf *btf, int u32_id, int u64_id)
 	btf__add_struct(btf, "file", 64);
 	btf__add_field(btf, "f_path", path, F_PATH * 8, 0);
 	btf__add_field(btf, "f_inode", u64_id, F_INODE * 8, 0);
+	btf__add_field(btf, "f_mapping", u64_id, F_MAPPING * 8, 0);
+	cache = btf__add_struct(btf, "xarray", 16);
+	btf__add_field(btf, "xa_head", u64_id, 64, 0);
+	btf__add_struct(btf, "address_space", 64);
+	btf__add_field(btf, "i_pages", cache, (M_CACHE - 8) * 8, 0);
+	slots = btf__add_array(btf, u64_id, u64_id, 64);
+	btf__add_struct(btf, "xa_node", C_SLOTS + 64 * 8);
+	btf__add_field(btf, "slots", slots, C_SLOTS * 8, 0);
+	btf__add_struct(btf, "page", page_size);
 	btf__add_struct(btf, "inode", 64);
 	btf__add_field(btf, "i_ino", u64_id, I_INO * 8, 0);
 	btf__add_field(btf, "i_sb", u64_id, I_SB * 8, 0);
@@ -588,13 +606,16 @@ static void make_program(void)
 	}
 }
 
+/* Where the kernel has the struct page of a page. */
+#define PAGE_OF(gpa)	(VMEMMAP + (gpa) / PAGE * page_size)
+
 static void make_maps(void)
 {
-	put_entry(USER_PGD_GPA, 0, USER_PUD_GPA | PRESENT);
-	put_entry(USER_PUD_GPA, 0, USER_PMD_GPA | PRESENT);
-	put_entry(USER_PMD_GPA, PROGRAM >> 21, USER_PTE_GPA | PRESENT);
-	put_entry(USER_PTE_GPA, 0, PROGRAM_GPA | NO_EXEC | PRESENT);
 	make_program();
+	/* Of the second file nothing is cached. */
+	put_u64(MAPPING(0) + M_CACHE, CACHE(0) | 2);
+	put_u64(CACHE(0) + C_SLOTS, CACHE(1) | 2);
+	put_u64(CACHE(1) + C_SLOTS, PAGE_OF(PROGRAM_GPA));
 
 	put_u64(MM + MM_PGD, PAGE_OFFSET + USER_PGD_GPA);
 	put_u64(MM + MM_EXEC_VM, 7);
@@ -634,6 +655,7 @@ static void make_maps(void)
 		put_u64(FILE_OF(i) + F_PATH, MOUNT(i) + MNT);
 		put_u64(FILE_OF(i) + F_PATH + 8, DENTRY(i ? LIBTEST : A_PROGRAM));
 		put_u64(FILE_OF(i) + F_INODE, INODE(i));
+		put_u64(FILE_OF(i) + F_MAPPING, MAPPING(i));
 		put_u64(INODE(i) + I_INO, 1000 + i);
 		put_u64(INODE(i) + I_SB, SUPER(i));
 		put_u32(SUPER(i) + S_DEV, 0x12ff0000 + i);
@@ -643,6 +665,7 @@ static void make_maps(void)
 static void make_tasks(void)
 {
 	put_u64(JIFFIES, 1);
+	put_u64(VMEMMAP_AT, VMEMMAP);
 	put_u64(PAGE_OFFSET_AT, PAGE_OFFSET);
 	put_u32(NR_CPUS_AT, 2);
 	put_u64(CPU_OFFSETS + 8, 0x100);
@@ -1580,12 +1603,6 @@ static void no_slots(void)
 	nr_slots = 16;
 }
 
-/* The program's code lies behind the first page of another file. */
-static void other_header(void)
-{
-	put_u64(VMA(0) + V_FILE, FILE_OF(1));
-}
-
 static void root_as_file(void)
 {
 	put_u64(FILE_OF(0) + F_PATH + 8, DENTRY(ROOT));
@@ -1699,9 +1716,87 @@ static void long_build_id(void)
 		       offsetof(Elf64_Phdr, p_filesz), 20 + 16 + 24);
 }
 
+/* Change what the page cache has as the first page of the program. */
+static void put_page(u64 entry)
+{
+	put_u64(CACHE(1) + C_SLOTS, entry);
+}
+
 static void page_not_present(void)
 {
-	put_entry(USER_PTE_GPA, 0, PROGRAM_GPA);
+	put_page(PAGE_OF(PROGRAM_GPA + PAGE));
+}
+
+static void page_without_node(void)
+{
+	put_u64(MAPPING(0) + M_CACHE, PAGE_OF(PROGRAM_GPA));
+}
+
+static void other_page_size(void)
+{
+	page_size = 56;
+	make_guest(FROM_BASE, false);
+	page_size = 64;
+}
+
+static void no_page_size(void)
+{
+	page_size = 0;
+	make_guest(FROM_BASE, false);
+	page_size = 64;
+}
+
+static void no_mapping(void)
+{
+	put_u64(FILE_OF(0) + F_MAPPING, 8);
+}
+
+static void no_cache(void)
+{
+	put_u64(MAPPING(0) + M_CACHE, 0);
+}
+
+static void cache_in_itself(void)
+{
+	put_page(CACHE(0) | 2);
+}
+
+static void cache_elsewhere(void)
+{
+	put_page(0xffffffff00001002);
+}
+
+/* Swapped out: the other bits might be anything, here the page's. */
+static void swapped_page(void)
+{
+	put_page(PAGE_OF(PROGRAM_GPA) | 1);
+}
+
+static void part_of_page(void)
+{
+	put_page(PAGE_OF(PROGRAM_GPA) + 8);
+}
+
+static void page_below_all(void)
+{
+	put_page(PAGE_OF(0) - page_size);
+}
+
+static void page_behind_ram(void)
+{
+	put_page(PAGE_OF(HIGH_GPA + LOW_SIZE));
+}
+
+static void page_behind_all(void)
+{
+	put_page(~7UL);
+}
+
+/* As many pages further as there are addresses. */
+static void page_far_away(void)
+{
+	put_u64(VMEMMAP_AT, 0);
+	put_page(((1UL << 52) + PROGRAM_GPA / PAGE) * page_size);
 }
 
 static const struct {
@@ -1731,7 +1826,6 @@ static const struct {
 	{ "a VMA's field far away",	far_vma_field,		NULL, NULL },
 	{ "a node of 1000 slots",	many_slots,		NULL, NULL },
 	{ "a node without slots",	no_slots,		NULL, NULL },
-	{ "another file's first page",	other_header,		BUILD_ID_TEXT, "-" },
 	{ "no inode",			no_inode,		PROGRAM_TEXT, "" },
 	{ "no file system",		no_file_system,		PROGRAM_TEXT, "" },
 	{ "the root as a file",		root_as_file,		PROGRAM_TEXT, "" },
@@ -1754,6 +1848,19 @@ static const struct {
 	{ "a note without its name",	cut_name,		BUILD_ID_TEXT, "-" },
 	{ "a build-id that is too long", long_build_id,		BUILD_ID_TEXT, "-" },
 	{ "a page that is not there",	page_not_present,	BUILD_ID_TEXT, "-" },
+	{ "a file of one page",		page_without_node,	"", "" },
+	{ "a struct page of 56 bytes",	other_page_size,	"", "" },
+	{ "a struct page of none",	no_page_size,		NULL, NULL },
+	{ "no page cache",		no_mapping,		BUILD_ID_TEXT, "-" },
+	{ "an empty page cache",	no_cache,		BUILD_ID_TEXT, "-" },
+	{ "a page cache in itself",	cache_in_itself,	BUILD_ID_TEXT, "-" },
+	{ "a page cache elsewhere",	cache_elsewhere,	BUILD_ID_TEXT, "-" },
+	{ "a page that is swapped out",	swapped_page,		BUILD_ID_TEXT, "-" },
+	{ "a part of a struct page",	part_of_page,		BUILD_ID_TEXT, "-" },
+	{ "a page below all",		page_below_all,		BUILD_ID_TEXT, "-" },
+	{ "a page behind RAM",		page_behind_ram,	BUILD_ID_TEXT, "-" },
+	{ "a page behind all",		page_behind_all,	BUILD_ID_TEXT, "-" },
+	{ "a page that is far away",	page_far_away,		BUILD_ID_TEXT, "-" },
 };
 
 static int test_maps(const char *dir)
@@ -1826,12 +1933,11 @@ static int test_second_look(const char *dir)
 	if (maps)
 		fclose(maps);
 	TEST_ASSERT_VAL("all looks", good);
-	/* At the new page tables, the program's first page can't be read. */
 	TEST_ASSERT_VAL("which files", has_text(dir, "files",
 		"1 900000 7\n" PROGRAM_TEXT LIBRARY_TEXT
 		"4 900000 7\n" PROGRAM_TEXT
 		"4 900000 7\n" PROGRAM_TEXT LIBRARY_TEXT
-		"4 54321000 7\n401000 403000 1000 12f:f0000 1000 - /bin/a program\n" LIBRARY_TEXT));
+		"4 54321000 7\n" PROGRAM_TEXT LIBRARY_TEXT));
 	TEST_ASSERT_VAL("what has changed", has_text(dir, "looks",
 		"3 ffffc90000020000 900000 7 7 renamed\n"
 		"4 ffffc90000010000 54321000 7 9 worker\n"
@@ -1946,6 +2052,169 @@ static int test_reset(const char *dir __maybe_unused)
 }
 #endif
 
+/*
+ * As KVM lists the guest's memory: %d is the VMM's pid, the first %lx where the piece at 4 GiB
+ * is, the second one where that at zero is, the third one 8 MiB further.
+ */
+#define PIECE(as, gpa, size, hva) \
+	"as_id=" as " slot=5 gpa=" gpa " size=" size " hva=" hva " flags=0x1\n"
+#define SLOT(as, gpa, hva) PIECE(as, gpa, "0x1000000", hva)
+#define HIGH_RAM	SLOT("0", "0x100000000", "0x%lx")
+#define LOW_RAM		SLOT("0", "0x0", "0x%lx")
+
+static const struct {
+	const char	*what;
+	const char	*dir;
+	const char	*list;
+	bool		in_pieces;
+	bool		found;
+} lists[] = {
+	{ "none",			"%d-5", "", true, false },
+	{ "none, RAM in one piece",	"%d-5", "", false, true },
+	{ "RAM in two pieces",		"%d-5", HIGH_RAM LOW_RAM, true, true },
+	{ "RAM in three pieces",	"%d-5", HIGH_RAM PIECE("0", "0x0", "0x800000", "0x%lx")
+						PIECE("0", "0x800000", "0x800000", "0x%lx"),
+	  true, true },
+	{ "a piece that ends before",	"%d-5", HIGH_RAM PIECE("0", "0x0", "0x803000", "0x%lx"),
+	  true, false },
+	{ "other memory as well",	"%d-5", SLOT("1", "0x0", "0x1000") HIGH_RAM LOW_RAM,
+	  true, true },
+	{ "the other address space's",	"%d-5", SLOT("1", "0x100000000", "0x%lx")
+						SLOT("1", "0x0", "0x%lx"), true, false },
+	{ "pieces elsewhere",		"%d-5", SLOT("0", "0x200000000", "0x%lx")
+						SLOT("0", "0x10000000", "0x%lx"), true, false },
+	/* The VMM has a page that looks like a kernel's, but not as the guest's RAM. */
+	{ "other RAM",			"%d-5", SLOT("0", "0x0", "0x1000"), false, false },
+	{ "nonsense",			"%d-5", "nonsense\n\nas_id=0 slot=0\n" HIGH_RAM LOW_RAM,
+	  true, true },
+	{ "another process's",		"1-%d", HIGH_RAM LOW_RAM, true, false },
+	{ "no VM's",			"%d", HIGH_RAM LOW_RAM, true, false },
+	{ "memory that can't be read",	"%d-5", SLOT("0", "0x200000000", "0x1000") HIGH_RAM LOW_RAM,
+	  true, true },
+};
+
+/* Have RAM as the VMM of a large guest has: what is at 4 GiB lies before what is at zero. */
+static void swap_ram(void)
+{
+	u8 *low = malloc(LOW_SIZE);
+
+	if (low) {
+		memcpy(low, ram, LOW_SIZE);
+		memcpy(ram, ram + HOLE, LOW_SIZE);
+		memcpy(ram + HOLE, low, LOW_SIZE);
+	}
+	free(low);
+}
+
+/* Make KVM's list; return false if that can't be. */
+static bool make_list(const char *dir, const char *vm, const char *list)
+{
+	char path[PATH_MAX];
+	FILE *file;
+
+	snprintf(path, sizeof(path), "%s/kvm/%s", dir, vm);
+	mkdir(path, 0700);
+	snprintf(path, sizeof(path), "%s/kvm/%s/memslots", dir, vm);
+	file = fopen(path, "we");
+	if (file)
+		fprintf(file, list, (long)ram, (long)ram + HOLE, (long)ram + HOLE + (8 << 20));
+	return file && !fclose(file);
+}
+
+/* A list of more memslots than VMMs have is none; one of as many is one. */
+static bool make_long_list(const char *dir, const char *vm, unsigned int nr)
+{
+	char *list = calloc(nr, sizeof(SLOT("0", "0x200000000", "0x1000")));
+	bool good;
+
+	if (!list)
+		return false;
+	for (unsigned int i = 2; i < nr; i++)
+		sprintf(list + strlen(list), SLOT("0", "0x2%04x0000", "0x1000"), i);
+	strcat(list, HIGH_RAM LOW_RAM);
+	good = make_list(dir, vm, list);
+	free(list);
+	return good;
+}
+
+static int test_long_lists(const char *dir)
+{
+	char vm[32];
+
+	snprintf(vm, sizeof(vm), "%d-5", getpid());
+	make_guest(FROM_BASE, false);
+	swap_ram();
+	TEST_ASSERT_VAL("no list", make_long_list(dir, vm, MAX_MEMSLOTS));
+	TEST_ASSERT_VAL("a long list", find_all(dir) == GUEST_INFO_TABLES);
+	TEST_ASSERT_VAL("no list", make_long_list(dir, vm, MAX_MEMSLOTS + 1));
+	TEST_ASSERT_VAL("a list that is too long", find_all(dir) == GUEST_INFO_NONE);
+	return 0;
+}
+
+/* One VM has no memory, and one no Linux; memory comes and goes. */
+static int test_vms(const char *dir)
+{
+	struct guest_kernel *kernel;
+	const char *why_not;
+	char vms[3][32];
+	u8 page[PAGE];
+	u64 value;
+
+	make_guest(FROM_BASE, false);
+	swap_ram();
+	for (int i = 0; i < 3; i++)
+		snprintf(vms[i], sizeof(vms[i]), "%d-%d", getpid(), i + 5);
+	TEST_ASSERT_VAL("no lists", make_list(dir, vms[0], "") &&
+			make_list(dir, vms[1], SLOT("0", "0x0", "0x1000")) &&
+			make_list(dir, vms[2], SLOT("1", "0x0", "0x%lx")
+						PIECE("0", "0x0", "0xf00000", "0x%lx")));
+	/* The VMM has something behind the piece. */
+	ram[HOLE + 0xf00000] = 1;
+	kernel = guest_kernel__find(getpid(), NULL, &why_not);
+	TEST_ASSERT_VAL("of three VMs", kernel);
+	TEST_ASSERT_VAL("memory", guest_memory__read_page(kernel->mem, 0, page));
+	TEST_ASSERT_VAL("no memory", !guest_memory__read_page(kernel->mem, 0xf00, page) &&
+			!guest_memory__read_page(kernel->mem, HIGH_GPA / PAGE, page));
+	make_list(dir, vms[2], HIGH_RAM LOW_RAM);
+	guest_memory__refresh(kernel->mem);
+	TEST_ASSERT_VAL("more memory", guest_memory__read_page(kernel->mem, HIGH_GPA / PAGE, page));
+	make_list(dir, vms[2], "");
+	guest_memory__refresh(kernel->mem);
+	TEST_ASSERT_VAL("no memory", !guest_memory__read(kernel->mem, NUM_SYMS, &value,
+							 sizeof(value)));
+	guest_kernel__delete(kernel);
+	return 0;
+}
+
+static int test_listed(const char *dir)
+{
+	char path[PATH_MAX], vm[32];
+
+	snprintf(path, sizeof(path), "%s/kvm", dir);
+	TEST_ASSERT_VAL("no directory", !mkdir(path, 0700));
+	guest_memslots__dir = dir;
+	for (size_t i = 0; i < ARRAY_SIZE(lists); i++) {
+		bool found;
+
+		high = true;
+		make_guest(FROM_BASE, false);
+		if (lists[i].in_pieces)
+			swap_ram();
+		snprintf(vm, sizeof(vm), lists[i].dir, getpid());
+		TEST_ASSERT_VAL("no list", make_list(dir, vm, lists[i].list));
+		found = find_all(dir) == GUEST_INFO_TABLES;
+		snprintf(path, sizeof(path), "%s/kvm/%s", dir, vm);
+		rm_rf(path);
+		high = false;
+		TEST_ASSERT_VAL(lists[i].what, found == lists[i].found);
+		TEST_ASSERT_VAL(lists[i].what, !found || test_names(dir, WITH_MODULES, false));
+	}
+	if (test_long_lists(dir) || test_vms(dir))
+		return -1;
+	guest_memslots__dir = NULL;
+	return 0;
+}
+
 static bool exists(const char *path)
 {
 	return !access(path, F_OK);
@@ -2006,7 +2275,7 @@ static int test__guest_memory(struct test_suite *test __maybe_unused, int subtes
 	      test_copies(dir) || test_holes(dir) || test_broken_modules(dir) ||
 	      test_later_modules(dir) || test_tasks(dir) || test_maps(dir) ||
 	      test_second_look(dir) || test_many_copies(dir) ||
-	      test_reset(dir) || test_beside(dir);
+	      test_reset(dir) || test_listed(dir) || test_beside(dir);
 	rm_rf(dir);
 	munmap(ram, RAM_SIZE);
 	return err ? TEST_FAIL : TEST_OK;

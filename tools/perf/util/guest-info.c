@@ -21,6 +21,7 @@
 #include "guest-info.h"
 #include "guest-kernel.h"
 #include "guest-modules.h"
+#include "guest-name.h"
 #include "guest-vmlinux.h"
 #include "guest-watch.h"
 #include "machine.h"
@@ -202,6 +203,22 @@ enum guest_info guest_info__write_kernel(struct guest_kernel *kernel, pid_t pid,
 	return found;
 }
 
+/* Write what the VM is called, if it is, and tell it. */
+static void write_guest_name(pid_t pid, const char *top)
+{
+	char name[GUEST_NAME_SIZE];
+	FILE *file;
+
+	if (!guest_name__read(pid, name))
+		return;
+
+	file = guest_info__create(top, "name");
+	if (file)
+		fprintf(file, "%s\n", name);
+	if (is_written(file))
+		pr_info("The guest of process %d is called %s\n", pid, name);
+}
+
 /* Write what is found of a guest to @dir/@pid; watch it until guest_watch__stop(). */
 static enum guest_info write_guest(pid_t pid, const char *dir, bool tables)
 {
@@ -223,6 +240,8 @@ static enum guest_info write_guest(pid_t pid, const char *dir, bool tables)
 			   dir);
 	else
 		found = guest_info__write_kernel(kernel, pid, top, tables);
+	if (found)
+		write_guest_name(pid, top);
 
 	if (!found || !guest_watch__add(pid, top, kernel, tables))
 		guest_kernel__delete(kernel);
@@ -379,6 +398,51 @@ void guest_info__use(const char *data)
 	used = strdup(dir);
 	symbol_conf.guestmount = used;
 	perf_guest = true;
+}
+
+/* Read what guest_info__record() has noted of a guest's name; return it, or NULL. */
+static char *read_guest_name(struct machine *machine)
+{
+	char path[PATH_MAX], name[GUEST_NAME_SIZE];
+	char *copy = NULL;
+	FILE *file;
+
+	if (!guest_info__is_used(machine) ||
+	    snprintf(path, sizeof(path), "%s/name",
+		     machine->guest_top ?: machine->root_dir) >= (int)sizeof(path))
+		return NULL;
+
+	file = fopen(path, "re");
+	if (!file)
+		return NULL;
+
+	if (fgets(name, sizeof(name), file)) {
+		name[strcspn(name, "\n")] = 0;
+		guest_name__clean(name);
+		copy = *name ? strdup(name) : NULL;
+	}
+	fclose(file);
+	return copy;
+}
+
+/**
+ * guest_info__name - tell what a VM is called
+ * @machine: the guest, or the host
+ *
+ * Return: the name, or its VMM's pid; or what else there is to say.  The machine's, not to be
+ * freed.
+ */
+const char *guest_info__name(struct machine *machine)
+{
+	if (machine__is_host(machine))
+		return "[host]";
+
+	if (!machine->guest_name)
+		machine->guest_name = read_guest_name(machine);
+	if (!machine->guest_name && machine->pid != DEFAULT_GUEST_KERNEL_ID &&
+	    asprintf(&machine->guest_name, "%d", machine->pid) < 0)
+		machine->guest_name = NULL;
+	return machine->guest_name ?: "[guest]";
 }
 
 /*

@@ -26,6 +26,7 @@ enum guest_info guest_info__write_kernel(struct guest_kernel *kernel, pid_t pid,
 enum guest_info guest_info__record(const struct target *target, const char *data, bool tables);
 void guest_info__use(const char *data);
 bool guest_info__is_used(struct machine *machine);
+const char *guest_info__name(struct machine *machine);
 void guest_info__use_kernel_of(struct machine *machine, u64 time);
 
 #endif /* __PERF_GUEST_INFO_H */

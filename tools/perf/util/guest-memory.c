@@ -18,6 +18,7 @@
 #include <linux/zalloc.h>
 
 #include "guest-memory.h"
+#include "guest-memslots.h"
 
 /* Entries of /proc/PID/pagemap, see Documentation/admin-guide/mm/pagemap.rst. */
 #define PAGEMAP_PRESENT		BIT_ULL(63)
@@ -39,7 +40,8 @@
 
 /*
  * Where RAM that is mapped in one piece makes way for devices, to go on at 4 GiB: on QEMU's
- * q35, pc and microvm.  The first one, 4 GiB, is no hole.
+ * q35, pc and microvm.  The first one, 4 GiB, is no hole.  It is also that of RAM that KVM
+ * lists, for then offsets are guest-physical addresses.
  */
 static const u64 holes[] = { 4 * GIB, 0x80000000, 0xb0000000, 0xc0000000, 0xe0000000 };
 
@@ -65,8 +67,17 @@ static const u64 holes[] = { 4 * GIB, 0x80000000, 0xb0000000, 0xc0000000, 0xe000
 /* A VMM has more than a guest's RAM, but not more pieces that are as large. */
 #define NR_MAPPINGS		16
 
-/* Larger mappings are reserved address space, which would take minutes to look at. */
+/*
+ * What a search looks at in all.  Larger mappings are reserved address space, which would take
+ * minutes to look at; and VMMs may have memslots that share memory.
+ */
 #define MAX_RAM			(8192 * GIB)
+
+/* VMMs have one VM, or one for each of a few guests. */
+#define MAX_VMS			16
+
+/* So many pages in a row are tried of a piece that can't be read, as registers of devices can't. */
+#define MAX_UNREADABLE	4096
 
 struct mapping {
 	u64			start;
@@ -78,7 +89,10 @@ struct mapping {
  * @pid:	of the VMM
  * @pagemap:	its /proc/PID/pagemap
  * @mappings:	what the VMM has mapped, the largest first
- * @ram:	the one that is the guest's RAM
+ * @ram:	the guest's RAM: pieces by guest-physical address, as KVM lists them; or the
+ *		mapping that is all of it, from 0 on
+ * @nr_pieces:	how many
+ * @list:	KVM's list of them; empty if there is none
  * @layout:	index in holes[] of the address at which RAM makes way for devices
  * @budget:	how much more may be read
  * @error:	why the VMM's memory can't be read; zero if it can
@@ -91,7 +105,9 @@ struct guest_memory {
 	pid_t			pid;
 	int			pagemap;
 	struct mapping		mappings[NR_MAPPINGS];
-	struct mapping		ram;
+	struct guest_memslot	ram[MAX_MEMSLOTS];
+	size_t			nr_pieces;
+	char			list[PATH_MAX];
 	unsigned int		layout;
 	u64			budget;
 	int			error;
@@ -184,11 +200,10 @@ void guest_memory__close(struct guest_memory *mem)
 	free(mem);
 }
 
-/* Which pages from @offset on the VMM has, @nr at most; return how many were looked at. */
-static unsigned int get_present(struct guest_memory *mem, u64 offset, u64 *entries,
-				unsigned int nr)
+/* Which pages from @hva on the VMM has, @nr at most; return how many were looked at. */
+static unsigned int get_present(struct guest_memory *mem, u64 hva, u64 *entries, unsigned int nr)
 {
-	off_t pos = (mem->ram.start + offset) / GUEST_PAGE_SIZE * sizeof(*entries);
+	off_t pos = hva / GUEST_PAGE_SIZE * sizeof(*entries);
 	ssize_t found = pread(mem->pagemap, entries, nr * sizeof(*entries), pos);
 
 	return found < 0 ? 0 : found / sizeof(*entries);
@@ -206,6 +221,25 @@ static bool spend(struct guest_memory *mem, u64 cost)
 	return true;
 }
 
+/* Tell where the VMM has what is at @offset in RAM; zero if nowhere. */
+static u64 to_hva(const struct guest_memory *mem, u64 offset)
+{
+	size_t first = 0, end = mem->nr_pieces;
+
+	/* The last piece that begins there or before. */
+	while (end - first > 1) {
+		size_t middle = first + (end - first) / 2;
+
+		if (mem->ram[middle].gpa <= offset)
+			first = middle;
+		else
+			end = middle;
+	}
+	if (!end || offset - mem->ram[first].gpa >= mem->ram[first].size)
+		return 0;
+	return mem->ram[first].hva + (offset - mem->ram[first].gpa);
+}
+
 /**
  * guest_memory__read_ram - read bytes by their offset in the guest's RAM
  * @mem:	the memory
@@ -218,19 +252,19 @@ static bool spend(struct guest_memory *mem, u64 cost)
  */
 bool guest_memory__read_ram(struct guest_memory *mem, u64 offset, void *buf, size_t size)
 {
-	u64 page = offset & GUEST_PAGE_MASK, entry;
+	u64 page = offset & GUEST_PAGE_MASK, hva = to_hva(mem, page), entry;
 	unsigned int i = (offset >> GUEST_PAGE_SHIFT) % NR_CACHED;
 	struct iovec local = { mem->cached[i].data, GUEST_PAGE_SIZE };
-	struct iovec remote = { (void *)(unsigned long)(mem->ram.start + page), GUEST_PAGE_SIZE };
+	struct iovec remote = { (void *)(unsigned long)hva, GUEST_PAGE_SIZE };
 
-	if (page >= mem->ram.size || offset - page + size > GUEST_PAGE_SIZE)
+	if (!hva || offset - page + size > GUEST_PAGE_SIZE)
 		return false;
 
 	if (!mem->cached[i].valid || mem->cached[i].offset != page) {
 		if (!spend(mem, PAGE_COST))
 			return false;
 		mem->cached[i].valid = false;
-		if (get_present(mem, page, &entry, 1) != 1 || !(entry & PAGEMAP_PRESENT) ||
+		if (get_present(mem, hva, &entry, 1) != 1 || !(entry & PAGEMAP_PRESENT) ||
 		    process_vm_readv(mem->pid, &local, 1, &remote, 1, 0) != GUEST_PAGE_SIZE)
 			return false;
 		mem->cached[i].offset = page;
@@ -241,27 +275,28 @@ bool guest_memory__read_ram(struct guest_memory *mem, u64 offset, void *buf, siz
 	return true;
 }
 
-/* Look at the beginnings of pages of mem->ram; see guest_memory__find(). */
-static bool find_in_ram(struct guest_memory *mem, const char *prefix, guest_page_fn found,
-			void *arg)
+/* Look at the beginnings of pages of a piece of RAM; see guest_memory__find(). */
+static bool find_in_piece(struct guest_memory *mem, const struct guest_memslot *piece,
+			  const char *prefix, guest_page_fn found, void *arg)
 {
 	bool found_any = false;
 	struct iovec local, remote[NR_BATCH];
 	u64 entries[NR_BATCH], offset;
 	unsigned long page;
 	char begins[NR_BATCH * MAX_PREFIX];
-	unsigned int i, nr, nr_remote;
+	unsigned int i, nr, nr_remote, unreadable = 0;
 	size_t len = strlen(prefix);
 	ssize_t bytes;
 
-	for (offset = 0; offset < mem->ram.size; offset += nr * GUEST_PAGE_SIZE) {
-		nr = get_present(mem, offset, entries, NR_BATCH);
+	for (offset = 0; offset < piece->size && unreadable < MAX_UNREADABLE;
+	     offset += nr * GUEST_PAGE_SIZE) {
+		nr = get_present(mem, piece->hva + offset, entries, NR_BATCH);
 		if (!nr)
 			return found_any;
 
 		nr_remote = 0;
-		for (i = 0; i < nr && offset + i * GUEST_PAGE_SIZE < mem->ram.size; i++) {
-			page = mem->ram.start + offset + i * GUEST_PAGE_SIZE;
+		for (i = 0; i < nr && offset + i * GUEST_PAGE_SIZE < piece->size; i++) {
+			page = piece->hva + offset + i * GUEST_PAGE_SIZE;
 			if (entries[i] & PAGEMAP_PRESENT)
 				remote[nr_remote++] = (struct iovec){ (void *)page, len };
 		}
@@ -274,14 +309,34 @@ static bool find_in_ram(struct guest_memory *mem, const char *prefix, guest_page
 				mem->error = errno;
 				return found_any;
 			}
+			unreadable = bytes < 0 ? unreadable + 1 : 0;
 			for (; bytes >= (ssize_t)len; bytes -= len, i++) {
-				page = (unsigned long)remote[i].iov_base - mem->ram.start;
+				page = (unsigned long)remote[i].iov_base - piece->hva;
 				if (!memcmp(local.iov_base, prefix, len) &&
 				    spend(mem, CANDIDATE_COST))
-					found_any |= found(mem, page, arg);
+					found_any |= found(mem, piece->gpa + page, arg);
 				local.iov_base += len;
 			}
 		}
+	}
+	return found_any;
+}
+
+/*
+ * Look at all pieces of RAM, as far as @left goes: those behind the first that has the page may
+ * have another one.
+ */
+static bool find_in_ram(struct guest_memory *mem, u64 *left, const char *prefix,
+			guest_page_fn found, void *arg)
+{
+	bool found_any = false;
+
+	guest_memory__forget(mem);
+	for (size_t i = 0; i < mem->nr_pieces && !mem->error; i++) {
+		if (mem->ram[i].size > *left)
+			continue;
+		*left -= mem->ram[i].size;
+		found_any |= find_in_piece(mem, &mem->ram[i], prefix, found, arg);
 	}
 	return found_any;
 }
@@ -298,10 +353,25 @@ static bool find_in_ram(struct guest_memory *mem, const char *prefix, guest_page
 bool guest_memory__find(struct guest_memory *mem, const char *prefix, guest_page_fn found,
 			void *arg)
 {
-	for (size_t i = 0; i < NR_MAPPINGS && mem->mappings[i].size && !mem->error; i++) {
-		mem->ram = mem->mappings[i];
-		memset(mem->cached, 0, sizeof(mem->cached));
-		if (find_in_ram(mem, prefix, found, arg))
+	u64 left = MAX_RAM;
+	bool listed = false;
+
+	for (unsigned int i = 0; i < MAX_VMS && !mem->error; i++) {
+		if (!guest_memslots__find(mem->pid, i, mem->list))
+			break;
+		mem->nr_pieces = guest_memslots__read(mem->list, mem->ram);
+		listed |= mem->nr_pieces;
+		if (find_in_ram(mem, &left, prefix, found, arg))
+			return true;
+	}
+
+	*mem->list = 0;
+	mem->nr_pieces = 1;
+	for (size_t i = 0; !listed && !mem->error && i < NR_MAPPINGS; i++) {
+		mem->ram[0] = (struct guest_memslot){
+			.hva = mem->mappings[i].start, .size = mem->mappings[i].size,
+		};
+		if (find_in_ram(mem, &left, prefix, found, arg))
 			return true;
 	}
 	errno = mem->error;
@@ -325,6 +395,9 @@ void guest_memory__forget(struct guest_memory *mem)
 void guest_memory__refresh(struct guest_memory *mem)
 {
 	guest_memory__forget(mem);
+	/* Memory may have been plugged in. */
+	if (*mem->list)
+		mem->nr_pieces = guest_memslots__read(mem->list, mem->ram);
 	mem->budget = LOOK_BUDGET;
 }
 
@@ -337,13 +410,13 @@ static bool ram_offset(const struct guest_memory *mem, u64 gpa, u64 *offset)
 		return false;
 
 	*offset = gpa < hole ? gpa : gpa - 4 * GIB + hole;
-	return *offset < mem->ram.size;
+	return to_hva(mem, *offset);
 }
 
-static bool translate(struct guest_memory *mem, u64 root, u64 gva, u64 *gpa)
+static bool translate(struct guest_memory *mem, u64 gva, u64 *gpa)
 {
 	unsigned int level, shift = GUEST_PAGE_SHIFT + mem->levels * PTE_INDEX_BITS;
-	u64 table = root, offset, pte;
+	u64 table = mem->root, offset, pte;
 
 	/* Canonical addresses repeat their topmost bit. */
 	if (!mem->levels || ((s64)gva >> (shift - 1) != 0 && (s64)gva >> (shift - 1) != -1))
@@ -369,11 +442,12 @@ static bool translate(struct guest_memory *mem, u64 root, u64 gva, u64 *gpa)
 /* Take the first layout from @layout on by which the page tables lead to themselves. */
 static bool find_layout(struct guest_memory *mem, unsigned int layout)
 {
+	unsigned int nr_layouts = *mem->list ? 1 : ARRAY_SIZE(holes);
 	u64 gpa;
 
-	for (; layout < ARRAY_SIZE(holes); layout++) {
+	for (; layout < nr_layouts; layout++) {
 		mem->layout = layout;
-		if (translate(mem, mem->root, mem->root_gva, &gpa) && gpa == mem->root)
+		if (translate(mem, mem->root_gva, &gpa) && gpa == mem->root)
 			return true;
 	}
 	return false;
@@ -421,16 +495,15 @@ bool guest_memory__use_next_layout(struct guest_memory *mem)
 }
 
 /**
- * guest_memory__read_by - read bytes by their virtual address in a process
+ * guest_memory__read - read bytes by their virtual address
  * @mem:	the memory, with page tables
- * @root:	guest-physical address of the process's topmost page table
  * @gva:	where they are
  * @buf:	takes them
  * @size:	how many
  *
  * Return: whether all are there.
  */
-bool guest_memory__read_by(struct guest_memory *mem, u64 root, u64 gva, void *buf, size_t size)
+bool guest_memory__read(struct guest_memory *mem, u64 gva, void *buf, size_t size)
 {
 	u64 gpa, offset;
 	size_t len;
@@ -440,7 +513,7 @@ bool guest_memory__read_by(struct guest_memory *mem, u64 root, u64 gva, void *bu
 
 	while (size) {
 		len = min((size_t)(GUEST_PAGE_SIZE - (gva & ~GUEST_PAGE_MASK)), size);
-		if (!translate(mem, root, gva, &gpa) || !ram_offset(mem, gpa, &offset) ||
+		if (!translate(mem, gva, &gpa) || !ram_offset(mem, gpa, &offset) ||
 		    !guest_memory__read_ram(mem, offset, buf, len))
 			return false;
 		gva += len;
@@ -451,17 +524,20 @@ bool guest_memory__read_by(struct guest_memory *mem, u64 root, u64 gva, void *bu
 }
 
 /**
- * guest_memory__read - read bytes by their virtual address in the kernel
+ * guest_memory__read_page - read a page by its number
  * @mem:	the memory, with page tables
- * @gva:	where they are
- * @buf:	takes them
- * @size:	how many
+ * @pfn:	its guest-physical address, divided by its size
+ * @page:	takes it
  *
- * Return: whether all are there.
+ * Return: whether it is there.
  */
-bool guest_memory__read(struct guest_memory *mem, u64 gva, void *buf, size_t size)
+bool guest_memory__read_page(struct guest_memory *mem, u64 pfn, void *page)
 {
-	return guest_memory__read_by(mem, mem->root, gva, buf, size);
+	u64 offset;
+
+	return pfn <= ~0ULL >> GUEST_PAGE_SHIFT &&
+	       ram_offset(mem, pfn << GUEST_PAGE_SHIFT, &offset) &&
+	       guest_memory__read_ram(mem, offset, page, GUEST_PAGE_SIZE);
 }
 
 /**

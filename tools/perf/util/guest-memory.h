@@ -12,7 +12,7 @@
 
 struct guest_memory;
 
-/* Called with a page's offset in RAM. */
+/* Called with a page's offset in RAM, which guest_memory__read_ram() takes. */
 typedef bool (*guest_page_fn)(struct guest_memory *mem, u64 offset, void *arg);
 
 struct guest_memory *guest_memory__open(pid_t pid);
@@ -25,7 +25,7 @@ bool guest_memory__read_ram(struct guest_memory *mem, u64 offset, void *buf, siz
 bool guest_memory__use_tables(struct guest_memory *mem, u64 root, u64 gva, bool la57);
 bool guest_memory__use_next_layout(struct guest_memory *mem);
 bool guest_memory__read(struct guest_memory *mem, u64 gva, void *buf, size_t size);
-bool guest_memory__read_by(struct guest_memory *mem, u64 root, u64 gva, void *buf, size_t size);
+bool guest_memory__read_page(struct guest_memory *mem, u64 pfn, void *page);
 bool guest_memory__is_exhausted(const struct guest_memory *mem);
 char *guest_memory__read_string(struct guest_memory *mem, u64 gva, size_t max);
 

@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Where a VMM has its guests' memory, as KVM lists it in debugfs, for root only.
+ */
+#include <dirent.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <api/fs/fs.h>
+#include <linux/kernel.h>
+
+#include "guest-memslots.h"
+
+/* The address space that guests use; another one is for x86's system management mode. */
+#define NORMAL_AS	0
+
+const char *guest_memslots__dir;
+
+/*
+ * Is the VM of this directory, named by the thread that has made it and by a file descriptor,
+ * the process's?  Threads have the names that perf's own namespace gives them.
+ */
+static bool is_of(const char *name, pid_t pid)
+{
+	char path[64];
+	int tid, fd;
+
+	if (sscanf(name, "%d-%d", &tid, &fd) != 2)
+		return false;
+
+	scnprintf(path, sizeof(path), "/proc/%d/task/%d", pid, tid);
+	return !access(path, F_OK);
+}
+
+/**
+ * guest_memslots__find - find the list of a guest's memory
+ * @pid:	of its VMM
+ * @nr:		which of the VMM's guests, from zero on
+ * @path:	takes where the list is
+ *
+ * Return: whether there is one.
+ */
+bool guest_memslots__find(pid_t pid, unsigned int nr, char path[PATH_MAX])
+{
+	const char *top = guest_memslots__dir ?: debugfs__mountpoint();
+	struct dirent *entry;
+	bool found = false;
+	DIR *vms;
+
+	if (!top)
+		return false;
+
+	scnprintf(path, PATH_MAX, "%s/kvm", top);
+	vms = opendir(path);
+	while (vms && !found && (entry = readdir(vms))) {
+		if (!is_of(entry->d_name, pid) || nr--)
+			continue;
+		scnprintf(path, PATH_MAX, "%s/kvm/%s/memslots", top, entry->d_name);
+		found = !access(path, R_OK);
+	}
+	if (vms)
+		closedir(vms);
+	return found;
+}
+
+static int cmp_slots(const void *a, const void *b)
+{
+	const struct guest_memslot *x = a, *y = b;
+
+	return x->gpa < y->gpa ? -1 : x->gpa > y->gpa;
+}
+
+/**
+ * guest_memslots__read - read where a guest's memory is
+ * @path:	from guest_memslots__find()
+ * @slots:	takes the memslots, MAX_MEMSLOTS at most, by guest-physical address
+ *
+ * Return: how many; zero if they can't be read, or are too many.
+ */
+size_t guest_memslots__read(const char *path, struct guest_memslot *slots)
+{
+	FILE *file = fopen(path, "re");
+	struct guest_memslot slot;
+	unsigned int as_id;
+	char *line = NULL;
+	size_t nr = 0, len = 0;
+
+	while (file && getline(&line, &len, file) > 0) {
+		if (sscanf(line, "as_id=%u slot=%*u gpa=%" SCNx64 " size=%" SCNx64 " hva=%" SCNx64,
+			   &as_id, &slot.gpa, &slot.size, &slot.hva) != 4 || as_id != NORMAL_AS)
+			continue;
+		if (nr == MAX_MEMSLOTS) {
+			nr = 0;
+			break;
+		}
+		slots[nr++] = slot;
+	}
+	free(line);
+	if (file)
+		fclose(file);
+	if (nr)
+		qsort(slots, nr, sizeof(*slots), cmp_slots);
+	return nr;
+}
