@@ -522,11 +522,13 @@ TEST(receivers)
  * @size:	that many each must have
  * @nr:		how many hit the guest
  * @cookies:	those of their walks
+ * @times:	when they were taken
  */
 struct sized_samples {
 	unsigned int size;
 	unsigned int nr;
 	u64 cookies[1000];
+	u64 times[1000];
 };
 
 static void check_size(const struct callchain_sample *s, void *arg)
@@ -538,20 +540,28 @@ static void check_size(const struct callchain_sample *s, void *arg)
 
 	TEST_ASSERT(s->stack.size == samples->size, "%lu bytes of stack, not %u",
 		    s->stack.size, samples->size);
-	samples->cookies[samples->nr++] = s->cookie;
+	samples->cookies[samples->nr] = s->cookie;
+	samples->times[samples->nr++] = s->time;
 }
 
-static bool share_a_walk(const struct sized_samples *a, const struct sized_samples *b)
+/* Did a sample of @first's ask for a walk that one of @second's then asked for, too? */
+static bool share_a_walk(const struct sized_samples *first, const struct sized_samples *second)
 {
 	unsigned int i, j;
 
-	for (i = 0; i < a->nr; i++) {
-		for (j = 0; j < b->nr; j++) {
-			if (a->cookies[i] == b->cookies[j])
+	for (i = 0; i < first->nr; i++) {
+		for (j = 0; j < second->nr; j++) {
+			if (first->cookies[i] == second->cookies[j] &&
+			    first->times[i] < second->times[j])
 				return true;
 		}
 	}
 	return false;
+}
+
+static bool share_walks(const struct sized_samples *a, const struct sized_samples *b)
+{
+	return share_a_walk(a, b) && share_a_walk(b, a);
 }
 
 /* Samples of one exit share a record, which must do for the event that wants the most. */
@@ -570,22 +580,27 @@ TEST(shared_by_sizes)
 	vm = vm_create_looping(&vcpu, 4, false);
 	set_sp(vcpu, alloc_stack(vm, DEFAULT_GUEST_STACK_VADDR_MIN, 1, false));
 	vcpu_set_if(vcpu);
-	/* One before the large one and one behind it.  Their timers meet again and again. */
+	/*
+	 * One before the large one and one behind it.  Their timers meet again and again, and
+	 * each of two is the first now and then.
+	 */
 	for (i = 0; i < ARRAY_SIZE(events); i++) {
 		struct perf_event_attr attr = attr_of_size(samples[i].size);
 
+		attr.sample_type |= PERF_SAMPLE_TIME;
 		attr.wakeup_events = NR_SAMPLES;
 		attr.sample_period = 300000 + 5000 * i;
 		callchain_event_start(&events[i], PMI_IRQ_DEFERRED, &attr, 0, -1);
 	}
-	for (try = 0; try < 100 && !(share_a_walk(&samples[1], &samples[0]) &&
-				     share_a_walk(&samples[1], &samples[2])); try++) {
+	for (try = 0; try < 100 && !(share_walks(&samples[1], &samples[0]) &&
+				     share_walks(&samples[1], &samples[2])); try++) {
 		vcpu_run_until_sampled(vcpu, &events[1], 0);
 		for (i = 0; i < ARRAY_SIZE(events); i++)
 			callchain_event_read(&events[i], check_size, &samples[i]);
 	}
-	TEST_ASSERT(share_a_walk(&samples[1], &samples[0]) &&
-		    share_a_walk(&samples[1], &samples[2]), "No walk was shared");
+	TEST_ASSERT(share_walks(&samples[1], &samples[0]) &&
+		    share_walks(&samples[1], &samples[2]),
+		    "No walk was shared, or each event was always the first or the last");
 
 	for (i = 0; i < ARRAY_SIZE(events); i++)
 		callchain_event_close(&events[i]);

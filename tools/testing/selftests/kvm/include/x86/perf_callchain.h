@@ -55,6 +55,7 @@ struct callchain_stack {
  * @cpumode:	PERF_RECORD_MISC_*, what the PMI interrupted
  * @size:	bytes in the ring
  * @ip:		PERF_SAMPLE_IP
+ * @time:	PERF_SAMPLE_TIME, in nanoseconds
  * @nr:		entries in @ips, context markers included
  * @ips:	PERF_SAMPLE_CALLCHAIN, innermost first, joined with what was deferred
  * @cookie:	of what was deferred, zero if nothing was
@@ -68,6 +69,7 @@ struct callchain_sample {
 	u16 cpumode;
 	u16 size;
 	u64 ip;
+	u64 time;
 	u64 nr;
 	const u64 *ips;
 	u64 cookie;

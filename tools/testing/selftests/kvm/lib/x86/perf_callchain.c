@@ -195,6 +195,9 @@ static void parse_sample(struct callchain_sample *sample, const struct callchain
 		.ip = *pos++,
 	};
 
+	if (event->sample_type & PERF_SAMPLE_TIME)
+		sample->time = *pos++;
+
 	if (event->sample_type & PERF_SAMPLE_CALLCHAIN) {
 		sample->nr = *pos++;
 		sample->ips = pos;
@@ -447,9 +450,9 @@ static void open_deferred(struct callchain_event *event,
  * @source:	the kind of PMI
  * @attr:	what to set beyond the source, or NULL; the event starts disabled.
  *		sample_type may be zero for what most tests want, or consist of
- *		PERF_SAMPLE_IP, PERF_SAMPLE_CALLCHAIN, PERF_SAMPLE_RAW,
- *		PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER and
- *		PERF_SAMPLE_GUEST_STACK.
+ *		PERF_SAMPLE_IP, PERF_SAMPLE_TIME, PERF_SAMPLE_CALLCHAIN,
+ *		PERF_SAMPLE_RAW, PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER
+ *		and PERF_SAMPLE_GUEST_STACK.
  * @pid:	whom to sample, as for perf_event_open(2)
  * @cpu:	where, likewise
  * @nr_pages:	how many pages of samples, a power of two
