@@ -1962,6 +1962,13 @@ static int test_many_copies(const char *dir)
 	}
 	TEST_ASSERT_VAL("found", find_all(dir) == GUEST_INFO_TABLES);
 	TEST_ASSERT_VAL("names", test_names(dir, WITH_MODULES, false));
+
+	/* Any program of the guest's can write what looks like one. */
+	make_guest(FROM_BASE, false);
+	for (unsigned int i = 0; i < 3000; i++)
+		strcpy((char *)&ram[LOW_SIZE + i * PAGE], "OSRELEASE=6.1.0\n");
+	TEST_ASSERT_VAL("found among fakes", find_all(dir) == GUEST_INFO_TABLES);
+	TEST_ASSERT_VAL("names among fakes", test_names(dir, WITH_MODULES, false));
 	return 0;
 }
 

@@ -53,7 +53,12 @@ static const u64 holes[] = { 4 * GIB, 0x80000000, 0xb0000000, 0xc0000000, 0xe000
 #define BUDGET			(2 * GIB)
 #define READ_COST		64
 #define PAGE_COST		GUEST_PAGE_SIZE
-#define CANDIDATE_COST		(1ULL << 20)
+
+/*
+ * The same for the search: any program of the guest's can write pages that begin like the one
+ * that is looked for, and must not hide it by that.
+ */
+#define SEARCH_BUDGET		(4 * GIB)
 
 /*
  * The same for one more look, at what has changed meanwhile: 15 000 tasks, or several hundred
@@ -181,7 +186,6 @@ struct guest_memory *guest_memory__open(pid_t pid)
 		return NULL;
 
 	mem->pid = pid;
-	mem->budget = BUDGET;
 	scnprintf(path, sizeof(path), "/proc/%d/pagemap", pid);
 	mem->pagemap = open(path, O_RDONLY | O_CLOEXEC);
 	if (mem->pagemap >= 0 && find_mappings(mem))
@@ -312,8 +316,7 @@ static bool find_in_piece(struct guest_memory *mem, const struct guest_memslot *
 			unreadable = bytes < 0 ? unreadable + 1 : 0;
 			for (; bytes >= (ssize_t)len; bytes -= len, i++) {
 				page = (unsigned long)remote[i].iov_base - piece->hva;
-				if (!memcmp(local.iov_base, prefix, len) &&
-				    spend(mem, CANDIDATE_COST))
+				if (!memcmp(local.iov_base, prefix, len))
 					found_any |= found(mem, piece->gpa + page, arg);
 				local.iov_base += len;
 			}
@@ -341,17 +344,7 @@ static bool find_in_ram(struct guest_memory *mem, u64 *left, const char *prefix,
 	return found_any;
 }
 
-/**
- * guest_memory__find - find the guest's RAM by a page in it
- * @mem:	the memory; its other functions work after this has found the page
- * @prefix:	what the page begins with, 16 characters at most
- * @found:	called with each page that does; returns true if that tells RAM
- * @arg:	for @found
- *
- * Return: whether @found has returned true; with errno set if the memory can't be read.
- */
-bool guest_memory__find(struct guest_memory *mem, const char *prefix, guest_page_fn found,
-			void *arg)
+static bool search(struct guest_memory *mem, const char *prefix, guest_page_fn found, void *arg)
 {
 	u64 left = MAX_RAM;
 	bool listed = false;
@@ -374,8 +367,28 @@ bool guest_memory__find(struct guest_memory *mem, const char *prefix, guest_page
 		if (find_in_ram(mem, &left, prefix, found, arg))
 			return true;
 	}
-	errno = mem->error;
 	return false;
+}
+
+/**
+ * guest_memory__find - find the guest's RAM by a page in it
+ * @mem:	the memory; its other functions work after this has found the page
+ * @prefix:	what the page begins with, 16 characters at most
+ * @found:	called with each page that does; returns true if that tells RAM
+ * @arg:	for @found
+ *
+ * Return: whether @found has returned true; with errno set if the memory can't be read.
+ */
+bool guest_memory__find(struct guest_memory *mem, const char *prefix, guest_page_fn found,
+			void *arg)
+{
+	bool found_any;
+
+	mem->budget = SEARCH_BUDGET;
+	found_any = search(mem, prefix, found, arg);
+	mem->budget = BUDGET;
+	errno = mem->error;
+	return found_any;
 }
 
 /**

@@ -89,6 +89,19 @@ int veprintf(int level, int var, const char *fmt, va_list args)
 	return 0;
 }
 
+/* What KVM lists is the host's word, and not fuzzed. */
+const char *guest_memslots__dir;
+
+bool guest_memslots__find(pid_t pid, unsigned int nr, char path[PATH_MAX])
+{
+	return false;
+}
+
+size_t guest_memslots__read(const char *path, struct guest_memslot *slots)
+{
+	return 0;
+}
+
 enum guest_info guest_info__write(pid_t pid, const char *dir, bool tables)
 {
 	return GUEST_INFO_NONE;
@@ -129,11 +142,12 @@ static const u64 places[] = {
 	KERNEL, NUM_SYMS, NAMES, TOKEN_TABLE, TOKEN_INDEX, OFFSETS, MODULES, MODULE(0), MODULE(1),
 	STRINGS, SYMTAB, TYPES, ORC_HEADER, BTF, PAGE_OFFSET_AT, CPU_OFFSETS, IDLE_THREADS,
 	TASK(0), TASK(1), TASK(2), TASK(3), SIGNAL, MM, VMA(0), FILE_OF(0), DENTRY(0), MOUNT(0),
-	NAME_OF(0), INODE(0),
+	NAME_OF(0), INODE(0), MAPPING(0), CACHE(0), CACHE(1), VMEMMAP_AT,
 };
 
-static const u64 physical_places[] = { PGD_GPA, PUD_GPA, PMD_GPA, PTE_GPA, INFO_GPA, USER_PGD_GPA, USER_PTE_GPA,
-	PROGRAM_GPA };
+static const u64 physical_places[] = {
+	PGD_GPA, PUD_GPA, PMD_GPA, PTE_GPA, INFO_GPA, PROGRAM_GPA,
+};
 
 #define NR_PLACES	(ARRAY_SIZE(places) + ARRAY_SIZE(physical_places))
 #define MAX_CHANGES	256
