@@ -134,6 +134,10 @@ sample()
 			--sort guest > "$guest/vms-$work.txt" 2> "$guest/vms.log" || return 1
 		perf script $symbols $files -i perf.data -F comm,misc,ip,sym,symoff \
 			> "$guest/script-$work-$way.txt" 2> "$guest/script.log" || return 1
+		# Bytes that change a terminal; tables are not text.
+		[ "$work" != hostile ] || find perf.data.guests/$vm "$guest/script-$work-$way.txt" \
+			"$guest/vms-$work.txt" -type f ! -path "*/boot/*" -exec cat {} + |
+			LC_ALL=C tr -d '\n\t -~' | wc -c > "$guest/strange-$work"
 	done
 }
 
@@ -164,5 +168,6 @@ for guest in "$out"/guests/*; do
 	boot_and_sample network 2 orc orc,nodefer outside
 	boot_and_sample block 2 orc orc,nodefer outside
 	boot_and_sample tasks 1 outside
+	boot_and_sample hostile 1 outside
 	boot_and_sample reboot 1 outside
 done

@@ -95,3 +95,24 @@ work_on_reboot()
 	sleep 40
 	reboot -f
 }
+
+# As users of a guest that don't want to be seen: a name that would change a terminal, a program
+# whose file is gone, and memory full of pages that begin like what perf looks for.
+prepare_hostile()
+{
+	strange="/tmp/$(printf 'a\033[2J\nb')"
+	cp /bin/program "$strange"
+	"$strange" &
+	sleep 1
+	rm "$strange"
+	printf 'OSRELEASE=6.1.0\n' | dd bs=4k conv=sync of=/tmp/fakes 2>/dev/null
+	for _ in $(seq 12); do
+		cat /tmp/fakes /tmp/fakes > /tmp/more
+		mv /tmp/more /tmp/fakes
+	done
+}
+
+work_on_hostile()
+{
+	wait
+}

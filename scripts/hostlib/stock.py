@@ -26,6 +26,8 @@ OUTSIDE = "outside"
 # loaded, and a guest that boots again while it is recorded.
 TASKS = "tasks"
 REBOOT = "reboot"
+# A guest whose users don't want to be seen, see workload.sh.
+HOSTILE = "hostile"
 
 # What block I/O takes: a disk that is a module.
 MODULES = ("configfs", "null_blk")
@@ -66,6 +68,9 @@ _WHOLE = ("user mode", "outermost frame")
 _TASKS = [f"task{number}" for number in range(10)]
 _SIGMAS = 4
 _BUSY = 0.9
+
+# What perf makes of the name of the hostile guest's program.
+_STRANGE_COMM = "a?[2J?b"
 
 # How many samples of each of two kernels must have names, and which part.
 _KERNEL_SAMPLES = 500
@@ -293,6 +298,17 @@ def _judge_reboot(name: str, samples: List[stacks.Sample], starts: List[int]) ->
             yield f"{name}: {named} of {len(of_kernel)} samples of one kernel have names"
 
 
+def _judge_hostile(name: str, strange: int, samples: List[stacks.Sample]) -> Iterator[str]:
+    """What is wrong with what a hostile guest's program has made perf print."""
+    found = sum(sample.comm == _STRANGE_COMM for sample in samples)
+    say(f"{name}: {found} of {len(samples)} samples are of {_STRANGE_COMM}, "
+        f"{strange} bytes change a terminal")
+    if found < _ENOUGH_SAMPLES:
+        yield f"{name}: only {found} of {len(samples)} samples are of {_STRANGE_COMM}"
+    if strange:
+        yield f"{name}: {strange} bytes change a terminal"
+
+
 def _count(counts: Counts, wrong: Iterable[str]) -> None:
     """Count one test, which has passed if nothing was wrong."""
     remarks = list(wrong)
@@ -323,12 +339,15 @@ def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts
         say(f"{suite}, by frame pointers: {plain.samples} samples of the kernel, "
             f"{100 * plain.entered / max(plain.samples, 1):.2f} % to where it was entered, "
             f"{100 * plain.with_frames / max(plain.samples, 1):.2f} % with two frames or more")
-        for work in (*WORKS, TASKS):
+        for work in (*WORKS, TASKS, HOSTILE):
             _count(counts, _judge_names(f"{suite}, {work}, names",
                                         (found / f"names-{work}").read_text()))
             _count(counts, _judge_vm(f"{suite}, {work}, VM", suite,
                                      (found / f"vms-{work}.txt").read_text()))
         _count(counts, _judge_tasks(f"{suite}, tasks", _user_samples(found, TASKS)))
+        _count(counts, _judge_hostile(
+            f"{suite}, hostile", int((found / f"strange-{HOSTILE}").read_text()),
+            list(_read_script(found, HOSTILE, OUTSIDE))))
         _count(counts, _judge_reboot(
             f"{suite}, reboot", _samples(found, REBOOT, OUTSIDE),
             [int(line, 16) for line in (found / f"kernels-{REBOOT}").read_text().split()]))
