@@ -1965,8 +1965,12 @@ static int test_many_copies(const char *dir)
 
 	/* Any program of the guest's can write what looks like one. */
 	make_guest(FROM_BASE, false);
-	for (unsigned int i = 0; i < 3000; i++)
+	for (unsigned int i = 0; i < 3000; i++) {
 		strcpy((char *)&ram[LOW_SIZE + i * PAGE], "OSRELEASE=6.1.0\n");
+		/* In front of the page as well, where there is room for some. */
+		if (i < 500)
+			strcpy((char *)&ram[INFO_GPA - (i + 4) * PAGE], "OSRELEASE=6.1.0\n");
+	}
 	TEST_ASSERT_VAL("found among fakes", find_all(dir) == GUEST_INFO_TABLES);
 	TEST_ASSERT_VAL("names among fakes", test_names(dir, WITH_MODULES, false));
 	return 0;
