@@ -24,6 +24,7 @@
 #include <bpf/btf.h>
 #endif
 
+#include "build-id.h"
 #include "dwarf-regs.h"
 #include "guest-info.h"
 #include "guest-kernel.h"
@@ -33,6 +34,7 @@
 #include "guest-tasks.h"
 #include "symbol_conf.h"
 #include "target.h"
+#include "symbol.h"
 #include "tests.h"
 #include "util.h"
 
@@ -162,9 +164,11 @@ static void make_tables(void)
 		put_entry(PTE_GPA, i, to_gpa(SMALL + i * PAGE) | NO_EXEC | PRESENT);
 }
 
+#define KERNEL_ID	"000102030405060708090a0b0c0d0e0fff01faaf"
+
 static const char info[] =
 	"OSRELEASE=6.1.0-test\n"
-	"BUILD-ID=0123\n"
+	"BUILD-ID=" KERNEL_ID "\n"
 	"SYMBOL(swapper_pg_dir)=ffffffff9b001000\n"
 	"SYMBOL(_stext)=ffffffff9b000000\n"
 	"SYMBOL(kallsyms_names)=ffffffff9b200ff8\n"
@@ -287,6 +291,7 @@ static void make_orc(void)
 #define M_MEM		88
 #define M_ARCH		160
 #define M_KALLSYMS	200
+#define M_NOTES		216
 #define MEM_STEP	24
 
 /* The code of the first module, and its ORC tables. */
@@ -296,6 +301,12 @@ static void make_orc(void)
 #define MODULE_ORC	(SMALL + 0x54ffa)
 #define NR_ORCS		3
 
+#define OTHER_NOTE	".note.gnu.property"
+#define ID_NOTE		".note.gnu.build-id"
+#define MODULE_ID	"6d6f64756c6573206f776e206964206f66203230"
+
+static const char module_note[] = "\4\0\0\0\24\0\0\0\3\0\0\0GNU\0modules own id of 20";
+
 static const struct {
 	const char	*name;
 	u64		base;
@@ -304,6 +315,13 @@ static const struct {
 	{ "first",	MODULE_CODE, { 0x3000, 0x1000 } },
 	{ "second",	0xffffffffc0010000, { 0x2000, 0 } },
 };
+
+/* A module's notes: struct module_notes_attrs, and struct bin_attribute. */
+#define N_NOTE(old)	((old) ? 16 : 32)
+#define NOTE_STEP	64
+#define NOTE_NAME	8
+#define NOTE_SIZE	24
+#define NOTE_ADDR	32
 
 /* A task's fields. */
 #define T_COMM		0x20
@@ -464,7 +482,7 @@ static void *make_btf(bool old, u32 *size)
 {
 	struct btf *btf = btf__new_empty();
 	int u32_id, u64_id, char_id, mem, array, list, kallsyms, pointer, anonymous,
-	    arch;
+	    arch, attribute, note, array_of_notes;
 	const void *data;
 	void *copy;
 
@@ -495,6 +513,15 @@ static void *make_btf(bool old, u32 *size)
 	btf__add_field(btf, "name", char_id, 0, 0);
 	if (endless)
 		add_endless(btf);
+	attribute = btf__add_struct(btf, "attribute", 16);
+	btf__add_field(btf, "name", pointer, NOTE_NAME * 8, 0);
+	note = btf__add_struct(btf, "bin_attribute", NOTE_STEP);
+	btf__add_field(btf, "attr", attribute, 0, 0);
+	btf__add_field(btf, "size", u64_id, NOTE_SIZE * 8, 0);
+	btf__add_field(btf, "private", pointer, NOTE_ADDR * 8, 0);
+	array_of_notes = btf__add_array(btf, u32_id, note, 0);
+	btf__add_struct(btf, "module_notes_attrs", N_NOTE(old));
+	btf__add_field(btf, "attrs", array_of_notes, N_NOTE(old) * 8, 0);
 	btf__add_struct(btf, "module", 256);
 	btf__add_field(btf, "state", u32_id, 0, 0);
 	btf__add_field(btf, "list", list, M_LIST * 8, 0);
@@ -505,6 +532,7 @@ static void *make_btf(bool old, u32 *size)
 		btf__add_field(btf, "mem", array, M_MEM * 8, 0);
 	btf__add_field(btf, "arch", arch, M_ARCH * 8, 0);
 	btf__add_field(btf, "kallsyms", pointer, M_KALLSYMS * 8, 0);
+	btf__add_field(btf, "notes_attrs", pointer, M_NOTES * 8, 0);
 
 	data = btf__raw_data(btf, size);
 	copy = data ? malloc(*size) : NULL;
@@ -739,6 +767,25 @@ static void make_modules(bool old)
 	}
 	put_u64(node, MODULES);
 
+	/* The first one has a build-id behind another note, the second one that note alone. */
+	for (size_t i = 0; i < ARRAY_SIZE(modules); i++) {
+		u64 notes = MODULE(i) + 0x600, note = notes + N_NOTE(old);
+		u64 names = notes + 0x400, bytes = notes + 0x500;
+
+		put_u64(MODULE(i) + M_NOTES, notes);
+		put(names, OTHER_NOTE, sizeof(OTHER_NOTE));
+		put_u64(note + NOTE_NAME, names);
+		put_u64(note + NOTE_SIZE, sizeof(module_note) - 1);
+		put_u64(note + NOTE_ADDR, bytes);
+		if (i)
+			break;
+		put(names + 0x20, ID_NOTE, sizeof(ID_NOTE));
+		put(bytes + 8, module_note, sizeof(module_note) - 1);
+		put_u64(note + NOTE_STEP + NOTE_NAME, names + 0x20);
+		put_u64(note + NOTE_STEP + NOTE_SIZE, sizeof(module_note) - 1);
+		put_u64(note + NOTE_STEP + NOTE_ADDR, bytes + 8);
+	}
+
 	/* The second one has no tables. */
 	put(MODULE(0) + M_ARCH, &nr_orcs, sizeof(nr_orcs));
 	put_u64(MODULE(0) + M_ARCH + 8, MODULE_IPS);
@@ -885,6 +932,20 @@ static bool has_sections(const char *dir, const char *name, const struct expecte
 	return good;
 }
 
+/* Has the file, as of sysfs, this build-id?  Without one, there must be no file. */
+static bool has_build_id(const char *dir, const char *name, const char *expected)
+{
+	char path[PATH_MAX], found[SBUILD_ID_SIZE] = "";
+	struct build_id bid = {};
+
+	scnprintf(path, sizeof(path), "%s/%d/sys/%s", dir, getpid(), name);
+	if (!expected)
+		return access(path, F_OK);
+
+	return !sysfs__read_build_id(path, &bid) &&
+	       build_id__snprintf(&bid, found, sizeof(found)) && !strcmp(found, expected);
+}
+
 /* The guest has no code for the boot; the first of these may be missing as well. */
 static bool test_tables(const char *dir)
 {
@@ -897,7 +958,8 @@ static bool test_tables(const char *dir)
 	const struct expected_section without[] = { text, ips, rows };
 
 	return has_sections(dir, "boot/vmlinux-6.1.0-test", no_header ? without : with_header,
-			    no_header ? 3 : 4);
+			    no_header ? 3 : 4) &&
+	       has_build_id(dir, "kernel/notes", KERNEL_ID);
 }
 
 #ifdef HAVE_LIBBPF_SUPPORT
@@ -912,7 +974,9 @@ static bool test_module_tables(const char *dir, bool old)
 	char *none = read_guest_file(dir, "boot/modules/second", &size);
 
 	free(none);
-	return !none && has_sections(dir, "boot/modules/first", sections, 3);
+	return !none && has_sections(dir, "boot/modules/first", sections, 3) &&
+	       has_build_id(dir, "module/first/notes/" ID_NOTE, MODULE_ID) &&
+	       has_build_id(dir, "module/second/notes/" ID_NOTE, NULL);
 }
 #else
 static bool test_module_tables(const char *dir __maybe_unused, bool old __maybe_unused)
@@ -1424,7 +1488,7 @@ static int test_later_modules(const char *dir)
 		snprintf(path, sizeof(path), "%s/%d/kallsyms", dir, getpid());
 		kallsyms = fopen(path, "we");
 		good = list && kallsyms &&
-		       !guest_modules__write(kernel, list, kallsyms, NULL);
+		       !guest_modules__write(kernel, list, kallsyms, NULL, false);
 		guest_kernel__free_symbols(kernel);
 		if (good) {
 			rewind(list);
@@ -1434,7 +1498,7 @@ static int test_later_modules(const char *dir)
 		add_module(later_modules[i].module, later_modules[i].base, later_modules[i].state);
 		guest_memory__refresh(kernel->mem);
 		for (unsigned int j = 0; j < 2; j++)
-			good = good && !guest_modules__write(kernel, list, kallsyms, NULL);
+			good = good && !guest_modules__write(kernel, list, kallsyms, NULL, false);
 		guest_kernel__delete(kernel);
 		if (list)
 			fclose(list);

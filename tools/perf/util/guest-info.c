@@ -14,6 +14,7 @@
 #include <unistd.h>
 #include <sys/stat.h>
 
+#include <elf.h>
 #include <linux/kernel.h>
 
 #include "debug.h"
@@ -106,11 +107,11 @@ static bool is_written(FILE *file)
 }
 
 /*
- * Write what the guest's /proc would say, and what unwinds its modules to @tables if that is
- * not NULL; return false if that fails.  Take the reason if modules are missing.
+ * Write what the guest's /proc would say to @dir, and build-ids and, if wanted, what unwinds
+ * its modules below @top; return false if that fails.  Take the reason if modules are missing.
  */
-static bool write_names(struct guest_kernel *kernel, const char *dir, const char *tables,
-			const char **why_not)
+static bool write_names(struct guest_kernel *kernel, const char *dir, const char *top,
+			bool tables, const char **why_not)
 {
 	FILE *kallsyms = guest_info__create(dir, "kallsyms");
 	FILE *modules = guest_info__create(dir, "modules");
@@ -123,7 +124,7 @@ static bool write_names(struct guest_kernel *kernel, const char *dir, const char
 			fprintf(kallsyms, "%016" PRIx64 " %c %s\n", kernel->symbols[i].addr,
 				kernel->symbols[i].type, kernel->symbols[i].name);
 		fprintf(version, "Linux version %s (by its memory)\n", kernel->info.release);
-		*why_not = guest_modules__write(kernel, modules, kallsyms, tables);
+		*why_not = guest_modules__write(kernel, modules, kallsyms, top, tables);
 	}
 
 	good = is_written(kallsyms);
@@ -150,6 +151,28 @@ static const char *write_tables(struct guest_kernel *kernel, const char *dir)
 	return why_not;
 }
 
+/* Write the kernel's build-id as sysfs has it; return false if that fails. */
+static bool write_build_id(const struct guest_vmcoreinfo *info, const char *top)
+{
+	const Elf64_Nhdr note = { sizeof("GNU"), info->build_id_size, NT_GNU_BUILD_ID };
+	char dir[PATH_MAX];
+	FILE *file;
+
+	if (!info->build_id_size)
+		return true;
+	if (snprintf(dir, sizeof(dir), "%s/sys/kernel", top) >= (int)sizeof(dir) ||
+	    mkdir_p(dir, 0700))
+		return false;
+
+	file = guest_info__create(dir, "notes");
+	if (file) {
+		fwrite(&note, sizeof(note), 1, file);
+		fwrite("GNU", sizeof("GNU"), 1, file);
+		fwrite(info->build_id, info->build_id_size, 1, file);
+	}
+	return is_written(file);
+}
+
 /* Make the folders in @top. */
 static bool make_dirs(const char *top, char proc[PATH_MAX], char boot[PATH_MAX],
 		      char modules[PATH_MAX])
@@ -166,7 +189,8 @@ static bool make_dirs(const char *top, char proc[PATH_MAX], char boot[PATH_MAX],
  * guest_info__write_kernel - write what names and unwinds a kernel
  * @kernel:	the kernel
  * @pid:	of the guest's VMM
- * @top:	where to make proc, with kallsyms and modules, and boot; it is made as well
+ * @top:	where to make proc, with kallsyms and modules, boot, and sys, with build-ids;
+ *		it is made as well
  * @tables:	whether to write the tables that unwind it
  *
  * Return: what was found; warns of what was not.
@@ -183,7 +207,8 @@ enum guest_info guest_info__write_kernel(struct guest_kernel *kernel, pid_t pid,
 		return GUEST_INFO_NONE;
 	}
 	if (!make_dirs(top, proc, boot, modules) ||
-	    !write_names(kernel, proc, tables ? modules : NULL, &why_not)) {
+	    !write_build_id(&kernel->info, top) ||
+	    !write_names(kernel, proc, top, tables, &why_not)) {
 		pr_warning("The guest of process %d has no names: %s can't be written\n", pid,
 			   top);
 		rm_rf(top);

@@ -5,6 +5,7 @@
  * Documentation/admin-guide/kdump/vmcoreinfo.rst.  The guest may have written anything
  * there.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -81,6 +82,20 @@ static bool read_release(struct guest_vmcoreinfo *info, const char *text)
 	return true;
 }
 
+/* Take the build-id, or as many bytes as can be read of it. */
+static void read_build_id(struct guest_vmcoreinfo *info, const char *text)
+{
+	const char *value = find_value(text, "BUILD-ID=");
+	unsigned int byte;
+
+	info->build_id_size = 0;
+	while (value && info->build_id_size < GUEST_BUILD_ID_SIZE && isxdigit(value[0]) &&
+	       isxdigit(value[1]) && sscanf(value, "%2x", &byte) == 1) {
+		info->build_id[info->build_id_size++] = byte;
+		value += 2;
+	}
+}
+
 /* Return true if the page at @offset is the VMCOREINFO of a kernel whose page tables are there. */
 static bool read_vmcoreinfo(struct guest_memory *mem, u64 offset, struct guest_vmcoreinfo *info)
 {
@@ -97,6 +112,7 @@ static bool read_vmcoreinfo(struct guest_memory *mem, u64 offset, struct guest_v
 				      find_number(text, "NUMBER(pgtable_l5_enabled)=", 10)))
 		return false;
 
+	read_build_id(info, text);
 	info->page_tables = tables;
 	info->stext = find_number(text, "SYMBOL(_stext)=", 16);
 	info->names = find_number(text, "SYMBOL(kallsyms_names)=", 16);

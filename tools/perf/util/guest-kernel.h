@@ -11,6 +11,9 @@ struct guest_modules;
 
 #define GUEST_RELEASE_SIZE	65
 
+/* SHA-1, as linkers write it. */
+#define GUEST_BUILD_ID_SIZE	20
+
 /**
  * struct guest_symbol - a symbol of a guest
  * @addr:	its address
@@ -26,6 +29,8 @@ struct guest_symbol {
 /**
  * struct guest_vmcoreinfo - what a guest's kernel tells those that read its memory
  * @release:	as uname -r
+ * @build_id:	of its image
+ * @build_id_size: ... in bytes
  * @page_tables: where it has the topmost of them
  * @stext:	where its code begins; zero for what is not told, here and below
  * @names:	kallsyms: names, compressed
@@ -37,6 +42,8 @@ struct guest_symbol {
  */
 struct guest_vmcoreinfo {
 	char	release[GUEST_RELEASE_SIZE];
+	u8	build_id[GUEST_BUILD_ID_SIZE];
+	u32	build_id_size;
 	u64	page_tables;
 	u64	stext;
 	u64	names;

@@ -23,6 +23,7 @@
 #include "guest-memory.h"
 #include "guest-modules.h"
 #include "unwind-orc.h"
+#include "util.h"
 
 /* A list that has no end stops here; symbols are those of all modules. */
 #define MAX_MODULES	4096
@@ -38,6 +39,11 @@
 
 /* enum mod_mem_type: so many, and the first of them is the module's code. */
 #define MAX_MEM_TYPES	16
+
+/* Modules have a build-id, and a note or two more. */
+#define MAX_NOTES	8
+#define BUILD_ID_NOTE	".note.gnu.build-id"
+#define MAX_NOTE	128
 
 /* What a module's symbols are, struct mod_kallsyms. */
 struct symtab {
@@ -66,6 +72,12 @@ struct symtab {
  * @orc_ips:	a pointer to what they are for
  * @orcs:	a pointer to the rows
  * @state:	whether it is loaded, an enum module_state
+ * @notes:	a pointer to its notes in sysfs; zero if it has none, as for these:
+ * @note:	in struct module_notes_attrs: an array of them
+ * @note_step:	... from one to the next
+ * @note_name:	in one of them: a pointer to its section's name
+ * @note_addr:	... where it is
+ * @note_size:	... how large
  */
 struct module_layout {
 	u32	list;
@@ -85,6 +97,12 @@ struct module_layout {
 	u32	orc_ips;
 	u32	orcs;
 	u32	state;
+	u32	notes;
+	u32	note;
+	u32	note_step;
+	u32	note_name;
+	u32	note_addr;
+	u32	note_size;
 };
 
 /* A module that was written: its name, and where its code is. */
@@ -153,12 +171,34 @@ static void find_orc(const struct btf *btf, int module, struct module_layout *la
 	layout->orcs += arch;
 }
 
+/* Where a module's build-id is, if its kernel has sysfs. */
+static void find_notes(const struct btf *btf, int module, struct module_layout *layout)
+{
+	int notes = btf__find_by_name_kind(btf, "module_notes_attrs", BTF_KIND_STRUCT);
+	int note = btf__find_by_name_kind(btf, "bin_attribute", BTF_KIND_STRUCT);
+	int attr = btf__find_by_name_kind(btf, "attribute", BTF_KIND_STRUCT);
+	u32 name;
+
+	if (guest_btf__find(btf, module, "notes_attrs", &layout->notes) < 0 ||
+	    guest_btf__find(btf, notes, "attrs", &layout->note) < 0 ||
+	    guest_btf__find(btf, note, "attr", &layout->note_name) < 0 ||
+	    guest_btf__find(btf, attr, "name", &name) < 0 ||
+	    guest_btf__find(btf, note, "private", &layout->note_addr) < 0 ||
+	    guest_btf__find(btf, note, "size", &layout->note_size) < 0) {
+		layout->notes = 0;
+		return;
+	}
+	layout->note_name += name;
+	layout->note_step = btf__resolve_size(btf, note);
+}
+
 static bool find_layout(const struct btf *btf, struct module_layout *layout)
 {
 	int module = btf__find_by_name_kind(btf, "module", BTF_KIND_STRUCT);
 	int kallsyms = btf__find_by_name_kind(btf, "mod_kallsyms", BTF_KIND_STRUCT);
 
 	find_orc(btf, module, layout);
+	find_notes(btf, module, layout);
 	return guest_btf__find(btf, module, "list", &layout->list) > 0 &&
 	       guest_btf__find(btf, module, "name", &layout->name) > 0 &&
 	       guest_btf__find(btf, module, "state", &layout->state) > 0 &&
@@ -226,9 +266,20 @@ static bool read_range(struct guest_memory *mem, const struct module_layout *lay
 	return true;
 }
 
+/* Create a file that nobody else has made. */
+static FILE *create_file(const char *path)
+{
+	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
+	FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
+
+	if (!file && fd >= 0)
+		close(fd);
+	return file;
+}
+
 /* Write what unwinds a module, if all of that is there. */
 static void write_tables(struct guest_memory *mem, const struct module_layout *layout, u64 module,
-			 const char *dir, const char *name)
+			 const char *top, const char *name)
 {
 	struct guest_section sections[] = {
 		{ ".text", .type = SHT_PROGBITS, .code = true },
@@ -240,7 +291,6 @@ static void write_tables(struct guest_memory *mem, const struct module_layout *l
 	u32 size, nr;
 	FILE *file;
 	bool good;
-	int fd;
 
 	if (!layout->nr_orcs ||
 	    !guest_memory__read(mem, module + layout->nr_orcs, &nr, sizeof(nr)) ||
@@ -249,21 +299,68 @@ static void write_tables(struct guest_memory *mem, const struct module_layout *l
 	    !guest_memory__read(mem, code + layout->mem_base, &sections[0].addr, sizeof(u64)) ||
 	    !guest_memory__read(mem, code + layout->text_size, &size, sizeof(size)) ||
 	    !nr || nr > MAX_ORCS || !size || size > MAX_CODE ||
-	    snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
+	    snprintf(path, sizeof(path), "%s/boot/modules/%s", top, name) >= (int)sizeof(path))
 		return;
 
 	sections[0].size = size;
 	sections[1].size = (u64)nr * ORC_IP_SIZE;
 	sections[2].size = (u64)nr * ORC_ENTRY_SIZE;
-	fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	file = fd < 0 ? NULL : fdopen(fd, "w");
-	if (!file) {
-		if (fd >= 0)
-			close(fd);
+	file = create_file(path);
+	if (!file)
 		return;
-	}
 	good = guest_elf__write(mem, sections, ARRAY_SIZE(sections), file);
 	if (fclose(file) || !good)
+		unlink(path);
+}
+
+/* Read the note that has a module's build-id; return how long it is, zero if there is none. */
+static size_t read_build_id(struct guest_memory *mem, const struct module_layout *layout,
+			    u64 module, u8 note[MAX_NOTE])
+{
+	u64 notes, at, name, addr, size;
+	bool found = false;
+	char *text;
+
+	if (!layout->notes ||
+	    !guest_memory__read(mem, module + layout->notes, &notes, sizeof(notes)) || !notes)
+		return 0;
+
+	at = notes + layout->note;
+	for (unsigned int i = 0; i < MAX_NOTES && !found; i++, at += layout->note_step) {
+		/* Behind the last one is something else. */
+		if (!guest_memory__read(mem, at + layout->note_name, &name, sizeof(name)) ||
+		    !guest_memory__read(mem, at + layout->note_addr, &addr, sizeof(addr)) ||
+		    !guest_memory__read(mem, at + layout->note_size, &size, sizeof(size)))
+			return 0;
+		text = guest_memory__read_string(mem, name, NAME_SIZE);
+		if (!text)
+			return 0;
+		found = !strcmp(text, BUILD_ID_NOTE);
+		free(text);
+	}
+	return found && size <= MAX_NOTE && guest_memory__read(mem, addr, note, size) ? size : 0;
+}
+
+/* Write a module's build-id to where sysfs has it. */
+static void write_build_id(struct guest_memory *mem, const struct module_layout *layout,
+			   u64 module, const char *top, const char *name)
+{
+	char dir[PATH_MAX], path[PATH_MAX];
+	u8 note[MAX_NOTE];
+	size_t size = read_build_id(mem, layout, module, note);
+	FILE *file;
+
+	if (!size ||
+	    snprintf(dir, sizeof(dir), "%s/sys/module/%s/notes", top, name) >= (int)sizeof(dir) ||
+	    snprintf(path, sizeof(path), "%s/" BUILD_ID_NOTE, dir) >= (int)sizeof(path) ||
+	    mkdir_p(dir, 0700))
+		return;
+
+	file = create_file(path);
+	if (!file)
+		return;
+	fwrite(note, size, 1, file);
+	if (fclose(file))
 		unlink(path);
 }
 
@@ -300,7 +397,8 @@ static bool add_known(struct guest_modules *modules, char *name, u64 start, u64 
 struct output {
 	FILE		*modules;
 	FILE		*kallsyms;
-	const char	*tables;
+	const char	*top;
+	bool		tables;
 };
 
 /* Return what /proc/kallsyms has of a module, to be freed; NULL if that can't be read. */
@@ -348,8 +446,10 @@ static bool write_new(struct guest_memory *mem, struct guest_modules *modules, u
 	fprintf(out->modules, "%s %" PRIu64 " 0 - Live 0x%016" PRIx64 "\n", name, total, start);
 	fputs(symbols, out->kallsyms);
 	free(symbols);
-	if (out->tables)
-		write_tables(mem, &modules->layout, module, out->tables, name);
+	if (out->top)
+		write_build_id(mem, &modules->layout, module, out->top, name);
+	if (out->top && out->tables)
+		write_tables(mem, &modules->layout, module, out->top, name);
 	return true;
 }
 
@@ -408,8 +508,10 @@ void guest_modules__delete(struct guest_modules *modules)
  * @kernel:	the guest's kernel
  * @modules:	where to write what /proc/modules has
  * @kallsyms:	where to write what /proc/kallsyms has of them
- * @tables:	directory where to write an ELF file for each, with its ORC tables and its
- *		code; NULL if that is not wanted
+ * @top:	directory where to write its build-id as sysfs has it; NULL if no more than
+ *		the above is wanted
+ * @tables:	whether to write an ELF file for each as well, with its ORC tables and its
+ *		code, to @top/boot/modules
  *
  * Another call writes those that have been loaded since, but for one where another one was,
  * or of its name.  It does without the kernel's symbols.
@@ -417,9 +519,9 @@ void guest_modules__delete(struct guest_modules *modules)
  * Return: NULL, or why some are missing.
  */
 const char *guest_modules__write(struct guest_kernel *kernel, FILE *modules, FILE *kallsyms,
-				 const char *tables)
+				 const char *top, bool tables)
 {
-	const struct output out = { modules, kallsyms, tables };
+	const struct output out = { modules, kallsyms, top, tables };
 	struct guest_memory *mem = kernel->mem;
 	u64 node;
 

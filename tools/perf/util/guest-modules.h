@@ -2,6 +2,7 @@
 #ifndef __PERF_GUEST_MODULES_H
 #define __PERF_GUEST_MODULES_H
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <linux/compiler.h>
 
@@ -10,13 +11,14 @@ struct guest_modules;
 
 #ifdef HAVE_LIBBPF_SUPPORT
 const char *guest_modules__write(struct guest_kernel *kernel, FILE *modules, FILE *kallsyms,
-				 const char *tables);
+				 const char *top, bool tables);
 void guest_modules__delete(struct guest_modules *modules);
 #else
 static inline const char *guest_modules__write(struct guest_kernel *kernel __maybe_unused,
 					       FILE *modules __maybe_unused,
 					       FILE *kallsyms __maybe_unused,
-					       const char *tables __maybe_unused)
+					       const char *top __maybe_unused,
+					       bool tables __maybe_unused)
 {
 	return "this perf was built without libbpf";
 }

@@ -66,7 +66,7 @@
  * @maps:	where the files that they run are noted
  * @modules:	where modules are noted
  * @kallsyms:	where their symbols are noted
- * @module_tables: where the tables that unwind them are; NULL if they are not wanted
+ * @dir:	of the kernel that runs, for all else that is written of modules
  * @nr_kernels:	how many were found
  * @alive:	when the kernel was last seen to run, in perf's time; zero before the first look
  * @began_anew:	whether its ticks have gone backwards since the last search
@@ -84,7 +84,7 @@ struct guest {
 	FILE			*maps;
 	FILE			*modules;
 	FILE			*kallsyms;
-	char			*module_tables;
+	char			*dir;
 	unsigned int		nr_kernels;
 	u64			alive;
 	bool			began_anew;
@@ -193,7 +193,7 @@ static void drop_kernel(struct guest *guest)
 		fclose(guest->modules);
 	if (guest->kallsyms)
 		fclose(guest->kallsyms);
-	zfree(&guest->module_tables);
+	zfree(&guest->dir);
 	guest_kernel__delete(guest->kernel);
 }
 
@@ -215,8 +215,7 @@ static void use_kernel(struct guest *guest, struct guest_kernel *kernel, const c
 			   guest->pid);
 	guest->modules = guest_info__append(dir, "proc/modules");
 	guest->kallsyms = guest_info__append(dir, "proc/kallsyms");
-	if (guest->tables && asprintf(&guest->module_tables, "%s/boot/modules", dir) < 0)
-		guest->module_tables = NULL;
+	guest->dir = strdup(dir);
 	guest_kernel__free_symbols(kernel);
 }
 
@@ -271,7 +270,7 @@ static void look_at_modules(struct guest *guest)
 
 	guest_memory__refresh(guest->kernel->mem);
 	guest_modules__write(guest->kernel, guest->modules, guest->kallsyms,
-			     guest->module_tables);
+			     guest->dir, guest->tables);
 	fflush(guest->modules);
 	fflush(guest->kallsyms);
 }
