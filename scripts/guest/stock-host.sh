@@ -132,6 +132,7 @@ sample()
 			> "$guest/stats-$work-$way.txt" 2> "$guest/report.log" || return 1
 		[ "$way" != outside ] || perf kvm --guest -i perf.data report --stdio --no-children -g none \
 			--sort guest > "$guest/vms-$work.txt" 2> "$guest/vms.log" || return 1
+		perf buildid-list -i perf.data > "$guest/build-ids-$work.txt" || return 1
 		perf script $symbols $files -i perf.data -F comm,misc,ip,sym,symoff \
 			> "$guest/script-$work-$way.txt" 2> "$guest/script.log" || return 1
 		# Bytes that change a terminal; tables are not text.

@@ -261,6 +261,25 @@ def _judge_vm(name: str, vm: str, report: str) -> Iterator[str]:
         yield f"{name}: perf report --sort guest has {vms(report)}"
 
 
+def build_id(file: Path) -> str:
+    """An ELF file's build-id, in hexadecimal digits."""
+    notes = subprocess.run(["readelf", "-n", str(file)], check=True, stdout=subprocess.PIPE,
+                           stderr=subprocess.DEVNULL, text=True).stdout
+    return re.findall(r"Build ID: ([0-9a-f]+)", notes)[0]
+
+
+def _judge_build_ids(name: str, kernel: str, modules: Dict[str, str],
+                     listed: str) -> Iterator[str]:
+    """What is wrong with the build-ids in a file, of the guest's kernel and its modules."""
+    found = {dso: id for id, dso in re.findall(r"^([0-9a-f]+) (\S+)", listed, re.MULTILINE)}
+    kernels = {id for dso, id in found.items() if dso.startswith("[guest.kernel.kallsyms.")}
+    if kernels != {kernel}:
+        yield f"{name}: the kernel's build-id is {kernel}, and not {kernels}"
+    for module, expected in modules.items():
+        if found.get(module) != expected:
+            yield f"{name}: {module} has the build-id {expected}, and not {found.get(module)}"
+
+
 def deviations(samples: List[stacks.Sample]) -> Dict[str, float]:
     """By how many sigma each task's share of their samples is not what it does."""
     found = {task: sum(sample.comm == task for sample in samples) for task in _TASKS}
@@ -344,6 +363,10 @@ def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts
                                         (found / f"names-{work}").read_text()))
             _count(counts, _judge_vm(f"{suite}, {work}, VM", suite,
                                      (found / f"vms-{work}.txt").read_text()))
+        _count(counts, _judge_build_ids(
+            f"{suite}, build-ids", build_id(found / "vmlinux"),
+            {"[null_blk]": build_id(next((found / "root").rglob("null_blk.ko")))},
+            (found / "build-ids-block.txt").read_text()))
         _count(counts, _judge_tasks(f"{suite}, tasks", _user_samples(found, TASKS)))
         _count(counts, _judge_hostile(
             f"{suite}, hostile", int((found / f"strange-{HOSTILE}").read_text()),

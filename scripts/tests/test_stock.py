@@ -188,6 +188,17 @@ class StockTest(unittest.TestCase):
         self.assertEqual(list(stock._judge_vm("a", "bookworm", alone)), [])
         self.assertEqual(len(list(stock._judge_vm("a", "trixie", alone))), 1)
 
+    def test_build_ids_are_the_guests(self) -> None:
+        listed = "aa [kernel.kallsyms]\nbb [guest.kernel.kallsyms.71]\ncc [null_blk]\n"
+
+        def wrong(kernel: str, module: str) -> int:
+            return len(list(stock._judge_build_ids("a", kernel, {"[null_blk]": module}, listed)))
+
+        self.assertEqual(wrong("bb", "cc"), 0)
+        self.assertEqual(wrong("aa", "cc"), 1)
+        self.assertEqual(wrong("bb", "aa"), 1)
+        self.assertEqual(len(list(stock._judge_build_ids("a", "bb", {"[ext4]": "cc"}, ""))), 2)
+
     def test_a_hostile_guest_is_named(self) -> None:
         samples = [Sample("Gu", ("f",), ("10",), "a?[2J?b")] * 200
         self.assertEqual(list(stock._judge_hostile("a", 0, samples)), [])
