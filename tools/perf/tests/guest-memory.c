@@ -2302,6 +2302,9 @@ static int test_beside(const char *dir)
 	const bool was_guest = perf_guest;
 
 	TEST_ASSERT_VAL("no directory", !chdir(dir));
+	make_guest(FROM_BASE, false);
+	TEST_ASSERT_VAL("relative", find_all("relative") == GUEST_INFO_TABLES);
+	TEST_ASSERT_VAL("tables", test_tables("relative") && test_module_tables("relative", false));
 	TEST_ASSERT_VAL("no folder", !mkdir("data.guests", 0700) && !mkdir("data.guests/1", 0700));
 	guest_info__use("data");
 	TEST_ASSERT_VAL("a folder", symbol_conf.guestmount &&

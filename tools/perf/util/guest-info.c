@@ -107,15 +107,15 @@ static bool is_written(FILE *file)
 }
 
 /*
- * Write what the guest's /proc would say to @dir, and build-ids and, if wanted, what unwinds
- * its modules below @top; return false if that fails.  Take the reason if modules are missing.
+ * Write what the guest's /proc would say, build-ids of modules, and what unwinds these if that
+ * is wanted; return false if that fails.  Take the reason if modules are missing.
  */
-static bool write_names(struct guest_kernel *kernel, const char *dir, const char *top,
-			bool tables, const char **why_not)
+static bool write_names(struct guest_kernel *kernel, const char *top, bool tables,
+			const char **why_not)
 {
-	FILE *kallsyms = guest_info__create(dir, "kallsyms");
-	FILE *modules = guest_info__create(dir, "modules");
-	FILE *version = guest_info__create(dir, "version");
+	FILE *kallsyms = guest_info__create(top, "proc/kallsyms");
+	FILE *modules = guest_info__create(top, "proc/modules");
+	FILE *version = guest_info__create(top, "proc/version");
 	bool good;
 
 	*why_not = NULL;
@@ -134,19 +134,19 @@ static bool write_names(struct guest_kernel *kernel, const char *dir, const char
 }
 
 /* Write what unwinds the guest's kernel, named as in /boot; return NULL, or why not. */
-static const char *write_tables(struct guest_kernel *kernel, const char *dir)
+static const char *write_tables(struct guest_kernel *kernel, const char *top)
 {
-	char name[sizeof("vmlinux-") + GUEST_RELEASE_SIZE], path[PATH_MAX];
+	char name[sizeof("boot/vmlinux-") + GUEST_RELEASE_SIZE], path[PATH_MAX];
 	const char *why_not = NULL;
 	FILE *vmlinux;
 
-	scnprintf(name, sizeof(name), "vmlinux-%s", kernel->info.release);
-	vmlinux = guest_info__create(dir, name);
+	scnprintf(name, sizeof(name), "boot/vmlinux-%s", kernel->info.release);
+	vmlinux = guest_info__create(top, name);
 	if (vmlinux)
 		why_not = guest_vmlinux__write(kernel, vmlinux);
 	if (!is_written(vmlinux))
 		why_not = "its ORC tables can't be written";
-	if (why_not && snprintf(path, sizeof(path), "%s/%s", dir, name) < (int)sizeof(path))
+	if (why_not && snprintf(path, sizeof(path), "%s/%s", top, name) < (int)sizeof(path))
 		unlink(path);
 	return why_not;
 }
@@ -155,16 +155,12 @@ static const char *write_tables(struct guest_kernel *kernel, const char *dir)
 static bool write_build_id(const struct guest_vmcoreinfo *info, const char *top)
 {
 	const Elf64_Nhdr note = { sizeof("GNU"), info->build_id_size, NT_GNU_BUILD_ID };
-	char dir[PATH_MAX];
 	FILE *file;
 
 	if (!info->build_id_size)
 		return true;
-	if (snprintf(dir, sizeof(dir), "%s/sys/kernel", top) >= (int)sizeof(dir) ||
-	    mkdir_p(dir, 0700))
-		return false;
 
-	file = guest_info__create(dir, "notes");
+	file = guest_info__create(top, "sys/kernel/notes");
 	if (file) {
 		fwrite(&note, sizeof(note), 1, file);
 		fwrite("GNU", sizeof("GNU"), 1, file);
@@ -174,15 +170,19 @@ static bool write_build_id(const struct guest_vmcoreinfo *info, const char *top)
 }
 
 /* Make the folders in @top. */
-static bool make_dirs(const char *top, char proc[PATH_MAX], char boot[PATH_MAX],
-		      char modules[PATH_MAX])
+static bool make_dirs(const char *top)
 {
-	if (snprintf(proc, PATH_MAX, "%s/proc", top) >= PATH_MAX ||
-	    snprintf(boot, PATH_MAX, "%s/boot", top) >= PATH_MAX ||
-	    snprintf(modules, PATH_MAX, "%s/boot/modules", top) >= PATH_MAX)
-		return false;
+	static const char * const names[] = {
+		"proc", "boot", "boot/modules", "sys", "sys/kernel", "sys/module",
+	};
+	char path[PATH_MAX];
 
-	return !mkdir(proc, 0700) && !mkdir(boot, 0700) && !mkdir(modules, 0700);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		if (snprintf(path, sizeof(path), "%s/%s", top, names[i]) >= (int)sizeof(path) ||
+		    mkdir(path, 0700))
+			return false;
+	}
+	return true;
 }
 
 /**
@@ -198,7 +198,6 @@ static bool make_dirs(const char *top, char proc[PATH_MAX], char boot[PATH_MAX],
 enum guest_info guest_info__write_kernel(struct guest_kernel *kernel, pid_t pid, const char *top,
 					 bool tables)
 {
-	char proc[PATH_MAX], boot[PATH_MAX], modules[PATH_MAX];
 	enum guest_info found = GUEST_INFO_NAMES;
 	const char *why_not;
 
@@ -206,9 +205,8 @@ enum guest_info guest_info__write_kernel(struct guest_kernel *kernel, pid_t pid,
 		pr_warning("The guest of process %d has no names: %s can't be made\n", pid, top);
 		return GUEST_INFO_NONE;
 	}
-	if (!make_dirs(top, proc, boot, modules) ||
-	    !write_build_id(&kernel->info, top) ||
-	    !write_names(kernel, proc, top, tables, &why_not)) {
+	if (!make_dirs(top) || !write_build_id(&kernel->info, top) ||
+	    !write_names(kernel, top, tables, &why_not)) {
 		pr_warning("The guest of process %d has no names: %s can't be written\n", pid,
 			   top);
 		rm_rf(top);
@@ -217,7 +215,7 @@ enum guest_info guest_info__write_kernel(struct guest_kernel *kernel, pid_t pid,
 	if (why_not)
 		pr_warning("Modules of the guest of process %d have no names: %s\n", pid, why_not);
 
-	why_not = tables ? write_tables(kernel, boot) : NULL;
+	why_not = tables ? write_tables(kernel, top) : NULL;
 	if (why_not)
 		pr_warning("The guest of process %d is not unwound by ORC: %s\n", pid, why_not);
 	else if (tables)

@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <sys/stat.h>
 
 #include <elf.h>
 #include <linux/kernel.h>
@@ -23,7 +24,6 @@
 #include "guest-memory.h"
 #include "guest-modules.h"
 #include "unwind-orc.h"
-#include "util.h"
 
 /* A list that has no end stops here; symbols are those of all modules. */
 #define MAX_MODULES	4096
@@ -345,17 +345,19 @@ static size_t read_build_id(struct guest_memory *mem, const struct module_layout
 static void write_build_id(struct guest_memory *mem, const struct module_layout *layout,
 			   u64 module, const char *top, const char *name)
 {
-	char dir[PATH_MAX], path[PATH_MAX];
+	char path[PATH_MAX];
 	u8 note[MAX_NOTE];
 	size_t size = read_build_id(mem, layout, module, note);
 	FILE *file;
+	int len;
 
-	if (!size ||
-	    snprintf(dir, sizeof(dir), "%s/sys/module/%s/notes", top, name) >= (int)sizeof(dir) ||
-	    snprintf(path, sizeof(path), "%s/" BUILD_ID_NOTE, dir) >= (int)sizeof(path) ||
-	    mkdir_p(dir, 0700))
+	len = snprintf(path, sizeof(path), "%s/sys/module/%s", top, name);
+	if (!size || len + sizeof("/notes/" BUILD_ID_NOTE) > sizeof(path) || mkdir(path, 0700))
 		return;
-
+	strcpy(&path[len], "/notes");
+	if (mkdir(path, 0700))
+		return;
+	strcat(path, "/" BUILD_ID_NOTE);
 	file = create_file(path);
 	if (!file)
 		return;

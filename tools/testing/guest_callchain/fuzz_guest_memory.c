@@ -112,11 +112,6 @@ int rm_rf(const char *path)
 	return 0;
 }
 
-int mkdir_p(char *path, mode_t mode)
-{
-	return -1;
-}
-
 /* What libbpf's BTF calls of the rest of it: messages, and the host's own BTF. */
 void libbpf_print(int level, const char *fmt, ...)
 {
@@ -208,8 +203,8 @@ static void look_at_guest(void)
 	vmlinux = fopen("/dev/null", "w");
 	for (size_t i = 0; i < kernel->nr_symbols; i++)
 		fprintf(kallsyms, "%c %s\n", kernel->symbols[i].type, kernel->symbols[i].name);
-	/* Nothing is written there, see mkdir_p(). */
-	guest_modules__write(kernel, modules, kallsyms, "", false);
+	/* Build-ids are read, and can't be written there. */
+	guest_modules__write(kernel, modules, kallsyms, "/dev/null", false);
 	guest_vmlinux__write(kernel, vmlinux);
 	tasks = guest_tasks__new(kernel, tasks_file, maps_file);
 	if (tasks)
