@@ -676,8 +676,8 @@ static const struct dso *machine__kernel_dso(struct machine *machine)
 }
 
 /*
- * perf record gives the guest's kernel the build-id of the host's: that says nothing.  It
- * may hide the host's kernel, and with it which build-id that is.
+ * perf record has given the guest's kernel the build-id of the host's: that says nothing.
+ * It may hide the host's kernel, and with it which build-id that is.
  */
 static const struct dso *machine__identified_kernel(struct machine *machine)
 {
