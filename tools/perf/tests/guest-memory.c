@@ -32,9 +32,9 @@
 #include "guest-memslots.h"
 #include "guest-modules.h"
 #include "guest-tasks.h"
+#include "symbol.h"
 #include "symbol_conf.h"
 #include "target.h"
-#include "symbol.h"
 #include "tests.h"
 #include "util.h"
 
@@ -301,6 +301,8 @@ static void make_orc(void)
 #define MODULE_ORC	(SMALL + 0x54ffa)
 #define NR_ORCS		3
 
+/* At the end of its memory. */
+#define MODULE_NOTE	(MODULE_CODE + 0x3000 - 36)
 #define OTHER_NOTE	".note.gnu.property"
 #define ID_NOTE		".note.gnu.build-id"
 #define MODULE_ID	"6d6f64756c6573206f776e206964206f66203230"
@@ -767,23 +769,23 @@ static void make_modules(bool old)
 	}
 	put_u64(node, MODULES);
 
-	/* The first one has a build-id behind another note, the second one that note alone. */
+	/* The first one has a build-id behind another note, the second one has only the other. */
 	for (size_t i = 0; i < ARRAY_SIZE(modules); i++) {
 		u64 notes = MODULE(i) + 0x600, note = notes + N_NOTE(old);
-		u64 names = notes + 0x400, bytes = notes + 0x500;
+		u64 names = notes + 0x400;
 
 		put_u64(MODULE(i) + M_NOTES, notes);
 		put(names, OTHER_NOTE, sizeof(OTHER_NOTE));
 		put_u64(note + NOTE_NAME, names);
 		put_u64(note + NOTE_SIZE, sizeof(module_note) - 1);
-		put_u64(note + NOTE_ADDR, bytes);
+		put_u64(note + NOTE_ADDR, MODULE_CODE + 0x100);
 		if (i)
 			break;
 		put(names + 0x20, ID_NOTE, sizeof(ID_NOTE));
-		put(bytes + 8, module_note, sizeof(module_note) - 1);
+		put(MODULE_NOTE, module_note, sizeof(module_note) - 1);
 		put_u64(note + NOTE_STEP + NOTE_NAME, names + 0x20);
 		put_u64(note + NOTE_STEP + NOTE_SIZE, sizeof(module_note) - 1);
-		put_u64(note + NOTE_STEP + NOTE_ADDR, bytes + 8);
+		put_u64(note + NOTE_STEP + NOTE_ADDR, MODULE_NOTE);
 	}
 
 	/* The second one has no tables. */
@@ -2012,6 +2014,106 @@ static int test_second_look(const char *dir)
 	return 0;
 }
 
+/* The first module's entry for its build-id. */
+#define ID_ENTRY	(MODULE(0) + 0x600 + N_NOTE(false) + NOTE_STEP)
+
+static void no_note(void)
+{
+	put_u64(MODULE(0) + M_NOTES, 0);
+}
+
+static void large_note(void)
+{
+	put_u64(ID_ENTRY + NOTE_SIZE, 40);
+}
+
+static void small_note(void)
+{
+	put_u64(ID_ENTRY + NOTE_SIZE, 32);
+}
+
+static void empty_note(void)
+{
+	put_u64(ID_ENTRY + NOTE_SIZE, 0);
+}
+
+static void note_of_another(void)
+{
+	put_u64(ID_ENTRY + NOTE_ADDR, MODULE_NOTE + 4);
+	put(MODULE_NOTE + 4, module_note, sizeof(module_note) - 1);
+}
+
+static void note_of_another_kind(void)
+{
+	put(MODULE_NOTE + 8, "\4", 1);
+}
+
+static void note_by_another(void)
+{
+	put(MODULE_NOTE + 12, "GNX", 3);
+}
+
+static void note_behind_others(void)
+{
+	put_u64(MODULE(0) + M_NOTES, ID_ENTRY - 9 * NOTE_STEP - N_NOTE(false));
+}
+
+static void no_id(void)
+{
+	change_info("BUILD-ID=" KERNEL_ID, "BUILD-IT=" KERNEL_ID);
+}
+
+static void short_id(void)
+{
+	change_info("BUILD-ID=" KERNEL_ID, "BUILD-ID=0123456789abcdef0123456789abcdef0123456\n");
+}
+
+static void long_id(void)
+{
+	change_info("test\nBUILD-ID=", "tes\nBUILD-ID=0");
+}
+
+static void zero_id(void)
+{
+	change_info("BUILD-ID=" KERNEL_ID, "BUILD-ID=0000000000000000000000000000000000000000");
+}
+
+static const struct {
+	const char	*what;
+	void		(*change)(void);
+	bool		of_kernel;
+} broken_ids[] = {
+	{ "no notes",			no_note, false },
+	{ "a note that is too large",	large_note, false },
+	{ "a note that is too small",	small_note, false },
+	{ "an empty note",		empty_note, false },
+	{ "a note behind the module",	note_of_another, false },
+	{ "a note of another kind",	note_of_another_kind, false },
+	{ "a note by another",		note_by_another, false },
+	{ "a note behind many others",	note_behind_others, false },
+	{ "no build-id",		no_id, true },
+	{ "a short build-id",		short_id, true },
+	{ "a long build-id",		long_id, true },
+	{ "a build-id of zeroes",	zero_id, true },
+};
+
+static int test_broken_ids(const char *dir)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(broken_ids); i++) {
+		bool of_kernel = broken_ids[i].of_kernel;
+
+		make_guest(FROM_BASE, false);
+		broken_ids[i].change();
+		TEST_ASSERT_VAL(broken_ids[i].what, find_all(dir) == GUEST_INFO_TABLES);
+		TEST_ASSERT_VAL(broken_ids[i].what,
+				has_build_id(dir, "kernel/notes", of_kernel ? NULL : KERNEL_ID));
+		TEST_ASSERT_VAL(broken_ids[i].what,
+				has_build_id(dir, "module/first/notes/" ID_NOTE,
+					     of_kernel ? MODULE_ID : NULL));
+	}
+	return 0;
+}
+
 /* More copies of what one kernel tells than kernels are looked for. */
 static int test_many_copies(const char *dir)
 {
@@ -2112,6 +2214,11 @@ static int test_maps(const char *dir __maybe_unused)
 }
 
 static int test_second_look(const char *dir __maybe_unused)
+{
+	return 0;
+}
+
+static int test_broken_ids(const char *dir __maybe_unused)
 {
 	return 0;
 }
@@ -2352,7 +2459,7 @@ static int test__guest_memory(struct test_suite *test __maybe_unused, int subtes
 	      test_broken_tables(dir) || test_no_header(dir) || test_hole(dir) ||
 	      test_copies(dir) || test_holes(dir) || test_broken_modules(dir) ||
 	      test_later_modules(dir) || test_tasks(dir) || test_maps(dir) ||
-	      test_second_look(dir) || test_many_copies(dir) ||
+	      test_second_look(dir) || test_broken_ids(dir) || test_many_copies(dir) ||
 	      test_reset(dir) || test_listed(dir) || test_beside(dir);
 	rm_rf(dir);
 	munmap(ram, RAM_SIZE);

@@ -151,14 +151,14 @@ static const char *write_tables(struct guest_kernel *kernel, const char *top)
 	return why_not;
 }
 
-/* Write the kernel's build-id as sysfs has it; return false if that fails. */
-static bool write_build_id(const struct guest_vmcoreinfo *info, const char *top)
+/* Write the kernel's build-id as sysfs has it. */
+static void write_build_id(const struct guest_vmcoreinfo *info, const char *top)
 {
 	const Elf64_Nhdr note = { sizeof("GNU"), info->build_id_size, NT_GNU_BUILD_ID };
 	FILE *file;
 
 	if (!info->build_id_size)
-		return true;
+		return;
 
 	file = guest_info__create(top, "sys/kernel/notes");
 	if (file) {
@@ -166,7 +166,8 @@ static bool write_build_id(const struct guest_vmcoreinfo *info, const char *top)
 		fwrite("GNU", sizeof("GNU"), 1, file);
 		fwrite(info->build_id, info->build_id_size, 1, file);
 	}
-	return is_written(file);
+	if (!is_written(file))
+		pr_debug("%s/sys/kernel/notes can't be written\n", top);
 }
 
 /* Make the folders in @top. */
@@ -205,8 +206,7 @@ enum guest_info guest_info__write_kernel(struct guest_kernel *kernel, pid_t pid,
 		pr_warning("The guest of process %d has no names: %s can't be made\n", pid, top);
 		return GUEST_INFO_NONE;
 	}
-	if (!make_dirs(top) || !write_build_id(&kernel->info, top) ||
-	    !write_names(kernel, top, tables, &why_not)) {
+	if (!make_dirs(top) || !write_names(kernel, top, tables, &why_not)) {
 		pr_warning("The guest of process %d has no names: %s can't be written\n", pid,
 			   top);
 		rm_rf(top);
@@ -215,6 +215,7 @@ enum guest_info guest_info__write_kernel(struct guest_kernel *kernel, pid_t pid,
 	if (why_not)
 		pr_warning("Modules of the guest of process %d have no names: %s\n", pid, why_not);
 
+	write_build_id(&kernel->info, top);
 	why_not = tables ? write_tables(kernel, top) : NULL;
 	if (why_not)
 		pr_warning("The guest of process %d is not unwound by ORC: %s\n", pid, why_not);
@@ -274,8 +275,8 @@ static enum guest_info write_guest(pid_t pid, const char *dir, bool tables)
 /**
  * guest_info__write - write what names and unwinds a guest's kernel, from its memory
  * @pid:	of the guest's VMM
- * @dir:	where to make PID/proc, with kallsyms and modules, PID/boot, PID/tasks and
- *		PID/maps
+ * @dir:	where to make PID/proc, with kallsyms and modules, PID/boot, PID/sys, with
+ *		build-ids, PID/tasks and PID/maps
  * @tables:	whether to write the tables that unwind it
  *
  * Return: what was found; warns of what was not.

@@ -5,7 +5,6 @@
  * Documentation/admin-guide/kdump/vmcoreinfo.rst.  The guest may have written anything
  * there.
  */
-#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -23,7 +22,10 @@
 
 /* Where x86-64 has its kernel, KASLR or not, and what it calls its page tables. */
 #define START_KERNEL_MAP	0xffffffff80000000ULL
-#define PAGE_TABLES		"SYMBOL(swapper_pg_dir)="
+#define PAGE_TABLES		"\nSYMBOL(swapper_pg_dir)="
+
+/* What the page of VMCOREINFO begins with. */
+#define RELEASE			"OSRELEASE="
 
 /* A reset does not clear RAM: what earlier kernels have left is there. */
 #define MAX_KERNELS		8
@@ -46,17 +48,15 @@ struct candidates {
 	unsigned int			nr;
 };
 
-/* Find the value of @key, which includes the "="; NULL if there is none. */
+/*
+ * Find the value of @key, which includes the line feed before it and the "=": whatever the page
+ * has, that is one quick pass over it.
+ */
 static const char *find_value(const char *text, const char *key)
 {
-	const char *line;
+	const char *line = strstr(text, key);
 
-	for (line = text; line; line = strchr(line, '\n')) {
-		line += *line == '\n';
-		if (!strncmp(line, key, strlen(key)))
-			return line + strlen(key);
-	}
-	return NULL;
+	return line ? line + strlen(key) : NULL;
 }
 
 static u64 find_number(const char *text, const char *key, int base)
@@ -69,10 +69,10 @@ static u64 find_number(const char *text, const char *key, int base)
 /* Take the release if it is one: it becomes a part of file names. */
 static bool read_release(struct guest_vmcoreinfo *info, const char *text)
 {
-	const char *value = find_value(text, "OSRELEASE=");
+	const char *value = text + strlen(RELEASE);
 	size_t len;
 
-	if (!value)
+	if (strncmp(text, RELEASE, strlen(RELEASE)))
 		return false;
 	len = strspn(value, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ+-._~");
 	if (!len || len >= sizeof(info->release) || value[len] != '\n' || *value == '.')
@@ -82,45 +82,63 @@ static bool read_release(struct guest_vmcoreinfo *info, const char *text)
 	return true;
 }
 
-/* Take the build-id, or as many bytes as can be read of it. */
+/* Take the build-id; a kernel without one tells zeroes. */
 static void read_build_id(struct guest_vmcoreinfo *info, const char *text)
 {
-	const char *value = find_value(text, "BUILD-ID=");
-	unsigned int byte;
+	const char *value = find_value(text, "\nBUILD-ID=");
+	unsigned int byte, any = 0;
 
 	info->build_id_size = 0;
-	while (value && info->build_id_size < GUEST_BUILD_ID_SIZE && isxdigit(value[0]) &&
-	       isxdigit(value[1]) && sscanf(value, "%2x", &byte) == 1) {
-		info->build_id[info->build_id_size++] = byte;
-		value += 2;
+	if (!value || strspn(value, "0123456789abcdef") != 2 * GUEST_BUILD_ID_SIZE)
+		return;
+	for (size_t i = 0; i < GUEST_BUILD_ID_SIZE && sscanf(&value[2 * i], "%2x", &byte) == 1; i++) {
+		info->build_id[i] = byte;
+		any |= byte;
 	}
+	if (any)
+		info->build_id_size = GUEST_BUILD_ID_SIZE;
 }
 
-/* Return true if the page at @offset is the VMCOREINFO of a kernel whose page tables are there. */
-static bool read_vmcoreinfo(struct guest_memory *mem, u64 offset, struct guest_vmcoreinfo *info)
+/*
+ * Return true if the page at @offset is the VMCOREINFO of a kernel whose page tables are there;
+ * take the page, and what tells kernels apart.
+ */
+static bool read_identity(struct guest_memory *mem, u64 offset, struct guest_vmcoreinfo *info,
+			  char text[GUEST_PAGE_SIZE + 1])
 {
-	char text[GUEST_PAGE_SIZE + 1] = {};
 	u64 tables;
 
+	text[GUEST_PAGE_SIZE] = 0;
 	if (!guest_memory__read_ram(mem, offset, text, GUEST_PAGE_SIZE) ||
 	    !read_release(info, text))
 		return false;
 
 	tables = find_number(text, PAGE_TABLES, 16);
 	if (!guest_memory__use_tables(mem, tables - START_KERNEL_MAP +
-				      find_number(text, "NUMBER(phys_base)=", 10), tables,
-				      find_number(text, "NUMBER(pgtable_l5_enabled)=", 10)))
+				      find_number(text, "\nNUMBER(phys_base)=", 10), tables,
+				      find_number(text, "\nNUMBER(pgtable_l5_enabled)=", 10)))
+		return false;
+
+	info->page_tables = tables;
+	info->stext = find_number(text, "\nSYMBOL(_stext)=", 16);
+	return true;
+}
+
+/* The same, with all that the kernel tells. */
+static bool read_vmcoreinfo(struct guest_memory *mem, u64 offset, struct guest_vmcoreinfo *info)
+{
+	char text[GUEST_PAGE_SIZE + 1];
+
+	if (!read_identity(mem, offset, info, text))
 		return false;
 
 	read_build_id(info, text);
-	info->page_tables = tables;
-	info->stext = find_number(text, "SYMBOL(_stext)=", 16);
-	info->names = find_number(text, "SYMBOL(kallsyms_names)=", 16);
-	info->num_syms = find_number(text, "SYMBOL(kallsyms_num_syms)=", 16);
-	info->token_table = find_number(text, "SYMBOL(kallsyms_token_table)=", 16);
-	info->token_index = find_number(text, "SYMBOL(kallsyms_token_index)=", 16);
-	info->offsets = find_number(text, "SYMBOL(kallsyms_offsets)=", 16);
-	info->relative_base = find_number(text, "SYMBOL(kallsyms_relative_base)=", 16);
+	info->names = find_number(text, "\nSYMBOL(kallsyms_names)=", 16);
+	info->num_syms = find_number(text, "\nSYMBOL(kallsyms_num_syms)=", 16);
+	info->token_table = find_number(text, "\nSYMBOL(kallsyms_token_table)=", 16);
+	info->token_index = find_number(text, "\nSYMBOL(kallsyms_token_index)=", 16);
+	info->offsets = find_number(text, "\nSYMBOL(kallsyms_offsets)=", 16);
+	info->relative_base = find_number(text, "\nSYMBOL(kallsyms_relative_base)=", 16);
 	return true;
 }
 
@@ -151,8 +169,9 @@ static bool note_candidate(struct guest_memory *mem, u64 offset, void *arg)
 {
 	struct candidates *found = arg;
 	struct guest_vmcoreinfo *info = &found->infos[found->nr];
+	char text[GUEST_PAGE_SIZE + 1];
 
-	if (found->nr == MAX_KERNELS || !read_vmcoreinfo(mem, offset, info))
+	if (found->nr == MAX_KERNELS || !read_identity(mem, offset, info, text))
 		return found->nr;
 
 	/* There may be copies. */
@@ -185,6 +204,7 @@ static const char *use_candidate(struct guest_kernel *kernel, u64 page)
 	const char *why_not;
 
 	guest_kernel__free_symbols(kernel);
+	guest_memory__begin(kernel->mem);
 	if (!read_vmcoreinfo(kernel->mem, page, &kernel->info))
 		return "its kernel is gone";
 	why_not = guest_kallsyms__read(kernel);
@@ -223,7 +243,7 @@ struct guest_kernel *guest_kernel__find(pid_t pid, const struct guest_kernel *bu
 
 	kernel->mem = guest_memory__open(pid);
 	if (!kernel->mem ||
-	    !guest_memory__find(kernel->mem, "OSRELEASE=", note_candidate, &candidates)) {
+	    !guest_memory__find(kernel->mem, RELEASE, note_candidate, &candidates)) {
 		if (errno == EACCES || errno == EPERM)
 			*why_not = "you may not trace its VMM";
 		else if (errno)
@@ -238,14 +258,18 @@ struct guest_kernel *guest_kernel__find(pid_t pid, const struct guest_kernel *bu
 	for (unsigned int i = 0; i < candidates.nr; i++) {
 		*why_not = use_candidate(kernel, candidates.pages[i]);
 		if (!*why_not && (candidates.nr == 1 || guest_kernel__is_running(kernel)))
-			return kernel;
+			goto found;
 		if (!*why_not)
 			first = min(first, i);
 	}
 	if (first < candidates.nr)
 		*why_not = use_candidate(kernel, candidates.pages[first]);
-	if (!*why_not)
-		return kernel;
+	if (*why_not)
+		goto err;
+found:
+	/* Modules and tables are more to read than one look allows. */
+	guest_memory__begin(kernel->mem);
+	return kernel;
 err:
 	guest_kernel__delete(kernel);
 	return NULL;

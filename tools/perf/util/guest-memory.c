@@ -55,10 +55,11 @@ static const u64 holes[] = { 4 * GIB, 0x80000000, 0xb0000000, 0xc0000000, 0xe000
 #define PAGE_COST		GUEST_PAGE_SIZE
 
 /*
- * The same for the search: any program of the guest's can write pages that begin like the one
- * that is looked for, and must not hide it by that.
+ * What the search for the kernel may read.  Programs of the guest can write pages that look
+ * like the one that is searched: it takes a hundred thousand or more of them to hide that one,
+ * and a few seconds to look at them.
  */
-#define SEARCH_BUDGET		(4 * GIB)
+#define SEARCH_BUDGET		GIB
 
 /*
  * The same for one more look, at what has changed meanwhile: 15 000 tasks, or several hundred
@@ -372,7 +373,8 @@ static bool search(struct guest_memory *mem, const char *prefix, guest_page_fn f
 
 /**
  * guest_memory__find - find the guest's RAM by a page in it
- * @mem:	the memory; its other functions work after this has found the page
+ * @mem:	the memory; its other functions work after this has found the page, and
+ *		guest_memory__begin()
  * @prefix:	what the page begins with, 16 characters at most
  * @found:	called with each page that does; returns true if that tells RAM
  * @arg:	for @found
@@ -386,7 +388,6 @@ bool guest_memory__find(struct guest_memory *mem, const char *prefix, guest_page
 
 	mem->budget = SEARCH_BUDGET;
 	found_any = search(mem, prefix, found, arg);
-	mem->budget = BUDGET;
 	errno = mem->error;
 	return found_any;
 }
@@ -399,6 +400,16 @@ void guest_memory__forget(struct guest_memory *mem)
 {
 	for (size_t i = 0; i < NR_CACHED; i++)
 		mem->cached[i].valid = false;
+}
+
+/**
+ * guest_memory__begin - read a kernel of the guest
+ * @mem: the memory, of which as much may be read as one kernel takes
+ */
+void guest_memory__begin(struct guest_memory *mem)
+{
+	guest_memory__forget(mem);
+	mem->budget = BUDGET;
 }
 
 /**

@@ -20,6 +20,7 @@ void guest_memory__close(struct guest_memory *mem);
 bool guest_memory__find(struct guest_memory *mem, const char *prefix, guest_page_fn found,
 			void *arg);
 void guest_memory__forget(struct guest_memory *mem);
+void guest_memory__begin(struct guest_memory *mem);
 void guest_memory__refresh(struct guest_memory *mem);
 bool guest_memory__read_ram(struct guest_memory *mem, u64 offset, void *buf, size_t size);
 bool guest_memory__use_tables(struct guest_memory *mem, u64 root, u64 gva, bool la57);

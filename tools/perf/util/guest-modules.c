@@ -43,7 +43,10 @@
 /* Modules have a build-id, and a note or two more. */
 #define MAX_NOTES	8
 #define BUILD_ID_NOTE	".note.gnu.build-id"
-#define MAX_NOTE	128
+
+/* One with a build-id of MD5's length, and one of SHA-1's. */
+#define MIN_NOTE	32
+#define MAX_NOTE	36
 
 /* What a module's symbols are, struct mod_kallsyms. */
 struct symtab {
@@ -72,8 +75,9 @@ struct symtab {
  * @orc_ips:	a pointer to what they are for
  * @orcs:	a pointer to the rows
  * @state:	whether it is loaded, an enum module_state
- * @notes:	a pointer to its notes in sysfs; zero if it has none, as for these:
- * @note:	in struct module_notes_attrs: an array of them
+ * @notes:	a pointer to its notes in sysfs; zero if its kernel has none, and the rest
+ *		means nothing
+ * @first_note:	in struct module_notes_attrs: an array of them
  * @note_step:	... from one to the next
  * @note_name:	in one of them: a pointer to its section's name
  * @note_addr:	... where it is
@@ -98,7 +102,7 @@ struct module_layout {
 	u32	orcs;
 	u32	state;
 	u32	notes;
-	u32	note;
+	u32	first_note;
 	u32	note_step;
 	u32	note_name;
 	u32	note_addr;
@@ -180,7 +184,7 @@ static void find_notes(const struct btf *btf, int module, struct module_layout *
 	u32 name;
 
 	if (guest_btf__find(btf, module, "notes_attrs", &layout->notes) < 0 ||
-	    guest_btf__find(btf, notes, "attrs", &layout->note) < 0 ||
+	    guest_btf__find(btf, notes, "attrs", &layout->first_note) < 0 ||
 	    guest_btf__find(btf, note, "attr", &layout->note_name) < 0 ||
 	    guest_btf__find(btf, attr, "name", &name) < 0 ||
 	    guest_btf__find(btf, note, "private", &layout->note_addr) < 0 ||
@@ -266,7 +270,7 @@ static bool read_range(struct guest_memory *mem, const struct module_layout *lay
 	return true;
 }
 
-/* Create a file that nobody else has made. */
+/* Create a file; fail if there is one. */
 static FILE *create_file(const char *path)
 {
 	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -313,9 +317,40 @@ static void write_tables(struct guest_memory *mem, const struct module_layout *l
 		unlink(path);
 }
 
+/* Is @size bytes from @addr on the module's own memory? */
+static bool is_in_module(struct guest_memory *mem, const struct module_layout *layout, u64 module,
+			 u64 addr, u64 size)
+{
+	u64 at = module + layout->mem, base;
+	u32 mem_size;
+
+	for (u32 i = 0; i < layout->nr_mem; i++, at += layout->mem_step) {
+		if (!guest_memory__read(mem, at + layout->mem_base, &base, sizeof(base)) ||
+		    !guest_memory__read(mem, at + layout->mem_size, &mem_size, sizeof(mem_size)))
+			return false;
+		if (addr >= base && addr - base < mem_size && size <= mem_size - (addr - base))
+			return true;
+	}
+	return false;
+}
+
+/* Does a note have a build-id, and nothing else? */
+static bool is_build_id(const u8 *note, size_t size)
+{
+	Elf64_Nhdr header;
+
+	if (size < MIN_NOTE)
+		return false;
+
+	memcpy(&header, note, sizeof(header));
+	return header.n_namesz == sizeof("GNU") && header.n_type == NT_GNU_BUILD_ID &&
+	       !memcmp(&note[sizeof(header)], "GNU", sizeof("GNU")) &&
+	       sizeof(header) + sizeof("GNU") + header.n_descsz == size;
+}
+
 /* Read the note that has a module's build-id; return how long it is, zero if there is none. */
-static size_t read_build_id(struct guest_memory *mem, const struct module_layout *layout,
-			    u64 module, u8 note[MAX_NOTE])
+static size_t read_note(struct guest_memory *mem, const struct module_layout *layout, u64 module,
+			u8 note[MAX_NOTE])
 {
 	u64 notes, at, name, addr, size;
 	bool found = false;
@@ -325,9 +360,8 @@ static size_t read_build_id(struct guest_memory *mem, const struct module_layout
 	    !guest_memory__read(mem, module + layout->notes, &notes, sizeof(notes)) || !notes)
 		return 0;
 
-	at = notes + layout->note;
+	at = notes + layout->first_note;
 	for (unsigned int i = 0; i < MAX_NOTES && !found; i++, at += layout->note_step) {
-		/* Behind the last one is something else. */
 		if (!guest_memory__read(mem, at + layout->note_name, &name, sizeof(name)) ||
 		    !guest_memory__read(mem, at + layout->note_addr, &addr, sizeof(addr)) ||
 		    !guest_memory__read(mem, at + layout->note_size, &size, sizeof(size)))
@@ -335,29 +369,33 @@ static size_t read_build_id(struct guest_memory *mem, const struct module_layout
 		text = guest_memory__read_string(mem, name, NAME_SIZE);
 		if (!text)
 			return 0;
-		found = !strcmp(text, BUILD_ID_NOTE);
+		/* What lies behind the last one may be another module's. */
+		found = !strcmp(text, BUILD_ID_NOTE) && size <= MAX_NOTE &&
+			is_in_module(mem, layout, module, addr, size);
 		free(text);
 	}
-	return found && size <= MAX_NOTE && guest_memory__read(mem, addr, note, size) ? size : 0;
+	return found && guest_memory__read(mem, addr, note, size) && is_build_id(note, size) ?
+	       size : 0;
 }
 
 /* Write a module's build-id to where sysfs has it. */
-static void write_build_id(struct guest_memory *mem, const struct module_layout *layout,
-			   u64 module, const char *top, const char *name)
+static void write_note(struct guest_memory *mem, const struct module_layout *layout, u64 module,
+		       const char *top, const char *name)
 {
-	char path[PATH_MAX];
+	char dir[PATH_MAX], path[PATH_MAX];
 	u8 note[MAX_NOTE];
-	size_t size = read_build_id(mem, layout, module, note);
+	size_t size;
 	FILE *file;
-	int len;
 
-	len = snprintf(path, sizeof(path), "%s/sys/module/%s", top, name);
-	if (!size || len + sizeof("/notes/" BUILD_ID_NOTE) > sizeof(path) || mkdir(path, 0700))
+	size = read_note(mem, layout, module, note);
+	if (!size ||
+	    snprintf(path, sizeof(path), "%s/sys/module/%s", top, name) >= (int)sizeof(path) ||
+	    mkdir(path, 0700) ||
+	    snprintf(dir, sizeof(dir), "%s/notes", path) >= (int)sizeof(dir) ||
+	    mkdir(dir, 0700) ||
+	    snprintf(path, sizeof(path), "%s/" BUILD_ID_NOTE, dir) >= (int)sizeof(path))
 		return;
-	strcpy(&path[len], "/notes");
-	if (mkdir(path, 0700))
-		return;
-	strcat(path, "/" BUILD_ID_NOTE);
+
 	file = create_file(path);
 	if (!file)
 		return;
@@ -449,7 +487,7 @@ static bool write_new(struct guest_memory *mem, struct guest_modules *modules, u
 	fputs(symbols, out->kallsyms);
 	free(symbols);
 	if (out->top)
-		write_build_id(mem, &modules->layout, module, out->top, name);
+		write_note(mem, &modules->layout, module, out->top, name);
 	if (out->top && out->tables)
 		write_tables(mem, &modules->layout, module, out->top, name);
 	return true;
@@ -510,10 +548,9 @@ void guest_modules__delete(struct guest_modules *modules)
  * @kernel:	the guest's kernel
  * @modules:	where to write what /proc/modules has
  * @kallsyms:	where to write what /proc/kallsyms has of them
- * @top:	directory where to write its build-id as sysfs has it; NULL if no more than
- *		the above is wanted
- * @tables:	whether to write an ELF file for each as well, with its ORC tables and its
- *		code, to @top/boot/modules
+ * @top:	directory in which to write build-ids, as sysfs has them, and tables; NULL if
+ *		neither is wanted
+ * @tables:	whether to write an ELF file for each, with its ORC tables and its code
  *
  * Another call writes those that have been loaded since, but for one where another one was,
  * or of its name.  It does without the kernel's symbols.

@@ -676,8 +676,8 @@ static const struct dso *machine__kernel_dso(struct machine *machine)
 }
 
 /*
- * perf record has given the guest's kernel the build-id of the host's: that says nothing.
- * It may hide the host's kernel, and with it which build-id that is.
+ * Files of older perfs have the host's build-id for the guest's kernel: one that equals the
+ * host's says nothing, nor does any if the file lacks the host's kernel.
  */
 static const struct dso *machine__identified_kernel(struct machine *machine)
 {

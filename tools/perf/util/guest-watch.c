@@ -66,7 +66,7 @@
  * @maps:	where the files that they run are noted
  * @modules:	where modules are noted
  * @kallsyms:	where their symbols are noted
- * @dir:	of the kernel that runs, for all else that is written of modules
+ * @dir:	where the files of the kernel that runs are
  * @nr_kernels:	how many were found
  * @alive:	when the kernel was last seen to run, in perf's time; zero before the first look
  * @began_anew:	whether its ticks have gone backwards since the last search
