@@ -85,6 +85,21 @@ compare_names()
 		echo same
 }
 
+# Count the bytes that change a terminal in what perf has written and printed; tables and
+# build-ids are not text.
+look_for_strange()
+{
+	perf kvm --guest -i perf.data report --stdio --no-children -g none --sort comm,dso \
+		> "$guest/report-hostile.txt" 2> "$guest/report-hostile.log" || return 1
+	for file in kallsyms modules version; do
+		[ -s "perf.data.guests/$vm/proc/$file" ] || return 1
+	done
+	[ -s "perf.data.guests/$vm/tasks" ] && [ -s "perf.data.guests/$vm/maps" ] || return 1
+	find "perf.data.guests/$vm" "$guest"/*.log "$guest"/*-hostile* -type f \
+		! -path "*/boot/*" ! -path "*/sys/*" ! -name guest.log -exec cat {} + |
+		LC_ALL=C tr -d '\n\t -~' | wc -c > "$guest/strange"
+}
+
 # What waits until the guest has told $1, $2 times; five minutes at most, for it may hang.
 until_told()
 {
@@ -132,13 +147,10 @@ sample()
 			> "$guest/stats-$work-$way.txt" 2> "$guest/report.log" || return 1
 		[ "$way" != outside ] || perf kvm --guest -i perf.data report --stdio --no-children -g none \
 			--sort guest > "$guest/vms-$work.txt" 2> "$guest/vms.log" || return 1
-		perf buildid-list -i perf.data > "$guest/build-ids-$work.txt" || return 1
+		[ "$work" != block ] || perf buildid-list -i perf.data > "$guest/build-ids.txt" || return 1
 		perf script $symbols $files -i perf.data -F comm,misc,ip,sym,symoff \
 			> "$guest/script-$work-$way.txt" 2> "$guest/script.log" || return 1
-		# Bytes that change a terminal; tables are not text.
-		[ "$work" != hostile ] || find perf.data.guests/$vm "$guest/script-$work-$way.txt" \
-			"$guest/vms-$work.txt" -type f ! -path "*/boot/*" -exec cat {} + |
-			LC_ALL=C tr -d '\n\t -~' | wc -c > "$guest/strange-$work"
+		[ "$work" != hostile ] || look_for_strange || return 1
 	done
 }
 

@@ -103,7 +103,9 @@ prepare_hostile()
 	strange="/tmp/$(printf 'a\033[2J\nb')"
 	cp /bin/program "$strange"
 	"$strange" &
-	sleep 1
+	until [ "$(readlink /proc/$!/exe)" = "$strange" ]; do
+		usleep 10000
+	done
 	rm "$strange"
 	printf 'OSRELEASE=6.1.0\n' | dd bs=4k conv=sync of=/tmp/fakes 2>/dev/null
 	for _ in $(seq 12); do

@@ -71,6 +71,7 @@ _BUSY = 0.9
 
 # What perf makes of the name of the hostile guest's program.
 _STRANGE_COMM = "a?[2J?b"
+_STRANGE_FILE = f"/tmp/{_STRANGE_COMM}"
 
 # How many samples of each of two kernels must have names, and which part.
 _KERNEL_SAMPLES = 500
@@ -271,8 +272,9 @@ def build_id(file: Path) -> str:
 def _judge_build_ids(name: str, kernel: str, modules: Dict[str, str],
                      listed: str) -> Iterator[str]:
     """What is wrong with the build-ids in a file, of the guest's kernel and its modules."""
-    found = {dso: id for id, dso in re.findall(r"^([0-9a-f]+) (\S+)", listed, re.MULTILINE)}
-    kernels = {id for dso, id in found.items() if dso.startswith("[guest.kernel.kallsyms.")}
+    found = {dso: digits for digits, dso in
+             re.findall(r"^([0-9a-f]+) (\S+)", listed, re.MULTILINE)}
+    kernels = {found[dso] for dso in found if dso.startswith("[guest.kernel.kallsyms.")}
     if kernels != {kernel}:
         yield f"{name}: the kernel's build-id is {kernel}, and not {kernels}"
     for module, expected in modules.items():
@@ -317,13 +319,16 @@ def _judge_reboot(name: str, samples: List[stacks.Sample], starts: List[int]) ->
             yield f"{name}: {named} of {len(of_kernel)} samples of one kernel have names"
 
 
-def _judge_hostile(name: str, strange: int, samples: List[stacks.Sample]) -> Iterator[str]:
+def _judge_hostile(name: str, strange: int, report: str,
+                   samples: List[stacks.Sample]) -> Iterator[str]:
     """What is wrong with what a hostile guest's program has made perf print."""
     found = sum(sample.comm == _STRANGE_COMM for sample in samples)
     say(f"{name}: {found} of {len(samples)} samples are of {_STRANGE_COMM}, "
         f"{strange} bytes change a terminal")
     if found < _ENOUGH_SAMPLES:
         yield f"{name}: only {found} of {len(samples)} samples are of {_STRANGE_COMM}"
+    if _STRANGE_FILE not in report:
+        yield f"{name}: perf report does not have {_STRANGE_FILE}"
     if strange:
         yield f"{name}: {strange} bytes change a terminal"
 
@@ -366,10 +371,11 @@ def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts
         _count(counts, _judge_build_ids(
             f"{suite}, build-ids", build_id(found / "vmlinux"),
             {"[null_blk]": build_id(next((found / "root").rglob("null_blk.ko")))},
-            (found / "build-ids-block.txt").read_text()))
+            (found / "build-ids.txt").read_text()))
         _count(counts, _judge_tasks(f"{suite}, tasks", _user_samples(found, TASKS)))
         _count(counts, _judge_hostile(
-            f"{suite}, hostile", int((found / f"strange-{HOSTILE}").read_text()),
+            f"{suite}, hostile", int((found / "strange").read_text()),
+            (found / f"report-{HOSTILE}.txt").read_text(),
             list(_read_script(found, HOSTILE, OUTSIDE))))
         _count(counts, _judge_reboot(
             f"{suite}, reboot", _samples(found, REBOOT, OUTSIDE),

@@ -201,9 +201,11 @@ class StockTest(unittest.TestCase):
 
     def test_a_hostile_guest_is_named(self) -> None:
         samples = [Sample("Gu", ("f",), ("10",), "a?[2J?b")] * 200
-        self.assertEqual(list(stock._judge_hostile("a", 0, samples)), [])
-        self.assertEqual(len(list(stock._judge_hostile("a", 1, samples))), 1)
-        self.assertEqual(len(list(stock._judge_hostile("a", 0, samples[1:]))), 1)
+        report = "    50.00%  a?[2J?b  /tmp/a?[2J?b (guest, no build-id)\n"
+        self.assertEqual(list(stock._judge_hostile("a", 0, report, samples)), [])
+        self.assertEqual(len(list(stock._judge_hostile("a", 1, report, samples))), 1)
+        self.assertEqual(len(list(stock._judge_hostile("a", 0, "", samples))), 1)
+        self.assertEqual(len(list(stock._judge_hostile("a", 0, report, samples[1:]))), 1)
 
     def test_the_task_of_a_sample_is_read(self) -> None:
         text = "kworker/0:1 ev  G\n\tffffffff81000000 f\n\ntask1           KGg \n\t10 g\n"
