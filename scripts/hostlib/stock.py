@@ -71,7 +71,7 @@ _BUSY = 0.9
 
 # What perf makes of the name of the hostile guest's program.
 _STRANGE_COMM = "a?[2J?b"
-_STRANGE_FILE = f"/tmp/{_STRANGE_COMM}"
+_STRANGE_FILE = f"{_STRANGE_COMM} (deleted)"
 
 # How many samples of each of two kernels must have names, and which part.
 _KERNEL_SAMPLES = 500

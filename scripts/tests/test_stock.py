@@ -201,7 +201,7 @@ class StockTest(unittest.TestCase):
 
     def test_a_hostile_guest_is_named(self) -> None:
         samples = [Sample("Gu", ("f",), ("10",), "a?[2J?b")] * 200
-        report = "    50.00%  a?[2J?b  /tmp/a?[2J?b (guest, no build-id)\n"
+        report = "    50.00%  a?[2J?b  a?[2J?b (deleted) (guest)\n"
         self.assertEqual(list(stock._judge_hostile("a", 0, report, samples)), [])
         self.assertEqual(len(list(stock._judge_hostile("a", 1, report, samples))), 1)
         self.assertEqual(len(list(stock._judge_hostile("a", 0, "", samples))), 1)
