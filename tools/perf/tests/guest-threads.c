@@ -14,6 +14,7 @@
 #include <perf/event.h>
 
 #include "build-id.h"
+#include "callchain.h"
 #include "dso.h"
 #include "env.h"
 #include "guest-info.h"
@@ -25,11 +26,15 @@
 #include "sample.h"
 #include "symbol.h"
 #include "symbol_conf.h"
+#include "target.h"
 #include "tests.h"
 #include "thread.h"
 #include "util.h"
 
 #define VMM		4242
+/* The thread of a vCPU. */
+#define VCPU		4243
+#define VCPU_COMM	"CPU 0/KVM"
 #define MAX_PATH	256
 
 #define KERNEL		PERF_RECORD_MISC_GUEST_KERNEL
@@ -65,8 +70,8 @@ static const struct {
 	u64		sp;
 	u64		task_sp;	/* of the second piece, if there is one */
 	u64		root;
-	int		tid;		/* that of the VMM if it is not known */
-	const char	*comm;
+	int		tid;		/* that of the vCPU if it is not known */
+	const char	*comm;		/* NULL for the vCPU's */
 } cases[] = {
 	{ "a process",		KERNEL, 10, 0xffffc90000010010, 0, 0x2000, 7, "sh" },
 	{ "its first byte",	KERNEL, 10, 0xffffc90000010000, 0, 0x2000, 7, "sh" },
@@ -86,23 +91,23 @@ static const struct {
 	{ "a task",		KERNEL, 19, 0xffffc90000020010, 0, 0x4000, 9, "gone" },
 	{ "the next one's",	KERNEL, 25, 0xffffc90000020010, 0, 0xc000, 11, "later" },
 	{ "not noted so far",	KERNEL, 10, 0xffffc90000024010, 0, 0x12000, 12, "new" },
-	{ "noted too late",	KERNEL, 10, 0xffffc90000028010, 0, 0x14000, VMM, NULL },
-	{ "nobody's stack",	KERNEL, 25, 0xffffc90000020010, 0, 0xa000, VMM, NULL },
-	{ "behind a stack",	KERNEL, 10, 0xffffc90000018000, 0, 0x2000, VMM, NULL },
-	{ "below all stacks",	KERNEL, 10, 0xffff888000000000, 0, 0x2000, VMM, NULL },
-	{ "no stack",		KERNEL, 10, 0, 0, 0x8000, VMM, NULL },
-	{ "a task without name", KERNEL, 10, 0xffffc90000030010, 0, 0x8000, VMM, NULL },
-	{ "half a note",	KERNEL, 10, 0xffffc90000028010, 0, 0x6000, VMM, NULL },
-	{ "an escape sequence",	KERNEL, 10, 0xffffc90000034010, 0, 0x8000, VMM, NULL },
-	{ "a pid too large",	KERNEL, 10, 0xffffc90000038010, 0, 0x8000, VMM, NULL },
+	{ "noted too late",	KERNEL, 10, 0xffffc90000028010, 0, 0x14000, VCPU, NULL },
+	{ "nobody's stack",	KERNEL, 25, 0xffffc90000020010, 0, 0xa000, VCPU, NULL },
+	{ "behind a stack",	KERNEL, 10, 0xffffc90000018000, 0, 0x2000, VCPU, NULL },
+	{ "below all stacks",	KERNEL, 10, 0xffff888000000000, 0, 0x2000, VCPU, NULL },
+	{ "no stack",		KERNEL, 10, 0, 0, 0x8000, VCPU, NULL },
+	{ "a task without name", KERNEL, 10, 0xffffc90000030010, 0, 0x8000, VCPU, NULL },
+	{ "half a note",	KERNEL, 10, 0xffffc90000028010, 0, 0x6000, VCPU, NULL },
+	{ "an escape sequence",	KERNEL, 10, 0xffffc90000034010, 0, 0x8000, VCPU, NULL },
+	{ "a pid too large",	KERNEL, 10, 0xffffc90000038010, 0, 0x8000, VCPU, NULL },
 	{ "user mode",		USER, 10, 0x7fff00000000, 0, 0x2000, 7, "sh" },
 	{ "user mode, PTI",	USER, 30, 0x7fff00000000, 0, 0xd000, 11, "later" },
 	{ "user mode, exec",	USER, 25, 0x7fff00000000, 0, 0xe000, 7, "find" },
-	{ "exec has left it",	USER, 25, 0x7fff00000000, 0, 0x2000, VMM, NULL },
-	{ "its process is gone", USER, 25, 0x7fff00000000, 0, 0x4000, VMM, NULL },
-	{ "user mode of none",	USER, 10, 0x7fff00000000, 0, 0xa000, VMM, NULL },
-	{ "no page tables",	USER, 10, 0x7fff00000000, 0, 0, VMM, NULL },
-	{ "a kernel's stack",	USER, 10, 0xffffc90000000010, 0, 0xa000, VMM, NULL },
+	{ "exec has left it",	USER, 25, 0x7fff00000000, 0, 0x2000, VCPU, NULL },
+	{ "its process is gone", USER, 25, 0x7fff00000000, 0, 0x4000, VCPU, NULL },
+	{ "user mode of none",	USER, 10, 0x7fff00000000, 0, 0xa000, VCPU, NULL },
+	{ "no page tables",	USER, 10, 0x7fff00000000, 0, 0, VCPU, NULL },
+	{ "a kernel's stack",	USER, 10, 0xffffc90000000010, 0, 0xa000, VCPU, NULL },
 };
 
 static bool write_file(const char *dir, const char *name, const char *text)
@@ -151,15 +156,15 @@ static int test_tasks(struct machine *machine)
 			info.pieces[1].size = 8;
 		perf_sample__init(&sample, /*all=*/true);
 		sample.pid = VMM;
-		sample.tid = VMM;
+		sample.tid = VCPU;
 		sample.time = cases[i].time;
 		sample.cpumode = cases[i].cpumode;
 		sample.guest_stack.info = &info;
 		sample__name_guest_task(&sample, machine);
 		good = (int)sample.tid == cases[i].tid;
-		if (good && cases[i].comm) {
+		if (good) {
 			thread = machine__find_thread(machine, sample.pid, sample.tid);
-			good = thread && !strcmp(thread__comm_str(thread), cases[i].comm);
+			good = thread && !strcmp(thread__comm_str(thread), cases[i].comm ?: VCPU_COMM);
 		}
 		if (!good)
 			pr_debug("%d/%d %s\n", sample.pid, sample.tid,
@@ -169,11 +174,77 @@ static int test_tasks(struct machine *machine)
 
 		/* Nothing is said of samples that carry no stack. */
 		sample.pid = VMM;
-		sample.tid = VMM;
+		sample.tid = VCPU;
 		sample.guest_stack.info = NULL;
 		sample__name_guest_task(&sample, machine);
-		TEST_ASSERT_VAL("no stack", sample.pid == VMM && sample.tid == VMM);
+		TEST_ASSERT_VAL("no stack", sample.pid == VMM && sample.tid == VCPU);
 	}
+	return 0;
+}
+
+/* Let the VMM's thread on the host have a name. */
+static bool name_vcpu(struct machines *machines)
+{
+	struct thread *thread = machine__findnew_thread(&machines->host, VMM, VCPU);
+	bool named = thread && !thread__set_comm(thread, VCPU_COMM, 0);
+
+	thread__put(thread);
+	return named;
+}
+
+/* A sample that carries no stack says as little of its task. */
+static int test_no_stack(struct machine *machine)
+{
+	struct perf_sample sample;
+	struct thread *thread;
+	bool same;
+
+	perf_sample__init(&sample, /*all=*/true);
+	sample.pid = VMM;
+	sample.tid = VCPU;
+	sample__name_guest_task(&sample, machine);
+	thread = machine__find_thread(machine, VMM, VCPU);
+	same = thread && !strcmp(thread__comm_str(thread), VCPU_COMM);
+	thread__put(thread);
+	TEST_ASSERT_VAL("the name of a sample without a stack", same);
+	return 0;
+}
+
+static char level_of(struct thread *thread, struct map *map, u64 ip)
+{
+	struct callchain_cursor_node node = { .ip = ip };
+	struct addr_location al;
+	char level;
+
+	addr_location__init(&al);
+	al.thread = thread__get(thread);
+	/* That of the function which was called. */
+	al.level = '?';
+	node.ms.thread = thread;
+	node.ms.map = map;
+	fill_callchain_info(&al, &node, /*hide_unresolved=*/false);
+	level = al.level;
+	addr_location__exit(&al);
+	return level;
+}
+
+/* Whose code callers are, with a map and without. */
+static int test_levels(struct machines *machines)
+{
+	struct machine *machine = machines__find(machines, VMM);
+	struct thread *guest = machine__findnew_thread(machine, VMM, VMM);
+	struct thread *host = machine__findnew_thread(&machines->host, VMM, VMM);
+	struct map *map = machine__kernel_map(machine);
+	int err;
+
+	err = !guest || !host || level_of(guest, map, 0xffffffff81000100) != 'g' ||
+	      level_of(guest, NULL, 0xffffffffc0000000) != 'g' ||
+	      level_of(guest, NULL, 0x401000) != 'u' ||
+	      level_of(host, NULL, 0xffffffffc0000000) != 'k' ||
+	      level_of(host, NULL, 0x401000) != '.';
+	thread__put(guest);
+	thread__put(host);
+	TEST_ASSERT_VAL("levels of callers", !err);
 	return 0;
 }
 
@@ -366,6 +437,29 @@ static int test_kernels(struct machine *machine)
 	return 0;
 }
 
+/* Tasks that perf notes while its notes are read. */
+static int test_later(const char *top, struct machine *machine)
+{
+	const u64 stack = 0xffffc9000003c010;
+	int before, live, after;
+	FILE *file;
+
+	before = tid_of(machine, stack, 50);
+	file = guest_info__append(top, "tasks");
+	TEST_ASSERT_VAL("no notes", file);
+	fputs("40 ffffc9000003c000 0 14 14 late\n", file);
+	fflush(file);
+	live = tid_of(machine, stack, 50);
+	fputs("60 ffffc90000040000 0 15 15 later\n", file);
+	fclose(file);
+	guest_info__end_live();
+	after = tid_of(machine, stack + 0x4000, 70);
+	TEST_ASSERT_VAL("not noted so far", before == VMM);
+	TEST_ASSERT_VAL("noted meanwhile", live == 14);
+	TEST_ASSERT_VAL("noted behind the end", after == VMM);
+	return 0;
+}
+
 /* Arguments of VMMs, with a | for the zero behind each. */
 #define LONG_NAME	"0123456789012345678901234567890123456789012345678901234567890123"
 
@@ -478,6 +572,7 @@ static int test_guest(const char *dir)
 	const char *const was = symbol_conf.guestmount;
 	const bool was_guest = perf_guest;
 	char top[MAX_PATH], path[MAX_PATH];
+	struct target target = {};
 	struct machines machines;
 	struct machine *machine;
 	struct perf_env env;
@@ -508,14 +603,18 @@ static int test_guest(const char *dir)
 	symbol_conf.guestmount = NULL;
 	if (test_guestmount(dir))
 		return -1;
+	symbol_conf.guest_info = true;
+	TEST_ASSERT_VAL("guests of nobody", !guest_info__begin_live(&target, false));
+	symbol_conf.guest_info = false;
 	scnprintf(path, sizeof(path), "%s/data", dir);
 	guest_info__use(path);
 	perf_env__init(&env);
 	machines__init(&machines);
 	machines.host.env = &env;
 	machine = machines__findnew(&machines, VMM);
-	err = !machine || machine__create_kernel_maps(machine) || test_tasks(machine) ||
-	      test_files(machine) || test_kernels(machine) || test_name(&machines);
+	err = !machine || machine__create_kernel_maps(machine) || !name_vcpu(&machines) ||
+	      test_no_stack(machine) || test_tasks(machine) || test_levels(&machines) ||
+	      test_later(top, machine) || test_files(machine) || test_kernels(machine) || test_name(&machines);
 	machines__exit(&machines);
 	perf_env__exit(&env);
 	guest_info__use("-");

@@ -16,6 +16,7 @@
 
 #include <elf.h>
 #include <linux/kernel.h>
+#include <linux/zalloc.h>
 
 #include "debug.h"
 #include "dwarf-regs.h"
@@ -422,6 +423,66 @@ void guest_info__use(const char *data)
 	used = strdup(dir);
 	symbol_conf.guestmount = used;
 	perf_guest = true;
+}
+
+/* Where guest_info__begin_live() has its files; empty if it was not called. */
+static char live_dir[PATH_MAX];
+
+/**
+ * guest_info__begin_live - find out what runs in guests whose samples are shown as they come
+ * @target:	what is sampled
+ * @tables:	whether the guests are unwound by their tables
+ *
+ * The files are in a temporary folder.
+ *
+ * Return: the most that was found of a guest.
+ */
+enum guest_info guest_info__begin_live(const struct target *target, bool tables)
+{
+	enum guest_info most = GUEST_INFO_NONE;
+	char data[PATH_MAX];
+
+	if (!symbol_conf.guest_info || symbol_conf__has_guest_files())
+		return most;
+
+	scnprintf(live_dir, sizeof(live_dir), "%s/perf-guests-XXXXXX",
+		  getenv("TMPDIR") ?: "/tmp");
+	if (!mkdtemp(live_dir)) {
+		pr_warning("Guests have no names: %s can't be made\n", live_dir);
+		*live_dir = 0;
+		return most;
+	}
+
+	if (snprintf(data, sizeof(data), "%s/live", live_dir) < (int)sizeof(data))
+		most = guest_info__record(target, data, tables);
+	if (most) {
+		zfree(&symbol_conf.guestmount);
+		guest_info__use(data);
+	}
+	return most;
+}
+
+/**
+ * guest_info__end_live - forget what guest_info__begin_live() has found
+ */
+void guest_info__end_live(void)
+{
+	if (!*live_dir)
+		return;
+
+	guest_watch__stop();
+	rm_rf(live_dir);
+	*live_dir = 0;
+}
+
+/**
+ * guest_info__is_live - tell whether the notes of guests' tasks grow while they are read
+ *
+ * Return: true between guest_info__begin_live() and guest_info__end_live().
+ */
+bool guest_info__is_live(void)
+{
+	return *live_dir;
 }
 
 /* Read what guest_info__record() has noted of a guest's name; return it, or NULL. */

@@ -25,6 +25,9 @@ enum guest_info guest_info__write_kernel(struct guest_kernel *kernel, pid_t pid,
 					 bool tables);
 enum guest_info guest_info__record(const struct target *target, const char *data, bool tables);
 void guest_info__use(const char *data);
+enum guest_info guest_info__begin_live(const struct target *target, bool tables);
+void guest_info__end_live(void);
+bool guest_info__is_live(void);
 bool guest_info__is_used(struct machine *machine);
 const char *guest_info__name(struct machine *machine);
 void guest_info__use_kernel_of(struct machine *machine, u64 time);

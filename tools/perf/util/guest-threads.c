@@ -71,6 +71,7 @@ struct note {
  * @by_root:	those that user mode's samples can have hit, by page tables, and by time
  * @nr:		how many are in @by_stack
  * @nr_roots:	how many are in @by_root
+ * @size:	of the file that they were read from
  * @maps:	the files that processes run; NULL if nothing was noted of them
  */
 struct guest_threads {
@@ -78,6 +79,7 @@ struct guest_threads {
 	struct note	*by_root;
 	size_t		nr;
 	size_t		nr_roots;
+	off_t		size;
 	struct guest_thread_maps *maps;
 };
 
@@ -155,11 +157,20 @@ static bool index_roots(struct guest_threads *threads)
 	return true;
 }
 
+static off_t size_of(FILE *file)
+{
+	struct stat st;
+
+	return fstat(fileno(file), &st) ? 0 : st.st_size;
+}
+
 static struct guest_threads *guest_threads__load(FILE *file)
 {
 	struct guest_threads *threads = zalloc(sizeof(*threads));
 	char line[MAX_LINE];
 
+	if (threads)
+		threads->size = size_of(file);
 	while (threads && threads->nr < MAX_NOTES && fgets(line, sizeof(line), file)) {
 		struct note note, *notes = threads->by_stack;
 
@@ -316,28 +327,77 @@ static struct guest_threads *machine__guest_threads(struct machine *machine)
 	return machine->guest_threads;
 }
 
+/* Read the notes again if they have grown, as they do while guests are watched. */
+static bool machine__load_later_threads(struct machine *machine)
+{
+	struct guest_threads *threads = machine->guest_threads;
+	FILE *file = guest_info__is_live() ? open_notes(machine, "tasks") : NULL;
+	bool has_grown;
+
+	if (!file)
+		return false;
+
+	has_grown = !threads || threads->size != size_of(file);
+	fclose(file);
+	if (!has_grown)
+		return false;
+
+	guest_threads__delete(threads);
+	machine->guest_threads = NULL;
+	machine->guest_threads_tried = false;
+	return machine__guest_threads(machine);
+}
+
+static const struct note *find_task(struct machine *machine, const struct perf_sample *sample)
+{
+	struct guest_threads *threads = machine__guest_threads(machine);
+	const struct note *note = threads ? find_note(threads, sample) : NULL;
+
+	if (!note && machine__load_later_threads(machine))
+		note = find_note(machine->guest_threads, sample);
+	return note;
+}
+
+/* Call a thread of a guest as the VMM's is called whose vCPU was sampled. */
+static void name_vcpu(const struct perf_sample *sample, struct machine *machine)
+{
+	struct machine *host = machine->machines ? &machine->machines->host : NULL;
+	struct thread *vcpu = host ? machine__find_thread(host, sample->pid, sample->tid) : NULL;
+	struct thread *thread = NULL;
+
+	if (vcpu && thread__comm_set(vcpu))
+		thread = machine__findnew_thread(machine, sample->pid, sample->tid);
+	if (thread && !thread__comm_set(thread))
+		thread__set_comm(thread, thread__comm_str(vcpu), sample->time);
+	thread__put(thread);
+	thread__put(vcpu);
+}
+
 /**
  * sample__name_guest_task - let a sample of a guest have the task of the guest that it hit
  * @sample:	a sample whose deferred parts are there
  * @machine:	the guest
  *
  * The sample's pid and tid are those of the VMM until then, and stay so if it carries no
- * stack of the guest, or if nothing is known of the task.
+ * stack of the guest, or if nothing is known of the task.  Its comm is that of the VMM's
+ * thread then.
  */
 void sample__name_guest_task(struct perf_sample *sample, struct machine *machine)
 {
-	struct guest_threads *threads;
 	const struct note *note;
 	struct thread *thread;
 	const char *comm;
 
-	if (!sample->guest_stack.info || !machine || machine__is_host(machine) ||
-	    symbol_conf.guest_code)
+	if (!machine || machine__is_host(machine) || symbol_conf.guest_code)
 		return;
 
-	threads = machine__guest_threads(machine);
-	note = threads ? find_note(threads, sample) : NULL;
-	thread = note ? machine__findnew_thread(machine, note->pid, note->tid) : NULL;
+	note = sample->guest_stack.info ? find_task(machine, sample) : NULL;
+	if (!note) {
+		name_vcpu(sample, machine);
+		return;
+	}
+
+	thread = machine__findnew_thread(machine, note->pid, note->tid);
 	if (!thread)
 		return;
 
@@ -345,7 +405,7 @@ void sample__name_guest_task(struct perf_sample *sample, struct machine *machine
 	comm = note->tid ? note->comm : "swapper";
 	if (strcmp(thread__comm_str(thread), comm))
 		thread__set_comm(thread, comm, sample->time);
-	guest_thread_maps__use(threads->maps, machine, thread, note->root, note->pid,
+	guest_thread_maps__use(machine->guest_threads->maps, machine, thread, note->root, note->pid,
 			       sample->time);
 	thread__put(thread);
 	sample->pid = note->pid;
