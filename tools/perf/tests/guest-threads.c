@@ -61,7 +61,9 @@ static const char tasks[] =
 	"20 ffffc90000020000\n"
 	"30 ffffc90000020000 c000 11 11 later\n"
 	"30 ffffc90000024000 12000 12 12 new\n"
-	"9000000000 ffffc90000028000 14000 13 13 too late\n";
+	"0 ffffc90000044000 16000 16 16 long\n"
+	"9000000000 ffffc90000028000 14000 13 13 too late\n"
+	"9000000000 ffffc90000044000\n";
 
 static const struct {
 	const char	*name;
@@ -210,6 +212,54 @@ static int test_no_stack(struct machine *machine)
 	return 0;
 }
 
+static const struct {
+	const char	*name;
+	u16		cpumode;
+	u64		time;
+	u64		user_ip;	/* zero if the sample doesn't tell */
+	int		tid;
+} ends[] = {
+	{ "its file",			USER, 8999999999, 0x400000, 16 },
+	{ "the end of its file",	USER, 8999999999, 0x4fffff, 16 },
+	{ "behind its file",		USER, 8999999999, 0x500000, VCPU },
+	{ "before its file",		USER, 8999999999, 0x3fffff, VCPU },
+	{ "called from its file",	KERNEL, 8999999999, 0x400000, 16 },
+	{ "called from elsewhere",	KERNEL, 8999999999, 0x500000, VCPU },
+	{ "called from nowhere",	KERNEL, 8999999999, 0, 16 },
+	{ "long before",		USER, 10, 0x500000, 16 },
+	{ "two seconds before",		USER, 7000000000, 0x500000, VCPU },
+	{ "not so late",		USER, 6999999999, 0x500000, 16 },
+};
+
+/* When a task has ended and perf did not look so far, another one may have its stack. */
+static int test_ends(struct machine *machine)
+{
+	struct perf_record_guest_stack_info info = { .sp = 0xffffc90000044010, .root = 0x16000 };
+	struct {
+		u64 nr;
+		u64 ips[4];
+	} chain = { 4, { PERF_CONTEXT_GUEST_KERNEL, 0xffffffff81000000, PERF_CONTEXT_GUEST_USER } };
+
+	for (size_t i = 0; i < ARRAY_SIZE(ends); i++) {
+		struct perf_sample sample;
+
+		perf_sample__init(&sample, /*all=*/true);
+		sample.pid = VMM;
+		sample.tid = VCPU;
+		sample.time = ends[i].time;
+		sample.cpumode = ends[i].cpumode;
+		sample.ip = ends[i].cpumode == USER ? ends[i].user_ip : 0xffffffff81000000;
+		chain.nr = ends[i].user_ip ? 4 : 2;
+		chain.ips[3] = ends[i].user_ip;
+		if (ends[i].cpumode == KERNEL)
+			sample.callchain = (struct ip_callchain *)&chain;
+		sample.guest_stack.info = &info;
+		sample__name_guest_task(&sample, machine);
+		TEST_ASSERT_VAL(ends[i].name, (int)sample.tid == ends[i].tid);
+	}
+	return 0;
+}
+
 static char level_of(struct thread *thread, struct map *map, u64 ip)
 {
 	struct callchain_cursor_node node = { .ip = ip };
@@ -285,6 +335,8 @@ static bool write_maps(const char *top)
 		     "15 2000 7 more\n"
 		     "15 2000 7\n"
 		     "500000 600000 3000 8:1 5 %1$s %2$s\n"
+		     "0 16000 16\n"
+		     "400000 500000 0 8:1 11 - /long\n"
 		     "0 4000 9\n"
 		     "400000 500000 0 8:2 5 - %2$s\n"
 		     "900000 a00000 0 9:1 5 - %2$s\n"
@@ -613,8 +665,9 @@ static int test_guest(const char *dir)
 	machines.host.env = &env;
 	machine = machines__findnew(&machines, VMM);
 	err = !machine || machine__create_kernel_maps(machine) || !name_vcpu(&machines) ||
-	      test_no_stack(machine) || test_tasks(machine) || test_levels(&machines) ||
-	      test_later(top, machine) || test_files(machine) || test_kernels(machine) || test_name(&machines);
+	      test_no_stack(machine) || test_tasks(machine) || test_ends(machine) ||
+	      test_levels(&machines) || test_later(top, machine) || test_files(machine) ||
+	      test_kernels(machine) || test_name(&machines);
 	machines__exit(&machines);
 	perf_env__exit(&env);
 	guest_info__use("-");

@@ -378,6 +378,33 @@ static ssize_t find_set(const struct guest_thread_maps *maps, u64 root, u32 pid,
 	return -1;
 }
 
+/**
+ * guest_thread_maps__lacks - tell whether a process runs no file that has an address
+ * @maps:	of the guest; may be NULL
+ * @root:	guest-physical address of the process's page tables
+ * @pid:	of the process
+ * @time:	when, in perf's time
+ * @addr:	the address
+ *
+ * Return: false if nothing was noted of the process.
+ */
+bool guest_thread_maps__lacks(const struct guest_thread_maps *maps, u64 root, u32 pid, u64 time,
+			      u64 addr)
+{
+	ssize_t i = maps ? find_set(maps, root, pid, time) : -1;
+
+	if (i < 0)
+		return false;
+
+	for (size_t j = 0; j < maps->sets[i].nr; j++) {
+		const struct file *file = &maps->files[maps->sets[i].first + j];
+
+		if (addr >= file->start && addr < file->end)
+			return false;
+	}
+	return true;
+}
+
 static bool is_any(struct map *map __maybe_unused, void *arg __maybe_unused)
 {
 	return true;

@@ -266,6 +266,45 @@ static const struct note *find_by_root(const struct guest_threads *threads, u64 
 	       note : NULL;
 }
 
+/* User mode's IP in a guest's sample; zero if the sample doesn't tell. */
+static u64 user_ip(const struct perf_sample *sample)
+{
+	const struct ip_callchain *chain = sample->callchain;
+
+	if (sample->cpumode == PERF_RECORD_MISC_GUEST_USER)
+		return sample->ip;
+
+	for (u64 i = 0; chain && i + 1 < chain->nr; i++) {
+		if (chain->ips[i] == PERF_CONTEXT_GUEST_USER)
+			return chain->ips[i + 1];
+	}
+	return 0;
+}
+
+/* Is a task's stack somebody else's, or nobody's, at the look after @time? */
+static bool ends_soon(const struct guest_threads *threads, const struct note *note, u64 time)
+{
+	struct note key = { .stack = note->stack, .time = time };
+	size_t i = count_before(threads->by_stack, threads->nr, &key, cmp_stacks);
+	const struct note *next = i < threads->nr ? &threads->by_stack[i] : NULL;
+
+	return next && next->stack == note->stack && next->tid != note->tid &&
+	       next->time - time <= MAX_LATE;
+}
+
+/*
+ * Between a task's end and the next look, another one may have its stack and page tables.  What
+ * user mode runs must be the task's then.
+ */
+static bool is_anothers(const struct guest_threads *threads, const struct note *note,
+			const struct perf_sample *sample)
+{
+	u64 ip = user_ip(sample);
+
+	return ip && ends_soon(threads, note, sample->time) &&
+	       guest_thread_maps__lacks(threads->maps, note->root, note->pid, sample->time, ip);
+}
+
 static const struct note *find_note(const struct guest_threads *threads,
 				    const struct perf_sample *sample)
 {
@@ -355,7 +394,7 @@ static const struct note *find_task(struct machine *machine, const struct perf_s
 
 	if (!note && machine__load_later_threads(machine))
 		note = find_note(machine->guest_threads, sample);
-	return note;
+	return note && !is_anothers(machine->guest_threads, note, sample) ? note : NULL;
 }
 
 /* Call a thread of a guest as the VMM's is called whose vCPU was sampled. */
