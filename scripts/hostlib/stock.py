@@ -339,6 +339,12 @@ def _count(counts: Counts, wrong: Iterable[str]) -> None:
     counts.add(Counts(failed=1, remarks=remarks) if remarks else Counts(passed=1))
 
 
+def _module(place: Path, name: str) -> Path:
+    """A module of a guest's that unpack_modules() has left, not compressed."""
+    plain = place / f"{name}.ko"
+    return plain if plain.exists() else next((place / "root").rglob(f"{name}.ko"))
+
+
 def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts:
     """Boot each guest on the host, sample it, and count what was unwound."""
     program = build.selftests / GUEST_PROGRAM
@@ -355,7 +361,16 @@ def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts
     outcome = Machine(build, accel, kernel_args).run(job, folder, _DEADLINE, pass_on)
     if outcome.status:
         raise Failure(f"A guest could not be sampled, see above and {folder}")
+    return judge(folder, program)
 
+
+def judge(folder: Path, program: Path) -> Counts:
+    """Count what is right of what was sampled.
+
+    Args:
+        folder: what run() was given
+        program: the one that the guests ran
+    """
     counts = Counts()
     for suite in SUITES:
         found = folder / "guests" / suite
@@ -370,7 +385,7 @@ def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts
                                      (found / f"vms-{work}.txt").read_text()))
         _count(counts, _judge_build_ids(
             f"{suite}, build-ids", build_id(found / "vmlinux"),
-            {"[null_blk]": build_id(next((found / "root").rglob("null_blk.ko")))},
+            {"[null_blk]": build_id(_module(found, "null_blk"))},
             (found / "build-ids.txt").read_text()))
         _count(counts, _judge_tasks(f"{suite}, tasks", _user_samples(found, TASKS)))
         _count(counts, _judge_hostile(
