@@ -199,6 +199,17 @@ class StockTest(unittest.TestCase):
         self.assertEqual(wrong("bb", "aa"), 1)
         self.assertEqual(len(list(stock._judge_build_ids("a", "bb", {"[ext4]": "cc"}, ""))), 2)
 
+    def test_modules_are_read_where_they_are_not_compressed(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            place = Path(tmp)
+            for name in ("root/lib/modules/7.3/null_blk.ko.xz", "null_blk.ko",
+                         "root/lib/modules/7.3/configfs.ko"):
+                (place / name).parent.mkdir(parents=True, exist_ok=True)
+                (place / name).touch()
+            self.assertEqual(stock._module(place, "null_blk"), place / "null_blk.ko")
+            self.assertEqual(stock._module(place, "configfs"),
+                             place / "root/lib/modules/7.3/configfs.ko")
+
     def test_a_hostile_guest_is_named(self) -> None:
         samples = [Sample("Gu", ("f",), ("10",), "a?[2J?b")] * 200
         report = "    50.00%  a?[2J?b  a?[2J?b (deleted) (guest)\n"
