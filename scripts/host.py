@@ -21,7 +21,7 @@ from hostlib import allselftests, baseline, bench, benchreport, demo, fuzz, gate
 from hostlib import hosttable, intel, mutants, objectcode, perftests, records  # noqa: E402
 from hostlib import selftests, series, source, stock  # noqa: E402
 from hostlib.build import CONFIGS, Build  # noqa: E402
-from hostlib.machine import Complaint, Machine, choose_accel  # noqa: E402
+from hostlib.emulated import Complaint, EmulatedHost, choose_accel  # noqa: E402
 from hostlib.tree import BASELINE_V3, REPO  # noqa: E402
 from hostlib.ui import Failure, claim, end_as_interrupted, host_folder, say  # noqa: E402
 
@@ -319,7 +319,7 @@ def cmd_shell() -> int:
     if vendor() == "intel":
         intel.shell(built(), results_dir("shell"), kernel_args())
     else:
-        Machine(built(), accel(), kernel_args()).shell(results_dir("shell"))
+        EmulatedHost(built(), accel(), kernel_args()).shell(results_dir("shell"))
     return 0
 
 

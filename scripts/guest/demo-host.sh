@@ -12,7 +12,7 @@ fail()
 	exit 1
 }
 
-# Boot a guest, $vm then; what follows are options of QEMU's.  clearcpuid: 154 is XSAVE;
+# Boot a guest, $vm is its VMM then; what follows are options of QEMU's.  clearcpuid: 154 is XSAVE;
 # where the host itself is emulated, the sizes of its areas disagree.
 boot()
 {
@@ -61,7 +61,7 @@ perf stat -e cycles -- true 2>&1 | grep -q "not supported\|No supported" && even
 tries=1
 until perf kvm --guest $symbols record -e $event -F 999 -g -p $vm \
 	-o perf.data.guest --proc-map-timeout=20000 \
-	-- sleep "${DEMO_SECONDS:-10}" > $out/record.log 2>&1
+	-- sleep 10 > $out/record.log 2>&1
 do
 	status=$?
 	[ $tries -lt 3 ] || fail "perf record ended with status $status, see record.log"

@@ -14,7 +14,7 @@ fail()
 	exit 1
 }
 
-# Boot a guest, the kernel $1, for the work $2 on $3 CPUs; the machine is $vm then.
+# Boot a guest, the kernel $1, for the work $2 on $3 CPUs; $vm is its VMM then.
 # clearcpuid: 154 is XSAVE; where the host itself is emulated, its sizes disagree.
 boot()
 {
@@ -112,7 +112,7 @@ sample()
 {
 	work=$1
 	shift
-	until_done="sleep ${STOCK_SECONDS:-6}"
+	until_done="sleep 6"
 	# A guest that boots again is recorded until it has done so, and works; one that loads
 	# modules, until they have been seen.
 	case $work in

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from .build import BENCH, Build
-from .machine import Machine
+from .emulated import EmulatedHost
 from .tree import REPO
 from .ui import Failure, Step
 
@@ -234,7 +234,7 @@ echo "environment clocksource $(cat /sys/devices/system/clocksource/clocksource0
 """
 
 
-def _measure(machine: Machine, clock: str, runs: List[Run], results: Path,
+def _measure(emulated: EmulatedHost, clock: str, runs: List[Run], results: Path,
              more: str) -> Tuple[Dict[str, str], List[Dict[str, Any]]]:
     """Boot once, do all runs; return what the host says of itself, and their lines."""
     environment: Dict[str, str] = {}
@@ -257,7 +257,7 @@ def _measure(machine: Machine, clock: str, runs: List[Run], results: Path,
 
         folder = results / clock
         commands = "\n".join(run.script() for run in runs)
-        outcome = machine.run(_JOB.format(runs=commands, more=more), folder, _DEADLINE, output)
+        outcome = emulated.run(_JOB.format(runs=commands, more=more), folder, _DEADLINE, output)
 
     if outcome.status or len(lines) != len(runs):
         said = [line.strip() for line in (folder / "output").read_text().splitlines()
@@ -361,8 +361,8 @@ def measure(build: Build, accel: str, results: Path, runs: List[Run],
         these = [run for run in runs if run.clock == clock]
         if not these:
             continue
-        machine = Machine(build, accel, kernel_args, counted=clock == "counted")
-        host, lines = _measure(machine, clock, these, results,
+        emulated = EmulatedHost(build, accel, kernel_args, counted=clock == "counted")
+        host, lines = _measure(emulated, clock, these, results,
                                timed_job if clock == "timed" else "")
         environment.update({name: host[name] for name in ("kernel", "cpus", "cpu")})
         environment[f"{clock}_clocksource"] = host["clocksource"]

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Boot the patched host on an emulated Intel machine, Bochs, run a job, see how it ended.
+"""Boot the patched host in Bochs, which emulates Intel's CPUs; run a job, see how it ended.
 
-QEMU emulates no VMX, Bochs does.  It has no way to this machine's files: a CD-ROM brings
+QEMU emulates no VMX, Bochs does.  Its host has no way to this machine's files: a CD-ROM brings
 the kernel, and an initramfs with what the job needs; serial lines bring out what is said.
 """
 
@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Set, Tuple
 
 from .build import Build
-from .machine import Complaint, Outcome, check_console
+from .emulated import Complaint, Outcome, check_console
 from .tree import REPO
 from .ui import Failure
 
@@ -99,7 +99,7 @@ def _check_tools(files: Dict[str, Path]) -> None:
                       "2.7 or later")
 
 
-class BochsMachine:
+class BochsHost:
     """An emulated Intel host.
 
     Args:

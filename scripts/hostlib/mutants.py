@@ -18,7 +18,7 @@ from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple, Union
 
 from . import intel, objectcode, selftests
 from .build import INSTRUMENT_TESTS, SELFTESTS, TEST_32BIT, Build
-from .machine import Complaint
+from .emulated import Complaint
 from .source import Source
 from .tree import REPO, Tree, apply_patch
 from .ui import Failure, Step, host_folder, say

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
 from .build import Build
-from .machine import UNUSED_DEVICE, Machine, pass_on
+from .emulated import UNUSED_DEVICE, EmulatedHost, pass_on
 from .tree import REPO
 from .ui import Failure
 
 EXPECTED_SKIPS = REPO / "scripts" / "expected-skips.txt"
 
 # For one boot, and for one of its tests: twenty times what they take, for an
-# emulated host that complains is slow, and so may be the machine around it.
+# emulated host that complains is slow, and so may be this machine.
 _DEADLINE = 3600
 _TEST_TIMEOUT = 900
 
@@ -60,7 +60,7 @@ _PREPARE_OURS = TRACE + """
 # A PMU whose PMIs are NMIs; where there is a hardware counter, tests take that.
 insmod guest_callchain/test_pmi.ko &&
 	export KVM_SELFTEST_NMI_PMU=test_pmi
-# A device that nobody uses, see machine.py.
+# A device that nobody uses, see emulated.py.
 export KVM_SELFTEST_DEVICE={device:#x}
 mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
 # Nobody else uses KVM here.
@@ -95,7 +95,7 @@ class ExpectedSkip:
 
 def expected_skips(accel: str, host: str,
                    path: Path = EXPECTED_SKIPS) -> Optional[List[ExpectedSkip]]:
-    """What an emulated host may skip; none if it has the CPU of the machine around it.
+    """What an emulated host may skip; none if it has this machine's CPU.
 
     Args:
         accel: what emulates it
@@ -142,7 +142,7 @@ def run(build: Build, accel: str, results: Path, kernel_args: str = "",
 
     tests = choose(build, only)
     try:
-        outcome = Machine(build, accel, kernel_args, watch_device=True).run(
+        outcome = EmulatedHost(build, accel, kernel_args, watch_device=True).run(
             job(tests, timeout, _PREPARE_OURS.format(device=UNUSED_DEVICE)), results, deadline,
             output)
     finally:

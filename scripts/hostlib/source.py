@@ -64,7 +64,7 @@ def mirror() -> str:
 
 
 class PrivateApt:
-    """An apt with lists and sources of its own; the machine's stay untouched."""
+    """An apt with lists and sources of its own; this machine's stay untouched."""
 
     def __init__(self, folder: Path, mirror_uri: str,
                  suites: Sequence[str] = SUITES) -> None:

@@ -9,7 +9,7 @@ from typing import Dict, Iterable, Iterator, List, Tuple
 
 from . import guest, stacks
 from .build import GUEST_PROGRAM, LIBC_PROGRAM, Build
-from .machine import Machine, pass_on
+from .emulated import EmulatedHost, pass_on
 from .selftests import Counts
 from .ui import Failure, Step, say
 
@@ -32,7 +32,7 @@ HOSTILE = "hostile"
 # What block I/O takes: a disk that is a module.
 MODULES = ("configfs", "null_blk")
 
-# Seconds; a machine may be several times slower than others.
+# Seconds; this machine may be several times slower than others.
 _DEADLINE = 5400
 
 # How many samples of a guest's kernel there must be, and which parts of them.
@@ -352,7 +352,7 @@ def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts
         guest.install(programs, place / "files")
         guest.write_initrd(place / "initrd.img", "stock-guest.sh", place / "files", modules)
     job = (guest.SCRIPTS / "stock-host.sh").read_text()
-    outcome = Machine(build, accel, kernel_args).run(job, folder, _DEADLINE, pass_on)
+    outcome = EmulatedHost(build, accel, kernel_args).run(job, folder, _DEADLINE, pass_on)
     if outcome.status:
         raise Failure(f"A guest could not be sampled, see above and {folder}")
 

@@ -10,7 +10,7 @@ from unittest import mock
 
 from hostlib import mutants
 from hostlib import tree as tree_module
-from hostlib.machine import Complaint
+from hostlib.emulated import Complaint
 from hostlib.mutants import Clock, Mutant, Verdict
 from hostlib.ui import Failure
 

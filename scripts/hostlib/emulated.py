@@ -86,7 +86,7 @@ class Outcome:
     console: Path
 
 
-class Machine:
+class EmulatedHost:
     """An emulated host.
 
     Args:
