@@ -303,10 +303,10 @@ def unfit(mutants: List[Mutant], tree: Tree) -> List[Verdict]:
 
 
 def run(folder: Path, source: Source, accel: str, results: Path, mutants: List[Mutant],
-        chosen: List[Mutant]) -> bool:
+        chosen: List[Mutant], jobs: int = 0) -> bool:
     """Try some of the mutants out, in a build folder, and say what became of them."""
     def build(config: str) -> Build:
-        return Build(folder, source, REPO / config if config else None)
+        return Build(folder, source, REPO / config if config else None, jobs=jobs)
 
     plain = build("")
     plain.assemble()

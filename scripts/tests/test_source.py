@@ -5,7 +5,7 @@ import os
 import tempfile
 import unittest
 from pathlib import Path
-from typing import List, Optional
+from typing import Any, List, Optional
 from unittest import mock
 
 from hostlib import source
@@ -53,7 +53,7 @@ class FetchTest(unittest.TestCase):
         self._patch(mock.patch.multiple(_FakeApt, found=["7.3.4-1", "7.3.1-1"],
                                         others=["7.2", "7.3"], download_error=""))
 
-    def _patch(self, patcher: "mock._patch[object]") -> None:
+    def _patch(self, patcher: Any) -> None:
         patcher.start()
         self.addCleanup(patcher.stop)
 
@@ -83,14 +83,15 @@ class FetchTest(unittest.TestCase):
 
 class MirrorTest(unittest.TestCase):
     def setUp(self) -> None:
-        for patcher in (mock.patch.object(source.shutil, "which", return_value="/bin/it"),
-                        mock.patch.object(source, "KEYRING", Path("/")),
-                        mock.patch.dict(os.environ, {"MIRROR": ""})):
+        patchers: List[Any] = [mock.patch.object(source.shutil, "which", return_value="/bin/it"),
+                               mock.patch.object(source, "KEYRING", Path("/")),
+                               mock.patch.dict(os.environ, {"MIRROR": ""})]
+        for patcher in patchers:
             patcher.start()
             self.addCleanup(patcher.stop)
 
     @staticmethod
-    def _targets(text: str) -> "mock._patch[object]":
+    def _targets(text: str) -> Any:
         return mock.patch.object(source, "_run", return_value=mock.Mock(stdout=text))
 
     def test_debian_and_not_its_security_updates(self) -> None:
