@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # The job of the demo, on the patched host: boot a guest, sample it, report.  $whose
 # kernel it runs is set before this.
+# $symbols is several options or none, and $whose is set.
+# shellcheck disable=SC2086,SC2154
 set -u
 out=/run/shared
 mkdir -p $out/guest

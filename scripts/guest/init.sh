@@ -28,6 +28,9 @@ mkswap /dev/ram0 >/dev/null && swapon /dev/ram0
 echo -1 > /proc/sys/kernel/perf_event_paranoid
 hostname host 2>/dev/null
 
+# The kernel's command line sets it.
+# shellcheck disable=SC2154
+: "$job_cpus" "$mode"
 # In vain if the command line left some of them off.
 taskset -cp "$job_cpus" $$ >/dev/null 2>&1
 

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # On the patched host: boot guests as a distribution ships them, and sample each at each
 # kind of work.
+# $symbols and $graph are several options, and $files may be none.
+# shellcheck disable=SC2086
 set -u
 out=/run/shared
 vm=
@@ -22,7 +24,6 @@ boot()
 	again=-no-reboot
 	[ "$2" != reboot ] || again=
 	# $again: none or one.
-	# shellcheck disable=SC2086
 	qemu-system-x86_64 -M microvm,acpi=off,rtc=on -accel kvm -cpu host -m 256M -smp "$3" \
 		-name "guest=$(basename "$guest"),debug-threads=on" \
 		-nodefaults -no-user-config -display none $again -serial file:/tmp/guest.log \

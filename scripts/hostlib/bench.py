@@ -108,7 +108,7 @@ class Results:
     environment: Dict[str, Any]
     figures: List[Figure]
 
-    def find(self, has: str = "run", **wanted: Any) -> Optional[Figure]:
+    def find(self, has: str = "run", /, **wanted: Any) -> Optional[Figure]:
         """The first figure of a run with these properties that has an attribute.
 
         Without a dump, unless one is wanted.
@@ -130,7 +130,7 @@ class Results:
             raise Failure(f"These results have schema {data.get('schema')}, this is "
                           f"{SCHEMA_VERSION}; make them anew")
         return Results(data["environment"],
-                       [Figure(**{**figure, "run": Run(**figure["run"])})
+                       [Figure(**dict(figure, run=Run(**figure["run"])))
                         for figure in data["figures"]])
 
 
@@ -229,7 +229,8 @@ echo "environment cpus $(nproc)"
 echo "environment cpu $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)"
 {runs}
 # At the end: early on, there is another one while the TSC is watched.
-echo "environment clocksource $(cat /sys/devices/system/clocksource/clocksource0/current_clocksource)"
+clocksource=/sys/devices/system/clocksource/clocksource0/current_clocksource
+echo "environment clocksource $(cat $clocksource)"
 {more}
 """
 
@@ -278,7 +279,7 @@ def _latency(ticks: List[int]) -> Dict[str, float]:
 
 
 def _speed(line: Dict[str, Any]) -> float:
-    return line["work"] / line["cpu_ns"]
+    return float(line["work"] / line["cpu_ns"])
 
 
 def _half_range(lines: List[Dict[str, Any]]) -> float:
@@ -372,7 +373,7 @@ def measure(build: Build, accel: str, results: Path, runs: List[Run],
 
 def write(results: Results, path: Path) -> None:
     """Write results as JSON, after checking that they are what the schema says."""
-    import jsonschema  # type: ignore[import-untyped]
+    import jsonschema
 
     data = results.to_json()
     jsonschema.validate(data, json.loads(SCHEMA.read_text()))

@@ -266,7 +266,7 @@ def build_id(file: Path) -> str:
     """An ELF file's build-id, in hexadecimal digits."""
     notes = subprocess.run(["readelf", "-n", str(file)], check=True, stdout=subprocess.PIPE,
                            stderr=subprocess.DEVNULL, text=True).stdout
-    return re.findall(r"Build ID: ([0-9a-f]+)", notes)[0]
+    return str(re.findall(r"Build ID: ([0-9a-f]+)", notes)[0])
 
 
 def _judge_build_ids(name: str, kernel: str, modules: Dict[str, str],

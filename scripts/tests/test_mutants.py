@@ -168,7 +168,6 @@ class UnfitTest(unittest.TestCase):
             self.assertEqual((tree.path / "kernel/ours.c").read_text(), "old\n")
 
 
-
 class FirstFailure(unittest.TestCase):
     def test_ends_a_run(self) -> None:
         watch = mutants.FirstFailure({"walk.irq.stack"})

@@ -155,7 +155,7 @@ class StockTest(unittest.TestCase):
     def test_tasks_have_the_shares_of_what_they_do(self) -> None:
         right = [Sample("G", ("f",), ("ffffffff81000000",), f"task{task}")
                  for task in range(10) for _ in range(20 * (task + 1))]
-        self.assertLess(max(map(abs, stock.deviations(right).values())), 1e-9)
+        self.assertLess(max(abs(sigma) for sigma in stock.deviations(right).values()), 1e-9)
         self.assertEqual(list(stock._judge_tasks("a", right)), [])
         # task0 has none then: 4.5 sigma; task1 has half as many again: 3.2.
         wrong = [Sample("G", ("f",), ("ffffffff81000000",),
