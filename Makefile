@@ -11,7 +11,7 @@ export ACCEL VENDOR GUEST KARGS KCONFIG BASELINE TESTS ALL QUICK TODAY
 export FUZZ_SECONDS FUZZ_CASES SEED MUTANTS JUNIT JSON
 
 COMMANDS := demo test test-debug test-intel test-stock host-table test-baseline mutants records \
-	selftests fuzz bench gate build shell series clean
+	selftests fuzz bench gate check build shell series clean
 .PHONY: help deps $(COMMANDS)
 .DEFAULT_GOAL := help
 
@@ -85,6 +85,9 @@ bench: ## measure what samples cost, beside what they are compared with
 	$(HOST)
 
 gate: ## fail if samples cost more than the committed reference says
+	$(HOST)
+
+check: ## look for mistakes in Python, shell, C and patches, by the usual tools
 	$(HOST)
 
 build: ## fetch, assemble and build the patched host, no more

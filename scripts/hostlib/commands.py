@@ -13,7 +13,7 @@ import unittest
 from pathlib import Path
 from typing import Dict, List, Tuple
 
-from . import allselftests, baseline, bench, fuzz, gate, hosttable, intel, ktap, mutants
+from . import allselftests, baseline, bench, check, fuzz, gate, hosttable, intel, ktap, mutants
 from . import objectcode, perftests, records, selftests, series, source, stock
 from .build import CONFIGS, Build
 from .emulated import Complaint, EmulatedHost, choose_accel
@@ -340,6 +340,12 @@ def cmd_series(options: Options) -> int:
     return 0
 
 
+def cmd_check(options: Options) -> int:
+    results = results_dir("check")
+    claim(build_dir(options))
+    return 0 if check.run(linux(options), build_dir(options), results, options.jobs) else 1
+
+
 def cmd_clean(options: Options) -> int:
     folder = build_dir(options)
     if folder.exists():
@@ -401,6 +407,10 @@ COMMANDS: Dict[str, Command] = {
     "host-table": Command(
         cmd_host_table, "write results/hosts.md: which tests passed on which host, of the last "
         "runs", _SOURCE, ("source",)),
+    "check": Command(
+        cmd_check, "look for mistakes in Python, shell, C and patches, by the usual tools",
+        (*_SOURCE, "jobs"), ("source", "series", "check"),
+        (("jobs", "do N things at once, not one for each CPU"),)),
     "build": Command(
         cmd_build, "fetch, assemble and build the patched host, no more",
         (*_BUILD, "kconfig", "baseline"), _BUILDS),
