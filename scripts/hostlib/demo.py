@@ -13,9 +13,6 @@ from .emulated import EmulatedHost, check_console, pass_on
 from .selftests import Counts
 from .ui import Failure, Step, say
 
-# Whose kernel the guest may run: Debian's as distributed, or the one that was built here.
-GUESTS = ("debian", "own")
-
 # The kernel that runs best under QEMU's emulation.
 _SUITE = "bookworm"
 
@@ -68,7 +65,7 @@ def run(build: Build, accel: str, folder: Path, whose: str, kernel_args: str = "
         build: the host
         accel: what emulates it
         folder: for what is found
-        whose: one of GUESTS
+        whose: one of options.GUESTS
         kernel_args: more for the host's kernel
         vendor: whose CPU the host has
     """

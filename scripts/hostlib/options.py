@@ -7,6 +7,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .ui import Failure
 
+# Whose kernel the demo's guest may run: Debian's as distributed, or the one that was built here.
 GUESTS = ("debian", "own")
 
 
