@@ -3,7 +3,7 @@
 
 # Debian's modules belong to Debian's Python, whatever is on the PATH.
 PYTHON := $(firstword $(wildcard /usr/bin/python3) python3)
-HOST = @$(PYTHON) scripts/host.py $@
+HOST = @sh scripts/deps.sh check python && $(PYTHON) scripts/host.py $@
 
 # What host.py takes for its options.
 export BUILD KERNEL_SRC KERNEL_TARBALL KERNEL_SHA256 MIRROR JOBS

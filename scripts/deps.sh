@@ -15,7 +15,7 @@ tab=$(printf '\t')
 PATH=$PATH:/usr/sbin:/sbin
 
 # Other groups take "make deps ALL=1".
-usual="source series build boot draw unpack extra"
+usual="python source series build boot draw unpack extra"
 
 fail()
 {

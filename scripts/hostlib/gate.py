@@ -5,7 +5,6 @@ import json
 import math
 import re
 import sys
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -56,6 +55,9 @@ class Verdict:
 
 
 def read_limits(path: Path) -> List[Limit]:
+    # Python has it since 3.11, and other commands do without.
+    import tomllib
+
     data = tomllib.loads(path.read_text())
     return [Limit(name, entry.get("percent", 0), entry.get("instructions", 0), entry["reason"],
                   entry.get("at_most", math.inf))

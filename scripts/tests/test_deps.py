@@ -43,7 +43,7 @@ class TableTest(unittest.TestCase):
 
     def test_groups_are_those_of_commands(self) -> None:
         needed: Set[str] = {group for command in COMMANDS.values() for group in command.needs}
-        self.assertEqual({row[0] for row in rows()}, needed | {"extra"})
+        self.assertEqual({row[0] for row in rows()}, needed | {"python", "extra"})
 
 
 class ScriptTest(unittest.TestCase):
@@ -164,6 +164,14 @@ class ScriptTest(unittest.TestCase):
         self.program("sudo", '"$@"')
         self.run_script("install", "unpack")
         self.assertIn("sudo dnf install --assumeyes lz4 zstd", self.log())
+
+    def test_without_python(self) -> None:
+        result = subprocess.run([str(shutil.which("make")), "-C", str(REPO), "series"],
+                                env=self.environment(), stdin=subprocess.DEVNULL, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+        self.assertIn('missing: python3; run "make deps", or "apt-get install python3"\n',
+                      result.stdout)
+        self.assertNotEqual(result.returncode, 0)
 
     def test_commands_only_look(self) -> None:
         for name in ("dpkg", "apt-get", "sudo"):
