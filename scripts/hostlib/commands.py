@@ -109,6 +109,13 @@ def say_all(counts: Counts) -> int:
     return 1 if counts.failed else 0
 
 
+def check_report(options: Options) -> None:
+    """Raise Failure, before hours of work, if the results could not be written."""
+    for file in (options.junit, options.json):
+        if file and not Path(file).resolve().parent.is_dir():
+            raise Failure(f"{file} can't be written, its folder is missing; make that first")
+
+
 def report(options: Options, text: str, tree: Path) -> None:
     """Write KTAP in the formats that are asked for."""
     if options.junit:
@@ -123,6 +130,7 @@ def report(options: Options, text: str, tree: Path) -> None:
 
 def cmd_selftests(options: Options) -> int:
     using = "bochs" if options.vendor == "intel" else choose_accel(options.accel)
+    check_report(options)
     if options.all:
         return compare_all_selftests(options, using)
     build = built(options)
@@ -250,6 +258,7 @@ def object_code(build: Build) -> Counts:
 def cmd_test(options: Options) -> int:
     from . import demo
 
+    check_report(options)
     parts: Dict[str, Counts] = {"unit tests": unit_tests()}
     using = choose_accel(options.accel)
     for whose in GUESTS:

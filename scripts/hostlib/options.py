@@ -66,7 +66,8 @@ OPTIONS: Dict[str, Option] = {
                          ambient=True),
     "kernel_tarball": Option("KERNEL_TARBALL", "use the source in this linux-7.3.x.tar.xz", "FILE",
                              ambient=True),
-    "kernel_sha256": Option("KERNEL_SHA256", "which must have this SHA-256", "HEX", ambient=True),
+    "kernel_sha256": Option("KERNEL_SHA256", "the SHA-256 that the tarball must have", "HEX",
+                            ambient=True),
     "mirror": Option("MIRROR", "fetch what is Debian's there, not where apt does or from "
                      "deb.debian.org", "URL", ambient=True),
     "jobs": Option("JOBS", "build with N jobs, not one for each CPU", "N", ambient=True),

@@ -12,9 +12,10 @@ from types import SimpleNamespace
 from typing import Any, List
 from unittest import mock
 
-from hostlib import commands, ktap
+from hostlib import commands, demo, ktap
 from hostlib.options import Options
-from hostlib.selftests import ExpectedSkip, fail_unexpected
+from hostlib.selftests import Counts, ExpectedSkip, fail_unexpected
+from hostlib.ui import Failure
 
 _TEXT = """TAP version 13
 1..1
@@ -73,6 +74,42 @@ class TextTest(unittest.TestCase):
             self.assertEqual(root.text, "guest callchains")
             self.assertEqual(json.loads(Path(f"{tmp}/a.json").read_text()),
                              {"arch": "x86_64", "build_dir": "/build"})
+
+    def test_folder_is_looked_for_before_the_work(self) -> None:
+        for options in (Options(junit="/nowhere/a.xml"), Options(json="/nowhere/a.json")):
+            for command in (commands.cmd_selftests, commands.cmd_test):
+                with mock.patch.object(commands, "unit_tests") as work, \
+                        mock.patch.object(commands, "built", work), \
+                        self.assertRaisesRegex(Failure, "its folder is missing"):
+                    command(options)
+                work.assert_not_called()
+
+    def test_all_parts_are_reported(self) -> None:
+        build = SimpleNamespace(tree=SimpleNamespace(path=Path("/build/linux")), kernel=Path())
+        whole = Counts(1, 0, 0)
+        with contextlib.ExitStack() as stack:
+            def replace(where: Any, name: str, value: object) -> None:
+                stack.enter_context(mock.patch.object(where, name, return_value=value))
+
+            replace(commands, "unit_tests", Counts(2, 1, 0, ["failed: a.b"]))
+            replace(commands, "built", build)
+            replace(commands, "object_code", whole)
+            replace(commands, "results_dir", Path())
+            for module, name, value in ((commands.perftests, "run", whole),
+                                        (commands.selftests, "run", _TEXT),
+                                        (commands.selftests, "count", whole),
+                                        (demo, "fetch", None), (demo, "run", None),
+                                        (demo, "check", whole)):
+                replace(module, name, value)
+            report = stack.enter_context(mock.patch.object(commands, "report"))
+            stack.enter_context(contextlib.redirect_stdout(io.StringIO()))
+            self.assertEqual(commands.cmd_test(Options(accel="tcg")), 1)
+        lines = report.call_args[0][1].splitlines()
+        self.assertEqual([line for line in lines if line.startswith(("ok ", "not ok "))],
+                         ["not ok 1 unit tests", "ok 2 object code", "ok 3 perf test",
+                          "ok 4 selftests", "ok 5 demo debian", "ok 6 demo own"])
+        # No list has it.
+        self.assertIn("    # not ok 2 a.nmi.x", lines)
 
     def test_json_is_alone_on_standard_output(self) -> None:
         out, errors = io.StringIO(), io.StringIO()
