@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Guest callchains for Linux KVM.  "make" alone prints what there is.
 
-# Debian's Python, which the python3-* packages belong to.
-PYTHON := /usr/bin/python3
+# Debian's modules belong to Debian's Python, whatever is on the PATH.
+PYTHON := $(firstword $(wildcard /usr/bin/python3) python3)
+HOST = @sh scripts/deps.sh check python && $(PYTHON) scripts/host.py $@
 
-# What an emulated Intel host takes, beyond what bootstrap.sh installs anyway.
-BOCHS := bochs bochs-term bochsbios isolinux syslinux-common vgabios xorriso
+# What host.py takes for its options.
+export BUILD KERNEL_SRC KERNEL_TARBALL KERNEL_SHA256 MIRROR JOBS
+export ACCEL VENDOR GUEST KARGS KCONFIG BASELINE TESTS ALL QUICK TODAY
+export FUZZ_SECONDS FUZZ_CASES SEED MUTANTS JUNIT JSON
 
-# What Debian's kernels are compressed by.
-UNPACK := lz4 zstd
-
-export BUILD KERNEL_SRC KCONFIG ACCEL VENDOR GUEST KARGS TESTS ALL BASELINE QUICK FUZZ_SECONDS FUZZ_CASES SEED MUTANTS TODAY
-
-.PHONY: help demo test test-debug test-intel test-stock host-table test-baseline mutants records selftests fuzz bench gate build shell series clean packages
+COMMANDS := demo test test-debug test-intel test-stock host-table test-baseline mutants records \
+	selftests fuzz bench gate check build shell series clean
+.PHONY: help deps $(COMMANDS)
 .DEFAULT_GOAL := help
 
 help: ## print this help
@@ -20,15 +20,19 @@ help: ## print this help
 	@sed -n 's/^\([a-z-]*\):.* ## \(.*\)/  make \1	\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 22
 	@echo "  make -C tools/testing/selftests TARGETS=kvm run_tests"
 	@echo "                      run the KVM selftests as kernel developers do"
-	@echo "Variables:"
+	@echo "  scripts/host.py COMMAND --help"
+	@echo "                      tell which of these a command heeds, they are its options as well:"
 	@echo "  ACCEL=auto|tcg|kvm  how QEMU runs the host; auto takes KVM if it can nest"
 	@echo "  KERNEL_SRC=DIR      use this Linux source, and leave it as it is"
+	@echo "  KERNEL_TARBALL=FILE use the source in this linux-7.3.x.tar.xz; KERNEL_SHA256=HEX checks it"
+	@echo "  MIRROR=URL          fetch what is Debian's there, not from apt's or deb.debian.org"
 	@echo "  KCONFIG=FILE        merge a fragment into the kernel's configuration"
 	@echo "  VENDOR=amd|intel    whose CPU the host of selftests, demo and shell has; Bochs emulates Intel's"
 	@echo "  GUEST=debian|own    what the demo's guest runs: Debian's kernel, or the one built here"
 	@echo "  KARGS=ARGS          boot the host with them, e.g. kvm_amd.npt=0"
 	@echo "  TESTS=NAMES         run just these selftests, e.g. guest_callchain_test"
-	@echo "  ALL=1               compare all of Linux's KVM selftests with an unpatched kernel"
+	@echo "  ALL=1               selftests: compare all of Linux's with an unpatched kernel;"
+	@echo "                      deps: install what all commands take together"
 	@echo "  BASELINE=v3         build a host that can walk as the series of 2023 did"
 	@echo "  QUICK=1             bench: measure less, in three minutes; test-intel: run fewer tests"
 	@echo "  FUZZ_SECONDS=N      fuzz for so long, builds aside; 60"
@@ -36,66 +40,64 @@ help: ## print this help
 	@echo "  SEED=N              fuzz other cases than those of seed 1"
 	@echo "  MUTANTS=NAMES       try just these, as their files in patches/mutants are called"
 	@echo "  TODAY=N             try N mutants, on each day others; one of test-debug's two passes"
+	@echo "  JUNIT=FILE          test, selftests: write the results to it, as JUnit's XML"
+	@echo "  JSON=FILE           test, selftests: write them as KernelCI's JSON"
 	@echo "  BUILD=DIR           build there, not in ./build"
+	@echo "  JOBS=N              build with N jobs, not one for each CPU"
+
+deps: ## install what demo and test take of this machine; ALL=1: what all commands take
+	@sh scripts/deps.sh install $(if $(ALL),all,$(if $(filter intel,$(VENDOR)),usual intel))
 
 demo: ## profile a Linux guest from its host, and draw its flame graph
-	@sh scripts/bootstrap.sh $(UNPACK) $(if $(filter intel,$(VENDOR)),$(BOCHS))
-	@$(PYTHON) scripts/host.py demo
+	$(HOST)
 
 test: ## run all tests; ends with "N passed, N failed, N skipped"
-	@sh scripts/bootstrap.sh $(UNPACK)
-	@$(PYTHON) scripts/host.py test
+	$(HOST)
 
-test-debug: packages ## run the KVM selftests on a host with lockdep and KASAN, twice
-	@$(PYTHON) scripts/host.py test-debug
+test-debug: ## run the KVM selftests on a host with lockdep and KASAN, twice
+	$(HOST)
 
 test-intel: ## run the KVM selftests on an emulated Intel host, with EPT and without
-	@sh scripts/bootstrap.sh $(BOCHS)
-	@$(PYTHON) scripts/host.py test-intel
+	$(HOST)
 
 test-stock: ## sample Debian's own kernels as guests, and unwind them by their ORC tables
-	@sh scripts/bootstrap.sh $(UNPACK)
-	@$(PYTHON) scripts/host.py test-stock
+	$(HOST)
 
-host-table: packages ## write results/hosts.md: which tests passed on which host, of the last runs
-	@$(PYTHON) scripts/host.py host-table
+host-table: ## write results/hosts.md: which tests passed on which host, of the last runs
+	$(HOST)
 
-test-baseline: packages ## test the tests: the walk of 2023 must fail some
-	@$(PYTHON) scripts/host.py test-baseline
+test-baseline: ## test the tests: the walk of 2023 must fail some
+	$(HOST)
 
 mutants: ## test the tests: break the kernel here and there, each must be noticed
-	@sh scripts/bootstrap.sh $(BOCHS)
-	@$(PYTHON) scripts/host.py mutants
+	$(HOST)
 
-records: packages ## compare what perf records with our patches and without
-	@$(PYTHON) scripts/host.py records
+records: ## compare what perf records with our patches and without
+	$(HOST)
 
-selftests: packages ## run the KVM selftests on the patched host, print KTAP
-	@$(PYTHON) scripts/host.py selftests
+selftests: ## run the KVM selftests on the patched host, print KTAP
+	$(HOST)
 
 fuzz: ## compare the walk of random guests' stacks with what it must find
-	@sh scripts/bootstrap.sh clang libclang-rt-dev
-	@$(PYTHON) scripts/host.py fuzz
+	$(HOST)
 
 bench: ## measure what samples cost, beside what they are compared with
-	@sh scripts/bootstrap.sh hyperfine python3-jsonschema
-	@$(PYTHON) scripts/host.py bench
+	$(HOST)
 
 gate: ## fail if samples cost more than the committed reference says
-	@sh scripts/bootstrap.sh python3-jsonschema
-	@$(PYTHON) scripts/host.py gate
+	$(HOST)
 
-build: packages ## fetch, assemble and build the patched host, no more
-	@$(PYTHON) scripts/host.py build
+check: ## look for mistakes in Python, shell, C and patches, by the usual tools
+	$(HOST)
 
-shell: packages ## a shell on the running patched host, with perf and the tests
-	@$(PYTHON) scripts/host.py shell
+build: ## fetch, assemble and build the patched host, no more
+	$(HOST)
 
-series: packages ## write the patches for a kernel's mailing list, for git am
-	@$(PYTHON) scripts/host.py series
+shell: ## a shell on the running patched host, with perf and the tests
+	$(HOST)
+
+series: ## write the patches for a kernel's mailing list, for git am
+	$(HOST)
 
 clean: ## remove what was built and measured; downloads are kept
-	@$(PYTHON) scripts/host.py clean
-
-packages:
-	@sh scripts/bootstrap.sh $(if $(filter intel,$(VENDOR)),$(BOCHS))
+	$(HOST)

@@ -32,7 +32,7 @@ def _report(perf: Path, folder: Path, mode: str) -> float:
     if status:
         raise SystemExit(f"perf report fails with the {mode} samples, status {status}; "
                          f"see what it says: {' '.join(command)}")
-    return usage.ru_utime + usage.ru_stime
+    return float(usage.ru_utime + usage.ru_stime)
 
 
 def main() -> int:

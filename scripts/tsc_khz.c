@@ -2,7 +2,7 @@
 /*
  * Print how fast this machine's TSC counts, in kHz.
  *
- * An emulated machine has the TSC of the machine around it, and no clock to
+ * An emulated host has the TSC of this machine, and no clock to
  * measure it with but the PIT, which fails whenever the emulator is preempted.
  */
 #include <stdint.h>

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 # The init of the guest whose kernel was built here: hand out the kernel's symbols, then
-# work until somebody switches the machine off.
+# work until somebody ends its VMM.
 /bin/busybox --install -s /bin
 mount -t proc proc /proc
 mount -t sysfs sys /sys
@@ -9,7 +9,7 @@ mount -t devtmpfs dev /dev
 mount -t tmpfs tmp /tmp
 mount -t 9p -o trans=virtio,version=9p2000.L,cache=none guest /mnt
 
-# On a machine of yours, "ssh guest cat /proc/kallsyms" does the same.
+# From a guest of yours, "ssh guest cat /proc/kallsyms" gets the same.
 cat /proc/kallsyms > /mnt/kallsyms.tmp && mv /mnt/kallsyms.tmp /mnt/kallsyms
 cat /proc/modules > /mnt/modules.tmp && mv /mnt/modules.tmp /mnt/modules
 

@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # The job of the demo, on the patched host: boot a guest, sample it, report.  $whose
 # kernel it runs is set before this.
+# $symbols is several options or none, and $whose is set.
+# shellcheck disable=SC2086,SC2154
 set -u
 out=/run/shared
 mkdir -p $out/guest
@@ -12,7 +14,7 @@ fail()
 	exit 1
 }
 
-# Boot a guest, $vm then; what follows are options of QEMU's.  clearcpuid: 154 is XSAVE;
+# Boot a guest, $vm is its VMM then; what follows are options of QEMU's.  clearcpuid: 154 is XSAVE;
 # where the host itself is emulated, the sizes of its areas disagree.
 boot()
 {
@@ -61,7 +63,7 @@ perf stat -e cycles -- true 2>&1 | grep -q "not supported\|No supported" && even
 tries=1
 until perf kvm --guest $symbols record -e $event -F 999 -g -p $vm \
 	-o perf.data.guest --proc-map-timeout=20000 \
-	-- sleep "${DEMO_SECONDS:-10}" > $out/record.log 2>&1
+	-- sleep 10 > $out/record.log 2>&1
 do
 	status=$?
 	[ $tries -lt 3 ] || fail "perf record ended with status $status, see record.log"

@@ -14,7 +14,7 @@ ln -s fd/0 /dev/stdin
 ln -s fd/1 /dev/stdout
 ln -s fd/2 /dev/stderr
 mount -t tmpfs shm /dev/shm
-# Uncached: the machine around reads what is written here as it comes.
+# Uncached: the machine that emulates this host reads what is written here as it comes.
 mount -t 9p -o trans=virtio,version=9p2000.L,cache=none,msize=262144 shared /run/shared
 
 # Where programs expect to write; what they write is gone with this host.
@@ -28,6 +28,9 @@ mkswap /dev/ram0 >/dev/null && swapon /dev/ram0
 echo -1 > /proc/sys/kernel/perf_event_paranoid
 hostname host 2>/dev/null
 
+# The kernel's command line sets it.
+# shellcheck disable=SC2154
+: "$job_cpus" "$mode"
 # In vain if the command line left some of them off.
 taskset -cp "$job_cpus" $$ >/dev/null 2>&1
 
@@ -42,13 +45,13 @@ if [ "$mode" = shell ]; then
 	echo "perf is in the PATH, files in /run/shared are kept. Leave with exit or Ctrl-D."
 	setsid -c /bin/bash --norc -i </dev/ttyS0 >/dev/ttyS0 2>&1
 elif ! dmesg | grep -q "APIC timer disabled due to verification failure"; then
-	# The machine around reads the console to see whether this kernel complains.
+	# The console is read to see whether this kernel complains.
 	echo 7 > /proc/sys/kernel/printk
 	cd /tmp || exit
 	# By a pipe: what reopens its own standard output must not start over.
 	{ sh /run/shared/job; echo $? > /run/shared/status; } 2>&1 </dev/null |
 		cat > /run/shared/output
-# Else the machine around boots again.
+# Else the host is booted again.
 fi
 
 sync

@@ -10,6 +10,8 @@ fail()
 	exit 1
 }
 
+# The shell that is recorded expands $n.
+# shellcheck disable=SC2016
 # In each way: the host's work alone, then a guest's.
 record()
 {

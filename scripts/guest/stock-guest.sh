@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
 # The init of a guest that runs a distribution's kernel: tell what its host is to find out,
-# then do what "work" on the command line says until somebody switches the machine off.
+# then do what "work" on the command line says until somebody ends its VMM.
 /bin/busybox --install -s /bin
 mount -t proc proc /proc
 mount -t sysfs sys /sys

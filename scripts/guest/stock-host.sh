@@ -2,6 +2,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # On the patched host: boot guests as a distribution ships them, and sample each at each
 # kind of work.
+# $symbols and $graph are several options, and $files may be none.
+# shellcheck disable=SC2086
 set -u
 out=/run/shared
 vm=
@@ -14,7 +16,7 @@ fail()
 	exit 1
 }
 
-# Boot a guest, the kernel $1, for the work $2 on $3 CPUs; the machine is $vm then.
+# Boot a guest, the kernel $1, for the work $2 on $3 CPUs; $vm is its VMM then.
 # clearcpuid: 154 is XSAVE; where the host itself is emulated, its sizes disagree.
 boot()
 {
@@ -22,7 +24,6 @@ boot()
 	again=-no-reboot
 	[ "$2" != reboot ] || again=
 	# $again: none or one.
-	# shellcheck disable=SC2086
 	qemu-system-x86_64 -M microvm,acpi=off,rtc=on -accel kvm -cpu host -m 256M -smp "$3" \
 		-name "guest=$(basename "$guest"),debug-threads=on" \
 		-nodefaults -no-user-config -display none $again -serial file:/tmp/guest.log \
@@ -112,7 +113,7 @@ sample()
 {
 	work=$1
 	shift
-	until_done="sleep ${STOCK_SECONDS:-6}"
+	until_done="sleep 6"
 	# A guest that boots again is recorded until it has done so, and works; one that loads
 	# modules, until they have been seen.
 	case $work in

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
+# shellcheck shell=sh
 # What guests do, for their init to source: programs that spend their time in system
 # calls.  None of them ends.
 
@@ -7,7 +8,7 @@ prepare_files()
 {
 	mkdir /tmp/src
 	for i in $(seq 40); do
-		dd if=/dev/zero of=/tmp/src/file$i bs=4k count=8 2>/dev/null
+		dd if=/dev/zero of="/tmp/src/file$i" bs=4k count=8 2>/dev/null
 	done
 }
 

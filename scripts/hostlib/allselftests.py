@@ -11,7 +11,7 @@ from typing import Dict, List, Set
 
 from . import selftests
 from .build import Build
-from .machine import Machine, pass_on
+from .emulated import EmulatedHost, pass_on
 from .ui import Failure, say
 
 # Seconds for a test: twice what its settings say, as the host is emulated.
@@ -57,8 +57,8 @@ def run(build: Build, accel: str, results: Path, programs: List[str],
             pass_on(part)
 
         try:
-            Machine(build, accel, kernel_args).run(selftests.job(left, _TEST_TIMEOUT), results,
-                                                   _DEADLINE, output)
+            EmulatedHost(build, accel, kernel_args).run(
+                selftests.job(left, _TEST_TIMEOUT), results, _DEADLINE, output)
         except Failure as failure:
             say(str(failure))
         found.update(outcomes("".join(text)))

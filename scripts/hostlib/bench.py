@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 from .build import BENCH, Build
-from .machine import Machine
+from .emulated import EmulatedHost
 from .tree import REPO
 from .ui import Failure, Step
 
@@ -108,7 +108,7 @@ class Results:
     environment: Dict[str, Any]
     figures: List[Figure]
 
-    def find(self, has: str = "run", **wanted: Any) -> Optional[Figure]:
+    def find(self, has: str = "run", /, **wanted: Any) -> Optional[Figure]:
         """The first figure of a run with these properties that has an attribute.
 
         Without a dump, unless one is wanted.
@@ -130,7 +130,7 @@ class Results:
             raise Failure(f"These results have schema {data.get('schema')}, this is "
                           f"{SCHEMA_VERSION}; make them anew")
         return Results(data["environment"],
-                       [Figure(**{**figure, "run": Run(**figure["run"])})
+                       [Figure(**dict(figure, run=Run(**figure["run"])))
                         for figure in data["figures"]])
 
 
@@ -229,12 +229,13 @@ echo "environment cpus $(nproc)"
 echo "environment cpu $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)"
 {runs}
 # At the end: early on, there is another one while the TSC is watched.
-echo "environment clocksource $(cat /sys/devices/system/clocksource/clocksource0/current_clocksource)"
+clocksource=/sys/devices/system/clocksource/clocksource0/current_clocksource
+echo "environment clocksource $(cat $clocksource)"
 {more}
 """
 
 
-def _measure(machine: Machine, clock: str, runs: List[Run], results: Path,
+def _measure(emulated: EmulatedHost, clock: str, runs: List[Run], results: Path,
              more: str) -> Tuple[Dict[str, str], List[Dict[str, Any]]]:
     """Boot once, do all runs; return what the host says of itself, and their lines."""
     environment: Dict[str, str] = {}
@@ -257,7 +258,7 @@ def _measure(machine: Machine, clock: str, runs: List[Run], results: Path,
 
         folder = results / clock
         commands = "\n".join(run.script() for run in runs)
-        outcome = machine.run(_JOB.format(runs=commands, more=more), folder, _DEADLINE, output)
+        outcome = emulated.run(_JOB.format(runs=commands, more=more), folder, _DEADLINE, output)
 
     if outcome.status or len(lines) != len(runs):
         said = [line.strip() for line in (folder / "output").read_text().splitlines()
@@ -278,7 +279,7 @@ def _latency(ticks: List[int]) -> Dict[str, float]:
 
 
 def _speed(line: Dict[str, Any]) -> float:
-    return line["work"] / line["cpu_ns"]
+    return float(line["work"] / line["cpu_ns"])
 
 
 def _half_range(lines: List[Dict[str, Any]]) -> float:
@@ -361,8 +362,8 @@ def measure(build: Build, accel: str, results: Path, runs: List[Run],
         these = [run for run in runs if run.clock == clock]
         if not these:
             continue
-        machine = Machine(build, accel, kernel_args, counted=clock == "counted")
-        host, lines = _measure(machine, clock, these, results,
+        emulated = EmulatedHost(build, accel, kernel_args, counted=clock == "counted")
+        host, lines = _measure(emulated, clock, these, results,
                                timed_job if clock == "timed" else "")
         environment.update({name: host[name] for name in ("kernel", "cpus", "cpu")})
         environment[f"{clock}_clocksource"] = host["clocksource"]
@@ -372,7 +373,7 @@ def measure(build: Build, accel: str, results: Path, runs: List[Run],
 
 def write(results: Results, path: Path) -> None:
     """Write results as JSON, after checking that they are what the schema says."""
-    import jsonschema  # type: ignore[import-untyped]
+    import jsonschema
 
     data = results.to_json()
     jsonschema.validate(data, json.loads(SCHEMA.read_text()))

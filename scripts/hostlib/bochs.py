@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Boot the patched host on an emulated Intel machine, Bochs, run a job, see how it ended.
+"""Boot the patched host in Bochs, which emulates Intel's CPUs; run a job, see how it ended.
 
-QEMU emulates no VMX, Bochs does.  It has no way to this machine's files: a CD-ROM brings
+QEMU emulates no VMX, Bochs does.  Its host has no way to this machine's files: a CD-ROM brings
 the kernel, and an initramfs with what the job needs; serial lines bring out what is said.
 """
 
 import contextlib
-import glob
 import os
 import pty
 import re
@@ -23,20 +22,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Set, Tuple
 
+from . import guest
 from .build import Build
-from .machine import Complaint, Outcome, check_console
+from .emulated import Complaint, Outcome, check_console
 from .tree import REPO
 from .ui import Failure
 
 _INIT = REPO / "scripts" / "guest" / "bochs-init.sh"
-_BUSYBOX = Path("/bin/busybox")
 _MODPROBE = Path("/sbin/modprobe")
 _SHELL = Path("/bin/dash")
 _ROMS = (Path("/usr/share/bochs/BIOS-bochs-latest"),
          Path("/usr/share/bochs/VGABIOS-lgpl-latest"))
 _ISOLINUX = (Path("/usr/lib/ISOLINUX/isolinux.bin"),
              Path("/usr/lib/syslinux/modules/bios/ldlinux.c32"))
-_PLUGINS = "/usr/lib/*/bochs/plugins/libbx_term_gui.so"
 
 # It has SMAP, and Linux 7.3 boots on it; on Bochs' Skylake it oopses in XSAVE.  Newer ones
 # were not tried.
@@ -81,25 +79,18 @@ def _libraries(program: Path) -> Set[Path]:
 
 def _check_tools(files: Dict[str, Path]) -> None:
     """Raise Failure unless these files exist, and a Bochs that can do what is asked of it."""
-    for name, package in (("bochs", "bochs and bochs-term"), ("xorriso", "xorriso"),
-                          ("cpio", "cpio")):
-        if not shutil.which(name):
-            raise Failure(f"{name} is missing; install Debian's {package}")
-    for needed in (*_ROMS, *_ISOLINUX, _BUSYBOX, _MODPROBE, _SHELL, *files.values()):
+    for needed in (*_ROMS, *_ISOLINUX, _MODPROBE, _SHELL, *files.values()):
         if not needed.exists():
-            raise Failure(f"{needed} is missing; install Debian's bochsbios, vgabios, isolinux, "
-                          "syslinux-common, busybox-static, kmod, dash and qemu-system-x86")
-    if not glob.glob(_PLUGINS):
-        raise Failure(f"This Bochs has no {_PLUGINS}; install Debian's bochs-term")
+            raise Failure(f"{needed} is missing; run make deps ALL=1, which knows Debian's "
+                          "package of it")
     said = subprocess.run(["bochs", "--help", "cpu"], stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
                           check=False).stdout
     if _MODEL not in said.split():
-        raise Failure(f"This Bochs can't emulate the CPU {_MODEL}; install Debian's bochs, "
-                      "2.7 or later")
+        raise Failure(f"This Bochs can't emulate the CPU {_MODEL}; install Bochs 2.7 or later")
 
 
-class BochsMachine:
+class BochsHost:
     """An emulated Intel host.
 
     Args:
@@ -135,7 +126,8 @@ class BochsMachine:
         text = said.read_text(errors="replace")
         status = _STATUS.search(text)
         if not status and not console.stat().st_size:
-            raise Failure(f"Bochs failed: {_last_words(shared / 'bochs.log', shared / 'bochs.out')}")
+            why = _last_words(shared / "bochs.log", shared / "bochs.out")
+            raise Failure(f"Bochs failed: {why}")
         if not status:
             raise Complaint(f"The host ended before its job was done: "
                             f"{_last_words(shared / 'bochs.log', console)}; see {console}")
@@ -219,7 +211,7 @@ class BochsMachine:
     def _fill_root(self, root: Path, job: str, files: Dict[str, Path]) -> None:
         for name in ("bin", "dev", "proc", "sys", "tmp", "run", "lib64", "selftests"):
             (root / name).mkdir(parents=True)
-        shutil.copy2(_BUSYBOX, root / "bin/busybox")
+        shutil.copy2(guest.busybox(), root / "bin/busybox")
         shutil.copy2(_INIT, root / "init")
         (root / "init").chmod(0o755)
         if job:

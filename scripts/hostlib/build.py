@@ -37,9 +37,12 @@ LIBC_PROGRAM = "guest_callchain/guest_program_libc"
 _REPRODUCIBLE = {"KBUILD_BUILD_TIMESTAMP": "2026-01-01", "KBUILD_BUILD_USER": "build",
                  "KBUILD_BUILD_HOST": "host", "KBUILD_BUILD_VERSION": "1"}
 
+# As the Makefile has it.
+_PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else "python3"
+
 # perf without what needs more than Debian's small set of libraries.
 _PERF_FLAGS = ["NO_RUST=1", "NO_LIBPYTHON=1", "NO_LIBPERL=1", "NO_JEVENTS=1", "NO_SLANG=1",
-               "BUILD_BPF_SKEL=0", "PYTHON=/usr/bin/python3"]
+               "BUILD_BPF_SKEL=0", f"PYTHON={_PYTHON}"]
 
 
 def _hash(parts: Iterable[object]) -> str:
@@ -60,10 +63,12 @@ class Build:
         extra_config: a fragment that is merged over host.config
         extra_patches: a folder with a series that is laid over ours
         patched: false for a kernel without our patches; it has Linux's selftests only
+        jobs: how many things to do at once; as many as there are CPUs if it is 0
     """
 
     def __init__(self, build: Path, source: Source, extra_config: Optional[Path],
-                 extra_patches: Optional[Path] = None, patched: bool = True) -> None:
+                 extra_patches: Optional[Path] = None, patched: bool = True,
+                 jobs: int = 0) -> None:
         self.tree = Tree(build, extra_patches, patched)
         self._source = source
         self._fragments = [CONFIGS / "host.config"]
@@ -78,7 +83,7 @@ class Build:
         self.perf = build / "perf" / "perf"
         self.tsc_khz = build / "tsc_khz"
         self.selftests = self.path / "selftests" / "kvm"
-        self._jobs = f"-j{os.cpu_count() or 1}"
+        self._jobs = f"-j{jobs or os.cpu_count() or 1}"
         # Another clone compiles the same files under another path.
         self._env = {**_REPRODUCIBLE, "CCACHE_BASEDIR": str(build), "CCACHE_NOHASHDIR": "1"}
 

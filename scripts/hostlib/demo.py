@@ -9,12 +9,9 @@ from typing import Tuple
 
 from . import flamegraph, guest, intel, stacks
 from .build import GUEST_PROGRAM, Build
-from .machine import Machine, check_console, pass_on
+from .emulated import EmulatedHost, check_console, pass_on
 from .selftests import Counts
 from .ui import Failure, Step, say
-
-# Whose kernel the guest may run: Debian's as distributed, or the one that was built here.
-GUESTS = ("debian", "own")
 
 # The kernel that runs best under QEMU's emulation.
 _SUITE = "bookworm"
@@ -68,7 +65,7 @@ def run(build: Build, accel: str, folder: Path, whose: str, kernel_args: str = "
         build: the host
         accel: what emulates it
         folder: for what is found
-        whose: one of GUESTS
+        whose: one of options.GUESTS
         kernel_args: more for the host's kernel
         vendor: whose CPU the host has
     """
@@ -83,7 +80,7 @@ def run(build: Build, accel: str, folder: Path, whose: str, kernel_args: str = "
     if vendor == "intel":
         outcome = intel.run_demo(build, folder, job, _BOCHS_DEADLINE, kernel_args)
     else:
-        outcome = Machine(build, accel, kernel_args).run(job, folder, _DEADLINE, pass_on)
+        outcome = EmulatedHost(build, accel, kernel_args).run(job, folder, _DEADLINE, pass_on)
     check_console(folder / "guest.log", "guest")
     if outcome.status:
         raise Failure(f"The demo failed on the host, what it says is above; see {folder}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .build import FUZZER, Build
-from .machine import Machine, pass_on
+from .emulated import EmulatedHost, pass_on
 from .tree import REPO
 from .ui import Failure, Step, run_logged, say
 
@@ -114,6 +114,6 @@ def in_kernel(build: Build, accel: str, results: Path, limits: Limits,
     job = "cd \"$BUILD_SELFTESTS\"\nfailed=0\n" + "".join(
         f"{FUZZER} {limits.in_kernel()} -s {limits.seed} -i {source} || failed=1\n"
         for source in ("irq", "nmi")) + "exit $failed\n"
-    outcome = Machine(build, accel, kernel_args).run(
+    outcome = EmulatedHost(build, accel, kernel_args).run(
         job, results, limits.deadline(), pass_on)
     return outcome.status == 0

@@ -5,12 +5,11 @@ import json
 import math
 import re
 import sys
-import tomllib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from . import bench
+from . import bench, ktap
 from .bench import Figure, Results
 from .tree import REPO
 from .ui import Failure, say
@@ -56,6 +55,9 @@ class Verdict:
 
 
 def read_limits(path: Path) -> List[Limit]:
+    # Python has it since 3.11, and other commands do without.
+    import tomllib
+
     data = tomllib.loads(path.read_text())
     return [Limit(name, entry.get("percent", 0), entry.get("instructions", 0), entry["reason"],
                   entry.get("at_most", math.inf))
@@ -63,9 +65,9 @@ def read_limits(path: Path) -> List[Limit]:
 
 
 def _median(results: Results, **wanted: Any) -> float:
-    figure: Optional[Figure] = results.find(**{"clock": "counted", "target": "guest",
-                                               "mode": "callchain", "source": "nmi", "levels": 4,
-                                               "stride": 16, **wanted})
+    usual: Dict[str, Any] = {"clock": "counted", "target": "guest", "mode": "callchain",
+                             "source": "nmi", "levels": 4, "stride": 16}
+    figure: Optional[Figure] = results.find(**{**usual, **wanted})
     if figure is None or not figure.latency:
         raise Failure(f"There is no figure for {wanted}")
     return figure.latency["median"]
@@ -122,9 +124,11 @@ def _series(version: str) -> str:
 
 def refuse(new: Results, reference: Results) -> None:
     """Raise Failure if the figures of two runs can't be compared."""
-    for name, what, key in (("kernel", "Linux", _series), ("qemu", "QEMU", _series),
-                            ("compiler", "the compiler", lambda v: v.split(".")[0]),
-                            ("cpu", "the CPU", str), ("cpus", "the number of CPUs", str)):
+    compared: List[Tuple[str, str, Callable[[str], str]]] = [
+        ("kernel", "Linux", _series), ("qemu", "QEMU", _series),
+        ("compiler", "the compiler", lambda v: v.split(".")[0]),
+        ("cpu", "the CPU", str), ("cpus", "the number of CPUs", str)]
+    for name, what, key in compared:
         old, now = reference.environment[name], new.environment[name]
         if key(old) != key(now):
             raise Failure(f"The reference was made with another {what.removeprefix('the ')}, "
@@ -148,7 +152,7 @@ def compare(new: Results, reference: Results, limits: List[Limit]) -> List[Verdi
     return [Verdict(limit, values[limit.name], references[limit.name]) for limit in limits]
 
 
-def ktap(verdicts: List[Verdict]) -> str:
+def to_ktap(verdicts: List[Verdict]) -> str:
     lines = ["KTAP version 1", f"1..{len(verdicts)}"]
     for number, verdict in enumerate(verdicts, 1):
         lines += [f"# {verdict.limit.name}: {verdict}",
@@ -165,24 +169,13 @@ def kcidb(verdicts: List[Verdict], new: Results) -> Dict[str, Any]:
         "builds": [{"id": build, "checkout_id": checkout, "origin": _ORIGIN, "valid": True,
                     "architecture": "x86_64", "compiler": new.environment["compiler"]}],
         "tests": [{"id": f"{_ORIGIN}:gate.{number}", "build_id": build, "origin": _ORIGIN,
-                   "path": "kvm.guest_callchain." + re.sub(r"[^a-z0-9]+", "_", v.limit.name.lower()),
+                   "path": "kvm.guest_callchain."
+                           + re.sub(r"[^a-z0-9]+", "_", v.limit.name.lower()),
                    "status": "PASS" if v.good else "FAIL",
                    "misc": {"instructions": v.value, "reference": v.reference,
                             "limit": v.limit.highest(v.reference)}}
                   for number, v in enumerate(verdicts)],
     }
-
-
-def _junit(text: str, tree: Path) -> str:
-    """By the kernel's own parser and writer."""
-    sys.path.insert(0, str(tree / "tools/testing/kunit"))
-    import kunit_junit  # type: ignore[import-not-found]
-    import kunit_parser
-    import kunit_printer
-    sys.path.pop(0)
-    test = kunit_parser.parse_run_tests(text.splitlines(), kunit_printer.null_printer)
-    test.name = "guest callchains, gate"
-    return str(kunit_junit.get_junit_result(test))
 
 
 def judge(new: Results, folder: Path, tree: Path) -> bool:
@@ -196,10 +189,11 @@ def judge(new: Results, folder: Path, tree: Path) -> bool:
         say(f"Bail out! {failure}")
         raise
 
-    text = ktap(verdicts)
+    text = to_ktap(verdicts)
     sys.stdout.write(text)
     (folder / "gate.ktap").write_text(text)
-    (folder / "gate.junit.xml").write_text(_junit(text, tree) + "\n")
+    (folder / "gate.junit.xml").write_text(
+        ktap.junit(text, tree, "guest callchains, gate"))
     (folder / "gate.kcidb.json").write_text(json.dumps(kcidb(verdicts, new), indent=1) + "\n")
 
     slower = [verdict for verdict in verdicts if not verdict.good]

@@ -9,12 +9,13 @@ import tempfile
 from pathlib import Path
 from typing import Callable, Dict, Iterable, List
 
-from . import source
+from . import pool, source
 from .tree import REPO
 from .ui import Failure, Step
 
 SCRIPTS = REPO / "scripts" / "guest"
-_BUSYBOX = Path("/bin/busybox")
+# Where distributions have one that needs no library.
+_BUSYBOXES = ("/bin/busybox.static", "/bin/busybox", "/usr/bin/busybox", "/usr/sbin/busybox")
 
 _META = "linux-image-cloud-amd64"
 _KERNEL = re.compile(r"^\s*Depends: (linux-(?:image|binary)-\d\S*-cloud-amd64)$", re.MULTILINE)
@@ -23,6 +24,16 @@ _KERNEL = re.compile(r"^\s*Depends: (linux-(?:image|binary)-\d\S*-cloud-amd64)$"
 _LIBRARY = re.compile(r"(/\S+) \(0x", re.MULTILINE)
 
 _WITHOUT = "make demo GUEST=own does without it"
+
+
+def busybox() -> Path:
+    for name in _BUSYBOXES:
+        # It fails for programs that need none.
+        if Path(name).exists() and subprocess.run(
+                ["ldd", name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+                check=False).returncode:
+            return Path(name)
+    raise Failure("There is no static busybox; run make deps")
 
 
 def install(programs: Dict[str, Path], root: Path) -> None:
@@ -53,14 +64,12 @@ def write_initrd(path: Path, init: str, files: Path, modules: Iterable[Path] = (
         files: more of them, in a folder that has them as the guest's root has
         modules: of the guest's kernel; the script finds them in /modules, in this order
     """
-    if not _BUSYBOX.exists():
-        raise Failure(f"{_BUSYBOX} is missing; install Debian's busybox-static")
     with tempfile.TemporaryDirectory() as tmp:
         root = Path(tmp)
         shutil.copytree(files, root, dirs_exist_ok=True)
         for name in ("bin", "dev", "proc", "sys", "tmp", "mnt", "modules"):
             (root / name).mkdir(exist_ok=True)
-        (root / "bin/busybox").write_bytes(_BUSYBOX.read_bytes())
+        (root / "bin/busybox").write_bytes(busybox().read_bytes())
         (root / "bin/busybox").chmod(0o755)
         (root / "bin/sh").symlink_to("busybox")
         (root / "init").write_bytes((SCRIPTS / init).read_bytes())
@@ -83,7 +92,11 @@ def fetch(suite: str) -> Path:
     """Debian's kernel package of a suite; fetched once."""
     folder = source.cache_dir() / "stock" / suite
     cached = sorted([*folder.glob("linux-image-*.deb"), *folder.glob("linux-binary-*.deb")])
-    return cached[-1] if cached else _download(suite, folder, _kernel_package)
+    if cached:
+        return cached[-1]
+    if not source.apt_mirror():
+        return pool.fetch(pool.KERNELS[suite], folder)
+    return _download(suite, folder, _kernel_package)
 
 
 def fetch_modules(suite: str) -> Path:
@@ -94,6 +107,8 @@ def fetch_modules(suite: str) -> Path:
     name = kernel.name.replace("linux-binary-", "linux-modules-", 1)
     if (kernel.parent / name).exists():
         return kernel.parent / name
+    if not source.apt_mirror():
+        return pool.fetch(pool.MODULES[suite], kernel.parent)
     return _download(suite, kernel.parent, lambda apt: name.split("_")[0])
 
 
@@ -111,11 +126,8 @@ def _download(suite: str, folder: Path, choose: Callable[[source.PrivateApt], st
     """Download a package of Debian's, whose name is known once apt has its lists."""
     incoming = folder / "incoming"
     incoming.mkdir(parents=True, exist_ok=True)
-    try:
-        mirror = source.mirror()
-    except Failure as failure:
-        raise Failure(f"This machine's apt knows no mirror of Debian, and so can't fetch {_META} "
-                      f"of {suite}; {_WITHOUT}") from failure
+    mirror = source.apt_mirror()
+    assert mirror
     apt = source.PrivateApt(folder / "apt", mirror, (suite,))
     with Step(f"Download Debian's kernel of {suite}"):
         trouble = apt.get("update")
@@ -131,7 +143,8 @@ def _download(suite: str, folder: Path, choose: Callable[[source.PrivateApt], st
 
 
 def _extract(package: Path, folder: str, patterns: Iterable[str]) -> None:
-    with subprocess.Popen(["dpkg-deb", "--fsys-tarfile", str(package)],
+    # "ar" does not fail for lack of the member, xz does for lack of input.
+    with subprocess.Popen(["sh", "-c", 'ar p "$0" data.tar.xz | xz -d', str(package)],
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as archive:
         # It fails if a pattern matches nothing.
         subprocess.run(["tar", "-x", "-C", folder, "--wildcards", *patterns],

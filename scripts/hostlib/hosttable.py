@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Set, Tuple
 from . import selftests
 from .ui import Failure
 
-# What heads a column, and the command whose results fill it, see host.py.
+# What heads a column, and the command whose results fill it, see commands.py.
 HOSTS = (("AMD, nested paging", "make selftests", "selftests"),
          ("AMD, shadow paging", "make selftests KARGS=kvm_amd.npt=0", "selftests-kvm_amd.npt=0"),
          ("Intel, EPT", "make test-intel", "selftests-intel"),

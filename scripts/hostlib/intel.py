@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Callable, Dict, List
 
 from . import selftests
-from .bochs import BochsMachine
+from .bochs import BochsHost
 from .build import BENCH, Build
-from .machine import Outcome, pass_on
+from .emulated import Outcome, pass_on
 from .ui import Failure
 
 # For one boot, and, in Bochs' time, for one of its tests.
@@ -101,7 +101,7 @@ def run_demo(build: Build, folder: Path, script: str, deadline: int, kernel_args
     for name in (BENCH, *_MODULES):
         files[f"selftests/{name}"] = build.selftests / name
     job = f"{_JOB_ENV}(\n{script}\n)\n{_PACK}"
-    outcome = BochsMachine(build, kernel_args).run(job, files, folder, deadline, said.feed)
+    outcome = BochsHost(build, kernel_args).run(job, files, folder, deadline, said.feed)
     try:
         _unpack(said.text, folder)
     except Failure:
@@ -150,7 +150,7 @@ def _files(build: Build, tests: List[str]) -> Dict[str, Path]:
 
 def shell(build: Build, results: Path, kernel_args: str = "") -> None:
     """A shell on the host, with all selftests and perf."""
-    BochsMachine(build, kernel_args).shell(
+    BochsHost(build, kernel_args).shell(
         {**_files(build, selftests.choose(build, "")), "bin/perf": build.perf}, results)
 
 
@@ -166,7 +166,7 @@ def run(build: Build, results: Path, kernel_args: str = "", only: str = "",
 
     tests = selftests.choose(build, only)
     try:
-        outcome = BochsMachine(build, kernel_args).run(
+        outcome = BochsHost(build, kernel_args).run(
             job(tests, timeout, _PREPARE), _files(build, tests), results, deadline, output)
     finally:
         ktap = "".join(text)

@@ -18,7 +18,7 @@ from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple, Union
 
 from . import intel, objectcode, selftests
 from .build import INSTRUMENT_TESTS, SELFTESTS, TEST_32BIT, Build
-from .machine import Complaint
+from .emulated import Complaint
 from .source import Source
 from .tree import REPO, Tree, apply_patch
 from .ui import Failure, Step, host_folder, say
@@ -303,10 +303,10 @@ def unfit(mutants: List[Mutant], tree: Tree) -> List[Verdict]:
 
 
 def run(folder: Path, source: Source, accel: str, results: Path, mutants: List[Mutant],
-        chosen: List[Mutant]) -> bool:
+        chosen: List[Mutant], jobs: int = 0) -> bool:
     """Try some of the mutants out, in a build folder, and say what became of them."""
     def build(config: str) -> Build:
-        return Build(folder, source, REPO / config if config else None)
+        return Build(folder, source, REPO / config if config else None, jobs=jobs)
 
     plain = build("")
     plain.assemble()

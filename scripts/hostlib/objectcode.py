@@ -73,8 +73,8 @@ def _is_masked(code: List[Insn], end: int, register: str) -> bool:
 
 def _address_is_masked(code: List[Insn], at: int, address: str) -> bool:
     found = _ADDRESS.match(address)
-    return bool(found) and any(_is_masked(code, at, _whole(register))
-                               for register in found.groups() if register)
+    return found is not None and any(_is_masked(code, at, _whole(register))
+                                     for register in found.groups() if register)
 
 
 def unmasked(disassembly: str, loads: List[int]) -> List[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Set, Tuple
 
 from .build import BENCH, Build
-from .machine import Machine, pass_on
+from .emulated import EmulatedHost, pass_on
 from .tree import REPO
 from .ui import Failure, say
 
@@ -121,7 +121,7 @@ def _record(build: Build, perf: Path, guest: Path, accel: str, folder: Path) -> 
     if folder.exists():
         shutil.rmtree(folder)
     job = f"export PERF={perf} GUEST={guest}\n. {JOB}\n"
-    outcome = Machine(build, accel).run(job, folder, _DEADLINE, pass_on)
+    outcome = EmulatedHost(build, accel).run(job, folder, _DEADLINE, pass_on)
     if outcome.status:
         raise Failure(f"Nothing was recorded; see {folder / 'output'}")
 

@@ -12,10 +12,11 @@ from .tree import REPO, Tree, apply_patch, new_files, patched_files, topics
 from .ui import Failure, Step
 
 
-def write(source: Source, build: Path, folder: Path) -> None:
+def write(source: Source, build: Path, folder: Path, sender: str = "") -> None:
     """Write one mail for each patch, with its new files, and a cover letter.
 
-    Sender and sign-off are those of the git user who calls this.
+    Args:
+        sender: a name; if none is given, sender and sign-off are those of the git user
     """
     tree = Tree(build)
     tree.assemble(source)
@@ -25,6 +26,9 @@ def write(source: Source, build: Path, folder: Path) -> None:
             (repo / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(tree.original(source, path), repo / path)
         _git(repo, "init", "-q")
+        if sender:
+            _git(repo, "config", "user.name", sender)
+            _git(repo, "config", "user.email", "nobody@example.com")
         _git(repo, "add", "-A")
         _git(repo, "commit", "-q", "-m", f"Linux {SERIES}")
 

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Get a kernel's source: Debian's package of it, or a tree of the user's own."""
+"""Get a kernel's source: Debian's package of it, or a tree or tarball of the user's own."""
 
 import os
+import shutil
 import subprocess
 from dataclasses import dataclass
 from functools import cmp_to_key
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
+from . import pool
 from .ui import Failure, Step
 
 # The kernel that patches/ is made for.
@@ -23,9 +25,10 @@ KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 
 @dataclass(frozen=True)
 class Source:
-    """A kernel's source: a tarball to unpack, or a tree to copy."""
+    """A kernel's source: a tarball to unpack, in Debian's package or not, or a tree to copy."""
     name: str
     tarball_package: Optional[Path] = None
+    tarball: Optional[Path] = None
     tree: Optional[Path] = None
 
 
@@ -41,8 +44,15 @@ def _run(argv: List[str]) -> "subprocess.CompletedProcess[str]":
                           env={**os.environ, "LC_ALL": "C"})
 
 
-def mirror() -> str:
-    """The Debian mirror that this machine's own apt uses."""
+def apt_mirror() -> Optional[str]:
+    """The mirror of Debian to use with apt: MIRROR=, or what this machine's own apt uses.
+
+    None if there is no apt, or it is another distribution's, and knows none.
+    """
+    if not (shutil.which("apt-get") and shutil.which("apt-cache") and KEYRING.exists()):
+        return None
+    if os.environ.get("MIRROR"):
+        return pool.mirror()
     targets = _run(["apt-get", "indextargets", "--format", "$(REPO_URI) $(LABEL)",
                     "Created-By: Packages"]).stdout.split("\n")
     labels: Dict[str, str] = {}
@@ -58,13 +68,11 @@ def mirror() -> str:
     for uri, label in labels.items():
         if not label and uri.rstrip("/").endswith("/debian"):
             return uri
-    raise Failure("This machine's apt knows no mirror of Debian, and so can't fetch "
-                  f"{PACKAGE}; unpack a Linux {SERIES} source by hand, and run the same "
-                  "command with KERNEL_SRC=DIR")
+    return None
 
 
 class PrivateApt:
-    """An apt with lists and sources of its own; the machine's stay untouched."""
+    """An apt with lists and sources of its own; this machine's stay untouched."""
 
     def __init__(self, folder: Path, mirror_uri: str,
                  suites: Sequence[str] = SUITES) -> None:
@@ -118,14 +126,15 @@ def _fetch() -> Source:
     if cached:
         return Source(cached[-1].stem, tarball_package=cached[-1])
 
-    if not KEYRING.exists():
-        raise Failure(f"Debian's keyring {KEYRING} is missing; "
-                      "install the package debian-archive-keyring")
+    mirror = apt_mirror()
+    if not mirror:
+        package = pool.fetch(pool.LINUX_SOURCE, downloads)
+        return Source(package.stem, tarball_package=package)
 
     # What lies in there may be half of a package; apt goes on from it.
     incoming = downloads / "incoming"
     incoming.mkdir(parents=True, exist_ok=True)
-    apt = PrivateApt(folder / "apt", mirror())
+    apt = PrivateApt(folder / "apt", mirror)
     with Step(f"Look for {PACKAGE} in Debian's suites"):
         trouble = apt.get("update")
         versions = apt.versions()
@@ -151,8 +160,26 @@ def _fetch() -> Source:
     return Source(package.stem, tarball_package=package)
 
 
-def find(kernel_src: Optional[str]) -> Source:
-    """The source to use: KERNEL_SRC if that is given, else Debian's."""
+def _tarball(given: str, sha256: str) -> Source:
+    """A tarball of the user's; its name has what is in it."""
+    path = Path(given).expanduser().resolve()
+    if not path.is_file():
+        raise Failure(f"KERNEL_TARBALL={given} is no file; name a linux-{SERIES}.x.tar.xz")
+    found = pool.sha256(path)
+    if sha256 and sha256.lower() != found:
+        raise Failure(f"{path} has the SHA-256 {found}, and not the one that KERNEL_SHA256= "
+                      "says; download it again")
+    return Source(f"{path.name} {found}", tarball=path)
+
+
+def find(kernel_src: str = "", kernel_tarball: str = "", kernel_sha256: str = "") -> Source:
+    """The source to use: KERNEL_SRC or KERNEL_TARBALL if one is given, else Debian's."""
+    if kernel_src and kernel_tarball:
+        raise Failure("KERNEL_SRC= and KERNEL_TARBALL= both name a source; use one of them")
+    if kernel_sha256 and not kernel_tarball:
+        raise Failure("KERNEL_SHA256= is for KERNEL_TARBALL=FILE; give both")
+    if kernel_tarball:
+        return _tarball(kernel_tarball, kernel_sha256)
     if not kernel_src:
         return _fetch()
 

@@ -9,7 +9,7 @@ from typing import Dict, Iterable, Iterator, List, Tuple
 
 from . import guest, stacks
 from .build import GUEST_PROGRAM, LIBC_PROGRAM, Build
-from .machine import Machine, pass_on
+from .emulated import EmulatedHost, pass_on
 from .selftests import Counts
 from .ui import Failure, Step, say
 
@@ -32,7 +32,7 @@ HOSTILE = "hostile"
 # What block I/O takes: a disk that is a module.
 MODULES = ("configfs", "null_blk")
 
-# Seconds; a machine may be several times slower than others.
+# Seconds; this machine may be several times slower than others.
 _DEADLINE = 5400
 
 # How many samples of a guest's kernel there must be, and which parts of them.
@@ -266,7 +266,7 @@ def build_id(file: Path) -> str:
     """An ELF file's build-id, in hexadecimal digits."""
     notes = subprocess.run(["readelf", "-n", str(file)], check=True, stdout=subprocess.PIPE,
                            stderr=subprocess.DEVNULL, text=True).stdout
-    return re.findall(r"Build ID: ([0-9a-f]+)", notes)[0]
+    return str(re.findall(r"Build ID: ([0-9a-f]+)", notes)[0])
 
 
 def _judge_build_ids(name: str, kernel: str, modules: Dict[str, str],
@@ -358,7 +358,7 @@ def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts
         guest.install(programs, place / "files")
         guest.write_initrd(place / "initrd.img", "stock-guest.sh", place / "files", modules)
     job = (guest.SCRIPTS / "stock-host.sh").read_text()
-    outcome = Machine(build, accel, kernel_args).run(job, folder, _DEADLINE, pass_on)
+    outcome = EmulatedHost(build, accel, kernel_args).run(job, folder, _DEADLINE, pass_on)
     if outcome.status:
         raise Failure(f"A guest could not be sampled, see above and {folder}")
     return judge(folder, program)

@@ -102,7 +102,8 @@ def apply_patch(patch: Path, folder: Path, only: Callable[[str], bool] = lambda 
         at = ", ".join(f"{name}:{line}" for name, line in where[:3])
         raise Failure(f"{patch.relative_to(REPO)} does not apply at {at or 'a missing file'}: "
                       f"this source is not the Linux {SERIES} that it was made for; adapt the "
-                      "patch, or leave KERNEL_SRC away to use Debian's source")
+                      "patch, or leave KERNEL_SRC or KERNEL_TARBALL away to use Debian's "
+                      "source")
 
 
 class Tree:
@@ -131,10 +132,10 @@ class Tree:
         self._logs = build / "log"
 
     def assemble(self, source: Source) -> None:
-        if source.tarball_package:
-            self._unpack(source.tarball_package, source.name)
-        else:
+        if source.tree:
             self._copy(source)
+        else:
+            self._unpack(source)
         self._overlay(source)
 
     def _is_of(self, name: str) -> bool:
@@ -145,19 +146,24 @@ class Tree:
         for folder in (self.path, self._pristine):
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _unpack(self, package: Path, name: str) -> None:
-        if self._is_of(name):
+    def _unpack(self, source: Source) -> None:
+        if self._is_of(source.name):
             return
         self._forget()
         self.path.mkdir(parents=True)
         tarball = f"./usr/src/linux-source-{SERIES}.tar.xz"
-        run_logged(f"Unpack {name}", ["sh", "-c",
-                   'set -e; dpkg-deb --fsys-tarfile "$1" | tar -x -O "$2" | '
-                   'xz -d -T0 | tar -x -C "$3" --strip-components=1; test -f "$3/Kbuild"',
-                   "unpack", str(package), tarball, str(self.path)],
-                   self._logs / "unpack.log")
+        if source.tarball_package:
+            # A package is an archive of ar's, and the tarball lies in a tarball there.
+            script = ('ar p "$1" data.tar.xz | tar -x -J -O "$3" | xz -d -T0 | '
+                      'tar -x -C "$2" --strip-components=1')
+        else:
+            script = 'tar -x -f "$1" -C "$2" --strip-components=1'
+        run_logged(f"Unpack {source.name.split()[0]}", [
+            "sh", "-c", f'set -e; {script}; test -f "$2/Kbuild"', "unpack",
+            str(source.tarball_package or source.tarball), str(self.path), tarball],
+            self._logs / "unpack.log")
         # Only a tree that is whole gets its stamp.
-        self._stamp.write_text(name)
+        self._stamp.write_text(source.name)
 
     def _copy(self, source: Source) -> None:
         assert source.tree

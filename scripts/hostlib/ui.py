@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Sequence, TextIO
+from typing import Dict, Mapping, Optional, Sequence, TextIO
 
 # How often a step that goes on for long says so, in seconds.
 _REMIND_TTY = 1
@@ -46,7 +46,8 @@ def claim(folder: Path) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         lock.close()
-        raise Failure(f"Another run uses {folder}; wait for its end, or use another clone") from None
+        raise Failure(f"Another run uses {folder}; wait for its end, or use another "
+                      "clone") from None
     _claims[folder] = lock
 
 
@@ -83,7 +84,7 @@ class Step:
         self._said = elapsed
         line = f"[{elapsed:4.0f}s] {self.title} ... {detail}"
         if self._tty:
-            width = os.get_terminal_size().columns - 1
+            width = os.get_terminal_size(sys.stdout.fileno()).columns - 1
             print(f"\r\033[K{line[:width]}", end="", flush=True)
         else:
             say(line)

@@ -4,7 +4,7 @@
 import json
 import unittest
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 from unittest import mock
 
 from hostlib import bench, benchreport
@@ -62,7 +62,8 @@ class FiguresTest(unittest.TestCase):
 
     def test_marks(self) -> None:
         runs = [_OFF, _OURS]
-        cases = ((_line(pmis=20), True, []),
+        cases: Tuple[Tuple[Dict[str, Any], bool, List[str]], ...] = (
+                 (_line(pmis=20), True, []),
                  (_line(pmis=10), True, [bench.TOO_SLOW]),
                  (_line(pmis=20, throttled=1), True, ["throttled"]),
                  (_line(pmis=20), False, ["TSC is not stable"]))
@@ -101,7 +102,8 @@ class DumpsTest(unittest.TestCase):
         self.assertNotIn(" -k", Run("counted", "guest", "deferred").command())
 
     def test_none_is_found_unless_asked_for(self) -> None:
-        for dump, wanted in ((0, {}), (2048, {"dump": 2048})):
+        asked: Tuple[Tuple[int, Dict[str, int]], ...] = ((0, {}), (2048, {"dump": 2048}))
+        for dump, wanted in asked:
             figure = self.results.find(target="guest", mode="deferred", depth=1, **wanted)
             self.assertEqual(figure.run.dump if figure else None, dump)
 

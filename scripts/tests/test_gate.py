@@ -137,7 +137,7 @@ class OutputTest(unittest.TestCase):
                                      gate.read_limits(gate.LIMITS))
 
     def test_ktap(self) -> None:
-        lines = gate.ktap(self.verdicts).splitlines()
+        lines = gate.to_ktap(self.verdicts).splitlines()
         self.assertEqual(lines[:2], ["KTAP version 1", f"1..{len(self.verdicts)}"])
         self.assertTrue(any(line.startswith("not ok ") and line.endswith(" frame")
                             for line in lines))

@@ -10,7 +10,7 @@ from unittest import mock
 
 from hostlib import mutants
 from hostlib import tree as tree_module
-from hostlib.machine import Complaint
+from hostlib.emulated import Complaint
 from hostlib.mutants import Clock, Mutant, Verdict
 from hostlib.ui import Failure
 
@@ -166,7 +166,6 @@ class UnfitTest(unittest.TestCase):
             self.assertRegex(found[1][0].by, "does not apply at kernel/ours.c:1")
             self.assertRegex(found[2][0].by, "theirs.c is none of our files")
             self.assertEqual((tree.path / "kernel/ours.c").read_text(), "old\n")
-
 
 
 class FirstFailure(unittest.TestCase):

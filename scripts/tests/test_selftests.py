@@ -108,7 +108,7 @@ class ExpectedSkipsTest(unittest.TestCase):
         self.assertEqual(patterns, ["modes.*.smm", "*_5_level.*"])
         self.assertEqual(expected_skips("tcg", "quiet debug", self.path), [])
 
-    def test_cpu_of_the_machine_may_lack_anything(self) -> None:
+    def test_this_machines_cpu_may_lack_anything(self) -> None:
         self.assertIsNone(expected_skips("kvm", "", self.path))
 
     def test_committed_list(self) -> None:

@@ -5,7 +5,7 @@ import os
 import tempfile
 import unittest
 from pathlib import Path
-from typing import List, Optional
+from typing import Any, List, Optional
 from unittest import mock
 
 from hostlib import source
@@ -49,56 +49,73 @@ class FetchTest(unittest.TestCase):
         self.cache = Path(tmp.name)
         self._patch(mock.patch.dict(os.environ, {"XDG_CACHE_HOME": tmp.name}))
         self._patch(mock.patch.object(source, "PrivateApt", _FakeApt))
-        self._patch(mock.patch.object(source, "mirror", return_value="mirror"))
+        self._patch(mock.patch.object(source, "apt_mirror", return_value="mirror"))
         self._patch(mock.patch.multiple(_FakeApt, found=["7.3.4-1", "7.3.1-1"],
                                         others=["7.2", "7.3"], download_error=""))
 
-    def _patch(self, patcher: "mock._patch[object]") -> None:
+    def _patch(self, patcher: Any) -> None:
         patcher.start()
         self.addCleanup(patcher.stop)
 
     def test_takes_the_newest_and_keeps_it(self) -> None:
-        found = source.find(None)
+        found = source.find()
         self.assertEqual(found.name, "linux-source-7.3_7.3.4-1_all")
         with mock.patch.object(_FakeApt, "found", []):
-            self.assertEqual(source.find(None), found)
+            self.assertEqual(source.find(), found)
 
     def test_no_network(self) -> None:
         with mock.patch.multiple(_FakeApt, found=[], others=[]):
             with self.assertRaisesRegex(Failure, "can't be reached.*KERNEL_SRC"):
-                source.find(None)
+                source.find()
 
     def test_no_suite_has_it_any_more(self) -> None:
         with mock.patch.multiple(_FakeApt, found=[], others=["7.9", "7.8"]):
             with self.assertRaisesRegex(Failure, "they have linux-source-7.8, "
                                                  "linux-source-7.9; .*KERNEL_SRC=DIR"):
-                source.find(None)
+                source.find()
 
     def test_half_a_download_is_not_taken_for_a_package(self) -> None:
         with mock.patch.object(_FakeApt, "download_error", "E: Connection reset"):
             with self.assertRaisesRegex(Failure, "Connection reset.*goes on"):
-                source.find(None)
+                source.find()
         self.assertEqual(list((self.cache / "kvm-guest-callchains/sources").glob("*.deb")), [])
 
 
 class MirrorTest(unittest.TestCase):
+    def setUp(self) -> None:
+        patchers: List[Any] = [mock.patch.object(source.shutil, "which", return_value="/bin/it"),
+                               mock.patch.object(source, "KEYRING", Path("/")),
+                               mock.patch.dict(os.environ, {"MIRROR": ""})]
+        for patcher in patchers:
+            patcher.start()
+            self.addCleanup(patcher.stop)
+
     @staticmethod
-    def _targets(text: str) -> "mock._patch[object]":
+    def _targets(text: str) -> Any:
         return mock.patch.object(source, "_run", return_value=mock.Mock(stdout=text))
 
     def test_debian_and_not_its_security_updates(self) -> None:
         with self._targets("http://a/debian-security/ Debian-Security\n"
                            "http://a/debian/ Debian\n"):
-            self.assertEqual(source.mirror(), "http://a/debian/")
+            self.assertEqual(source.apt_mirror(), "http://a/debian/")
 
     def test_before_the_first_update(self) -> None:
         with self._targets("http://a/debian-security \nhttp://a/debian \n"):
-            self.assertEqual(source.mirror(), "http://a/debian")
+            self.assertEqual(source.apt_mirror(), "http://a/debian")
 
     def test_another_distribution(self) -> None:
         with self._targets("http://a/ubuntu Ubuntu\n"):
-            with self.assertRaisesRegex(Failure, "no mirror of Debian.*KERNEL_SRC=DIR"):
-                source.mirror()
+            self.assertIsNone(source.apt_mirror())
+
+    def test_mirror_of_the_users(self) -> None:
+        with self._targets("http://a/debian/ Debian\n"), \
+                mock.patch.dict(os.environ, {"MIRROR": "http://mine/debian/"}):
+            self.assertEqual(source.apt_mirror(), "http://mine/debian")
+
+    def test_no_apt(self) -> None:
+        with mock.patch.dict(os.environ, {"MIRROR": "http://mine/debian/"}), \
+                mock.patch.object(source.shutil, "which", return_value=None):
+            self.assertIsNone(source.apt_mirror())
 
 
 if __name__ == "__main__":

@@ -160,7 +160,8 @@ struct change {
 static void init(void)
 {
 	for (size_t i = 0; i < NR_GUESTS; i++) {
-		ram = mmap(NULL, RAM_SIZE, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		ram = mmap(NULL, RAM_SIZE, PROT_READ | PROT_WRITE,
+			   MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		if (ram == MAP_FAILED)
 			abort();
 		make_contents(i % NR_LAYOUTS, i / NR_LAYOUTS);
@@ -178,7 +179,8 @@ static void check_text(const char *name, const char *text, size_t size)
 	for (size_t i = 0; i < size; i++) {
 		if ((text[i] >= ' ' && text[i] <= '~') || text[i] == '\n' || text[i] == '\t')
 			continue;
-		fprintf(stderr, "fuzz_guest_memory: %s has a character 0x%02x\n", name, (u8)text[i]);
+		fprintf(stderr, "fuzz_guest_memory: %s has a character 0x%02x\n", name,
+			(u8)text[i]);
 		abort();
 	}
 }
@@ -250,7 +252,8 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		for (i = 0; i < len && nr < MAX_CHANGES; i++) {
 			u64 gpa = place < ARRAY_SIZE(places) ?
 				  to_offset(places[place] + (offset & 0x1fff) + i) :
-				  physical_places[place - ARRAY_SIZE(places)] + (offset & 0xfff) + i;
+				  physical_places[place - ARRAY_SIZE(places)] +
+				  (offset & 0xfff) + i;
 
 			changes[nr++] = (struct change){ gpa, ram[gpa] };
 			ram[gpa] = data[4 + i];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A program for guests, with frame pointers, built with a C library and without: functions
- * that call each other, and the innermost of them the kernel.  Whoever samples the guest knows what its
- * chains must be.  With an argument it runs ten tasks that take turns, each with a known
- * share of user mode's time.
+ * that call each other, and the innermost of them the kernel.  Whoever samples the guest
+ * knows what its chains must be.  With an argument it runs ten tasks that take turns, each
+ * with a known share of user mode's time.
  */
 
 #define noinline	__attribute__((noinline))

@@ -6,11 +6,11 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from hostlib import machine
-from hostlib.machine import Machine, choose_accel
+from hostlib import emulated
+from hostlib.emulated import EmulatedHost, choose_accel
 from hostlib.ui import Failure
 
-_judge = Machine._judge  # pylint: disable=protected-access
+_judge = EmulatedHost._judge  # pylint: disable=protected-access
 
 
 class JudgeTest(unittest.TestCase):
@@ -59,13 +59,15 @@ class BootTest(unittest.TestCase):
         """Boot hosts with these consoles one after the other; return how many."""
         boots = iter(consoles)
 
-        def boot(_: Machine, shared: Path, _deadline: int, console: Path, _output: object) -> None:
+        def boot(_: EmulatedHost, shared: Path, _deadline: int, console: Path,
+                 _output: object) -> None:
             console.write_text(next(boots))
             (shared / "status").write_text("0\n")
 
         with tempfile.TemporaryDirectory() as tmp, \
-                mock.patch.object(Machine, "_prepare"), mock.patch.object(Machine, "_boot", boot):
-            Machine(mock.Mock(), "tcg").run("true", Path(tmp), 1, lambda _: None)
+                mock.patch.object(EmulatedHost, "_prepare"), \
+                mock.patch.object(EmulatedHost, "_boot", boot):
+            EmulatedHost(mock.Mock(), "tcg").run("true", Path(tmp), 1, lambda _: None)
         return len(consoles) - len(list(boots))
 
     def test_boots_until_there_are_timers(self) -> None:
@@ -79,8 +81,8 @@ class BootTest(unittest.TestCase):
 
 class CountedTest(unittest.TestCase):
     def _cpu(self, counted: bool) -> str:
-        with mock.patch.object(Machine, "_tsc_khz", return_value=1):
-            argv = Machine(mock.Mock(), "tcg", counted=counted)._argv(Path(), [], "")
+        with mock.patch.object(EmulatedHost, "_tsc_khz", return_value=1):
+            argv = EmulatedHost(mock.Mock(), "tcg", counted=counted)._argv(Path(), [], "")
         return argv[argv.index("-cpu") + 1]
 
     def test_no_byte_counts_as_an_instruction(self) -> None:
@@ -91,12 +93,12 @@ class CountedTest(unittest.TestCase):
 class AccelTest(unittest.TestCase):
     def test_auto_takes_kvm_only_if_it_nests(self) -> None:
         for nests, accel in ((True, "kvm"), (False, "tcg")):
-            with mock.patch.object(machine, "_can_nest", return_value=nests):
+            with mock.patch.object(emulated, "_can_nest", return_value=nests):
                 self.assertEqual(choose_accel("auto"), accel)
                 self.assertEqual(choose_accel("tcg"), "tcg")
 
     def test_kvm_is_refused_where_it_does_not_nest(self) -> None:
-        with mock.patch.object(machine, "_can_nest", return_value=False):
+        with mock.patch.object(emulated, "_can_nest", return_value=False):
             with self.assertRaisesRegex(Failure, "ACCEL=tcg"):
                 choose_accel("kvm")
 

@@ -8,7 +8,6 @@ programs are the ones that are installed here.  It writes to one shared folder.
 import os
 import re
 import shlex
-import shutil
 import signal
 import subprocess
 import sys
@@ -28,9 +27,9 @@ _COUNTED_TSC_KHZ = 1000000
 
 # What a kernel prints when something is wrong with it.
 _SPLAT = re.compile(r"Kernel panic|Oops|BUG:|WARNING:|general protection|"
-                   r"INFO: (suspicious RCU|possible|task .* blocked|rcu_)|"
-                   r"\[ BUG|Invalid wait context|soft lockup|hard LOCKUP|"
-                   r"KASAN:|UBSAN:|kmemleak: \d|bad: scheduling|possible circular locking")
+                    r"INFO: (suspicious RCU|possible|task .* blocked|rcu_)|"
+                    r"\[ BUG|Invalid wait context|soft lockup|hard LOCKUP|"
+                    r"KASAN:|UBSAN:|kmemleak: \d|bad: scheduling|possible circular locking")
 
 # None of these is about the kernel that runs: it lies on no real hardware, and Bochs' CPUs
 # say by CPUID that they are each other's threads, and that there are none.
@@ -86,7 +85,7 @@ class Outcome:
     console: Path
 
 
-class Machine:
+class EmulatedHost:
     """An emulated host.
 
     Args:
@@ -154,8 +153,6 @@ class Machine:
                                   stdout=subprocess.PIPE).stdout)
 
     def _prepare(self, shared: Path, job: str) -> None:
-        if not shutil.which("qemu-system-x86_64"):
-            raise Failure("qemu-system-x86_64 is missing; install Debian's qemu-system-x86")
         shared.mkdir(parents=True, exist_ok=True)
         for name in ("status", "output", _DEVICE_LOG):
             (shared / name).unlink(missing_ok=True)

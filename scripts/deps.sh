@@ -1,0 +1,237 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# What commands take of this machine, see deps.txt: look whether it is there, and install it.
+#
+#   deps.sh check GROUP...     says what is missing, and how to get it; fails if something is
+#   deps.sh install GROUP...   installs it, as root or by sudo
+#
+# "all" is all groups, "usual" what "make deps" installs, and so is none.
+#
+# Needs nothing but a shell.
+set -u
+
+here=$(dirname "$0")
+tab=$(printf '\t')
+PATH=$PATH:/usr/sbin:/sbin
+
+# Other groups take "make deps ALL=1".
+usual="python source series build boot draw unpack extra"
+
+fail()
+{
+	echo "$*"
+	exit 1
+}
+
+# The distribution, as the columns of deps.txt are called; $column is its number.
+find_distribution()
+{
+	ID='' ID_LIKE='' PRETTY_NAME=''
+	os_release=${OS_RELEASE:-/etc/os-release}
+	# shellcheck disable=SC1090
+	[ ! -r "$os_release" ] || . "$os_release"
+	distribution='' column=0
+	for id in $ID $ID_LIKE; do
+		case $id in
+		debian|ubuntu)		distribution=debian column=4 install="apt-get install" ;;
+		fedora|rhel|centos)	distribution=fedora column=5 install="dnf install" ;;
+		arch)			distribution=arch column=6 install="pacman -S" ;;
+		*suse*)			distribution=suse column=7 install="zypper install" ;;
+		alpine)			distribution=alpine column=8 install="apk add" ;;
+		*)			continue ;;
+		esac
+		return
+	done
+}
+
+# Debian's modules belong to Debian's Python.
+find_python()
+{
+	[ -n "${PYTHON:=}" ] || PYTHON=/usr/bin/python3
+	command -v "$PYTHON" >/dev/null || PYTHON=python3
+}
+
+compiles()
+{
+	for header; do
+		echo "#include <$header>"
+	done | gcc -fsyntax-only -x c - >/dev/null 2>&1
+}
+
+# Whether any file has this pattern for its name.
+exists()
+{
+	# shellcheck disable=SC2086
+	set -- $1
+	[ -e "$1" ]
+}
+
+is_static()
+{
+	for file in "/bin/$1.static" "/bin/$1" "$(command -v "$1")"; do
+		[ ! -x "$file" ] || ldd "$file" >/dev/null 2>&1 || return 0
+	done
+	return 1
+}
+
+fuzzes()
+{
+	echo 'int LLVMFuzzerTestOneInput(const char *d, long n) { return d && n < 0; }' |
+		clang -fsanitize=fuzzer -x c -o /dev/null - >/dev/null 2>&1
+}
+
+is_there()
+{
+	case $1 in
+	cmd)	command -v "$2" >/dev/null ;;
+	header)	[ -n "$all_headers" ] || compiles "$2" ;;
+	python)	"$PYTHON" -c "import $2" >/dev/null 2>&1 ;;
+	static)	is_static "$2" ;;
+	file)	exists "$2" ;;
+	fuzzer)	fuzzes ;;
+	*)	fail "deps.txt: there is no way $1 to look for $2" ;;
+	esac
+}
+
+# Each line of deps.txt that is of one of the groups: how, what, and the package.
+rows()
+{
+	while IFS=$tab read -r group how what debian fedora arch suse alpine; do
+		case "$group" in
+		''|'#'*) continue ;;
+		esac
+		case " $groups " in
+		*" $group "*|*" all "*) ;;
+		*) continue ;;
+		esac
+		case $column in
+		4) package=$debian ;;
+		5) package=$fedora ;;
+		6) package=$arch ;;
+		7) package=$suse ;;
+		8) package=$alpine ;;
+		*) package=- ;;
+		esac
+		echo "$how$tab$what$tab$package"
+	done < "$here/deps.txt" | sort -u
+}
+
+# What of the groups is missing, to $missing, with commas; its packages to $packages, and
+# what no package is known for to $unknown.
+find_missing()
+{
+	missing='' packages='' unknown=''
+	wanted=$(rows)
+	# One compiler for all headers is the usual case.
+	all_headers=
+	headers=$(echo "$wanted" | sed -n "s/^header$tab\([^$tab]*\)$tab.*/\1/p")
+	# shellcheck disable=SC2086
+	! compiles $headers || all_headers=1
+	while IFS=$tab read -r how what package; do
+		if [ -z "$how" ] || is_there "$how" "$what"; then
+			continue
+		fi
+		[ "$how" != python ] || what="Python's $what"
+		[ "$how" != static ] || what="a static $what"
+		missing="$missing${missing:+, }$what"
+		case $package in
+		-)	unknown="$unknown${unknown:+, }$what"; continue ;;
+		esac
+		case " $packages " in
+		*" $package "*) ;;
+		*) packages="$packages${packages:+ }$package" ;;
+		esac
+	done <<END
+$wanted
+END
+}
+
+check()
+{
+	find_missing
+	[ -n "$missing" ] || return 0
+	all=
+	for group in $groups; do
+		case " $usual " in
+		*" $group "*) ;;
+		*) all=" ALL=1" ;;
+		esac
+	done
+	if [ -z "$distribution" ]; then
+		fail "missing: $missing; install what has them, the packages of ${PRETTY_NAME:-this system} are not known here"
+	fi
+	fail "missing: $missing; run \"make deps$all\"${packages:+, or \"$install $packages\"}${unknown:+; no package of ${PRETTY_NAME:-this system} is known for $unknown}"
+}
+
+# By whom packages are installed: root, or sudo.
+as_root()
+{
+	if [ "$(id -u)" = 0 ]; then
+		"$@"
+	else
+		sudo "$@"
+	fi
+}
+
+do_install()
+{
+	# shellcheck disable=SC2086
+	case $distribution in
+	debian)
+		# An interrupted installation is finished first, or apt refuses to go on.
+		as_root dpkg --configure -a &&
+		as_root apt-get update &&
+		as_root env DEBIAN_FRONTEND=noninteractive \
+			apt-get install --yes --no-install-recommends $packages ;;
+	fedora)	as_root dnf install --assumeyes $packages ;;
+	arch)	as_root pacman -Sy --noconfirm --needed $packages ;;
+	suse)	as_root zypper --non-interactive install $packages ;;
+	alpine)	as_root apk add $packages ;;
+	esac
+}
+
+install_missing()
+{
+	find_missing
+	if [ -z "$missing" ]; then
+		echo "deps: nothing is missing"
+		return
+	fi
+	if [ -z "$distribution" ]; then
+		fail "deps: missing: $missing; install what has them, the packages of ${PRETTY_NAME:-this system} are not known here."
+	fi
+	if [ -n "$packages" ]; then
+		echo "deps: missing: $missing"
+		echo "deps: $install $packages"
+		if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
+			fail "deps: only root can install packages, and there is no sudo; run that as root."
+		fi
+		if [ -t 0 ]; then
+			printf 'deps: go on? [Y/n] '
+			read -r answer
+			case $answer in
+			[nN]*) fail "deps: nothing was installed." ;;
+			esac
+		fi
+		do_install || fail "deps: the packages could not be installed, see above; mend that, and run the same command again."
+		find_missing
+	fi
+	[ -z "$missing" ] || fail "deps: still missing: $missing; install by hand what has them."
+}
+
+[ "$(uname -m)" = x86_64 ] ||
+	fail "this needs an x86-64 machine, and this one is of the kind $(uname -m)"
+find_distribution
+find_python
+command=${1:-}
+[ $# = 0 ] || shift
+groups=
+for group in "${@:-usual}"; do
+	[ "$group" != usual ] || group=$usual
+	groups="$groups $group"
+done
+case $command in
+check)		check ;;
+install)	install_missing ;;
+*)		fail "usage: deps.sh check|install GROUP..." ;;
+esac

@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Look for mistakes without running anything: mypy, flake8, shellcheck, and checkpatch.
+
+scripts/setup.cfg says what the first two are asked, scripts/checkpatch-accepted.txt what
+checkpatch says that is no mistake.
+"""
+
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Callable, Iterable, List, Sequence
+
+from . import series
+from .source import Source
+from .tree import REPO, new_files, topics
+from .ui import Step, say
+
+SCRIPTS = REPO / "scripts"
+ACCEPTED = SCRIPTS / "checkpatch-accepted.txt"
+
+# A reason that is none.
+TO_MEND = "TODO"
+
+_FINDING = re.compile(r"^(\S+?):(\d+): (?:ERROR|WARNING|CHECK):([A-Z0-9_]+): (.*)$", re.MULTILINE)
+
+
+@dataclass
+class Result:
+    """What a tool says of something; it has passed if there are no complaints.
+
+    to_mend: complaints that wait for another day
+    used: why there are no more of them
+    """
+    name: str
+    complaints: List[str] = field(default_factory=list)
+    to_mend: List[str] = field(default_factory=list)
+    used: List["Accepted"] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that checkpatch says.
+
+    Args:
+        kind: as checkpatch calls it
+        file: which it is about, or the name of a mail if it is about the message
+        place: where it stands, in a mail or file
+        text: in words
+    """
+    kind: str
+    file: str
+    place: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.place}: {self.file}: {self.kind}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """What checkpatch may say, of which files, and why."""
+    kind: str
+    pattern: str
+    reason: str
+
+    def covers(self, finding: Finding) -> bool:
+        return finding.kind == self.kind and fnmatchcase(finding.file, self.pattern)
+
+
+def read_accepted(path: Path = ACCEPTED) -> List[Accepted]:
+    return [Accepted(*line.split(None, 2)) for line in path.read_text().splitlines()
+            if line.strip() and not line.startswith("#")]
+
+
+def file_at(mail: str, number: int) -> str:
+    """Which file a line of a mail is about; none if it is the message's."""
+    lines = mail.splitlines()[:number]
+    found = [line[len("+++ b/"):] for line in lines if line.startswith("+++ b/")]
+    return found[-1] if found else ""
+
+
+def read_findings(output: str) -> List[Finding]:
+    """What checkpatch has printed."""
+    findings = []
+    for name, line, kind, text in _FINDING.findall(output):
+        path = Path(name)
+        if path.suffix == ".patch":
+            file = file_at(path.read_text(), int(line)) or path.name
+        else:
+            file = os.path.relpath(path, REPO) if path.is_absolute() else name
+        findings.append(Finding(kind, file, f"{path.name}:{line}", text))
+    return findings
+
+
+def judge(name: str, findings: Iterable[Finding], accepted: Sequence[Accepted]) -> Result:
+    """Which findings are mistakes."""
+    result = Result(name)
+    for finding in findings:
+        covering = [entry for entry in accepted if entry.covers(finding)]
+        result.used += covering
+        if not covering:
+            result.complaints.append(str(finding))
+        elif all(entry.reason.startswith(TO_MEND) for entry in covering):
+            result.to_mend.append(str(finding))
+    return result
+
+
+def _run(name: str, argv: Sequence[str], cwd: Path) -> Result:
+    """A tool that fails if it has something to say."""
+    done = subprocess.run(argv, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False)
+    said = done.stdout.strip().splitlines()
+    return Result(name, (said or [f"exit status {done.returncode}"]) if done.returncode else [])
+
+
+def python_files() -> List[str]:
+    """Ours, seen from scripts/."""
+    return sorted(os.path.relpath(path, SCRIPTS)
+                  for top in (SCRIPTS, REPO / "tools") for path in top.rglob("*.py"))
+
+
+def _python() -> List[Callable[[], Result]]:
+    files = python_files()
+    return [lambda: _run("mypy", [sys.executable, "-m", "mypy", "--cache-dir=/dev/null",
+                                  "--no-error-summary", *files], SCRIPTS),
+            lambda: _run("flake8", [sys.executable, "-m", "flake8", *files], SCRIPTS)]
+
+
+def _shell() -> List[Callable[[], Result]]:
+    """Ours in full, and the kernel's as perf's own Makefile has it."""
+    ours = [str(path.relative_to(REPO)) for path in sorted(SCRIPTS.rglob("*.sh"))]
+    kernels = [str(path.relative_to(REPO)) for path in sorted((REPO / "tools").rglob("*.sh"))]
+    # SC1091: files that only the host or the guest has.
+    return [lambda: _run("shellcheck of ours", ["shellcheck", "-e", "SC1091", *ours, ".ci/run"],
+                         REPO),
+            lambda: _run("shellcheck of the kernel's",
+                         ["shellcheck", "-S", "warning", "-e", "SC1091", *kernels], REPO)]
+
+
+def without_mail() -> List[str]:
+    """C files that are in no mail, seen from the tree or, if it has them not, by full path."""
+    mailed = {path for topic in topics() for path in topic.new_files}
+    return [*(path for path in sorted(new_files() - mailed) if path.endswith((".c", ".h"))),
+            *map(str, sorted(SCRIPTS.glob("*.c")))]
+
+
+def _checkpatch(tree: Path, name: str, accepted: Sequence[Accepted],
+                arguments: Sequence[str]) -> Result:
+    """One run for several files: it takes longer to start than to check one."""
+    done = subprocess.run(["perl", "scripts/checkpatch.pl", "--strict", "--terse",
+                           "--show-types", "--color=never", *arguments], cwd=tree,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, check=False)
+    findings = read_findings(done.stdout)
+    # It prints nothing if it finds nothing.
+    if done.returncode not in (0, 1) or bool(done.returncode) != bool(findings):
+        return Result(name, [f"exit status {done.returncode}: {done.stdout.strip()}"])
+    return judge(name, findings, accepted)
+
+
+def _patches(tree: Path, mails: Path, accepted: Sequence[Accepted],
+             number: int) -> List[Callable[[], Result]]:
+    def job(name: str, arguments: Sequence[str]) -> Callable[[], Result]:
+        return lambda: _checkpatch(tree, name, accepted, arguments)
+
+    paths = [str(mail) for mail in sorted(mails.glob("*.patch"))]
+    return [job("checkpatch of C files in no mail", ["-f", *without_mail()]),
+            *(job(f"checkpatch of mails, part {part + 1}", paths[part::number])
+              for part in range(number))]
+
+
+def run_all(jobs: Sequence[Callable[[], Result]], number: int) -> List[Result]:
+    """Results in the order of the jobs, which are done several at once."""
+    with Step(f"Check {len(jobs)} things") as step, \
+            ThreadPoolExecutor(number) as pool:
+        results = []
+        for future in [pool.submit(job) for job in jobs]:
+            results.append(future.result())
+            step.tick(f"{len(results)} of {len(jobs)}")
+        return results
+
+
+def report(results: Sequence[Result]) -> bool:
+    """Print what was found; whether all have passed."""
+    for result in results:
+        for text in result.to_mend:
+            say(f"to be mended: {text}")
+    for result in results:
+        for text in result.complaints:
+            say(f"failed: {result.name}: {text}")
+    failed = sum(bool(result.complaints) for result in results)
+    say(f"{len(results) - failed} passed, {failed} failed")
+    return not failed
+
+
+def run(source: Source, build: Path, folder: Path, number: int = 0) -> bool:
+    """Check all; the mails that are checked are left in a folder.
+
+    Args:
+        source: the kernel's
+        build: the build folder; its tree is assembled
+        number: how many things to do at once; as many as there are CPUs if it is 0
+    """
+    mails = folder / "series"
+    mails.mkdir()
+    series.write(source, build, mails, sender="Nobody")
+    accepted = read_accepted()
+    number = number or os.cpu_count() or 1
+    results = run_all([*_patches(build / "linux", mails, accepted, number), *_python(),
+                       *_shell()], number)
+    for entry in accepted:
+        if not any(entry in result.used for result in results):
+            say(f"no longer said, correct {ACCEPTED.name}: {entry.kind} {entry.pattern}")
+    return report(results)

@@ -1,0 +1,435 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What the commands of host.py do.
+
+What draws is imported by the commands that draw: matplotlib takes long to load, and is not
+needed for the rest.
+"""
+
+import dataclasses
+import datetime
+import shutil
+import sys
+import unittest
+from pathlib import Path
+from typing import Dict, List, Tuple
+
+from . import allselftests, baseline, bench, check, fuzz, gate, hosttable, intel, ktap, mutants
+from . import objectcode, perftests, records, selftests, series, source, stock
+from .build import CONFIGS, Build
+from .emulated import Complaint, EmulatedHost, choose_accel
+from .options import GUESTS, Command, Options
+from .selftests import Counts
+from .tree import BASELINE_V3, REPO
+from .ui import Failure, claim, host_folder, say
+
+
+# no5lvl: Linux 7.3 forgets the CPU's features for a moment while it boots; KASAN takes
+# addresses of 5-level paging for wild ones in an IRQ that comes just then.
+DEBUG_PASSES = ("no5lvl", "no5lvl kvm_amd.npt=0")
+
+# Arguments and tests; all tests if none is named.
+INTEL_PASSES = (("", ""), ("kvm_intel.ept=0", ""),
+                ("kvm_intel.unrestricted_guest=0",
+                 "guest_callchain_test guest_callchain_modes_test"))
+
+# What differs from AMD: VMX's registers, modes, L2 and memslots, and how an NMI comes.
+INTEL_QUICK = "guest_callchain_test guest_callchain_modes_test guest_callchain_memory_test"
+
+
+def build_dir(options: Options) -> Path:
+    folder = Path(options.build or REPO / "build").resolve()
+    # Neither the kernel's build system nor QEMU's options can quote them.
+    if any(character in f"{folder}{REPO}" for character in " ,:\t\n"):
+        raise Failure(f"No name on the way to {folder} or {REPO} may have a space, comma or "
+                      "colon; use other folders")
+    return folder
+
+
+def results_dir(name: str) -> Path:
+    folder = REPO / "results" / "latest" / name
+    claim(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def linux(options: Options) -> source.Source:
+    return source.find(options.kernel_src, options.kernel_tarball, options.kernel_sha256)
+
+
+def demo_guest(options: Options) -> str:
+    """Whose kernel the demo's guest runs; Bochs would take an hour for Debian's."""
+    whose = options.guest or ("own" if options.vendor == "intel" else "debian")
+    if (whose, options.vendor) == ("debian", "intel"):
+        raise Failure("The Intel host is too slow for Debian's kernel; use GUEST=own with it")
+    return whose
+
+
+def host_traits(options: Options) -> str:
+    """What sets this host apart, in the words of expected-skips.txt."""
+    return f"{options.kargs} {Path(options.kconfig).stem}"
+
+
+def built(options: Options) -> Build:
+    """The host, built if that is necessary."""
+    extra = Path(options.kconfig) if options.kconfig else None
+    if extra and not extra.is_file():
+        raise Failure(f"{extra} is no file; name a fragment of a kernel's configuration")
+    folder = build_dir(options)
+    if options.baseline:
+        # A tree of its own: one that changes back and forth is compiled each time.
+        folder /= "baseline-v3"
+    claim(folder)
+    build = Build(folder, linux(options), extra, BASELINE_V3 if options.baseline else None,
+                  jobs=options.jobs)
+    build.all()
+    return build
+
+
+def cmd_build(options: Options) -> int:
+    build = built(options)
+    say(f"The tree is in {build.tree.path}, the kernel in {build.bzimage}, perf in {build.perf}")
+    return 0
+
+
+def selftests_results(options: Options) -> Path:
+    """A folder for the results on this host; those on other hosts are kept, and those of all
+    tests when only some are run.
+    """
+    host = host_folder(options.vendor, Path(options.kconfig) if options.kconfig else None,
+                       f"{options.baseline} {options.kargs}")
+    return results_dir(("some-" if options.tests else "") + f"selftests-{host}".rstrip("-"))
+
+
+def say_all(counts: Counts) -> int:
+    """Print what was counted, and why; an exit status."""
+    for remark in counts.remarks:
+        say(remark)
+    say(str(counts))
+    return 1 if counts.failed else 0
+
+
+def check_report(options: Options) -> None:
+    """Raise Failure, before hours of work, if the results could not be written."""
+    for file in (options.junit, options.json):
+        if file and not Path(file).resolve().parent.is_dir():
+            raise Failure(f"{file} can't be written, its folder is missing; make that first")
+
+
+def report(options: Options, text: str, tree: Path) -> None:
+    """Write KTAP in the formats that are asked for."""
+    if options.junit:
+        Path(options.junit).write_text(ktap.junit(text, tree, "guest callchains"))
+    if options.json == "-":
+        # Standard output; sys.stdout is standard error then, see host.py.
+        assert sys.__stdout__
+        sys.__stdout__.write(ktap.kernelci(text, tree))
+    elif options.json:
+        Path(options.json).write_text(ktap.kernelci(text, tree))
+
+
+def cmd_selftests(options: Options) -> int:
+    using = "bochs" if options.vendor == "intel" else choose_accel(options.accel)
+    check_report(options)
+    if options.all:
+        return compare_all_selftests(options, using)
+    build = built(options)
+    results = selftests_results(options)
+    if options.vendor == "intel":
+        text = intel.run(build, results, options.kargs, options.tests)
+        expected = selftests.expected_skips(using, f"intel {host_traits(options)}")
+    else:
+        text = selftests.run(build, using, results, options.kargs, options.tests)
+        expected = selftests.expected_skips(using, host_traits(options))
+    counts = selftests.count(text, build.tree.path, expected)
+    report(options, selftests.fail_unexpected(text, expected), build.tree.path)
+    return say_all(counts)
+
+
+def cmd_test_debug(options: Options) -> int:
+    """With nested paging, then with shadow paging; or one of these each day."""
+    passes = [f"{args} {options.kargs}".strip() for args in DEBUG_PASSES]
+    if options.one_today:
+        chosen = passes[datetime.date.today().toordinal() % len(passes)]
+        say(f"Today's pass has {chosen}; left out: "
+            + ", ".join(args for args in passes if args != chosen))
+        passes = [chosen]
+    failed = 0
+    for args in passes:
+        say(f"The debug host, with {args}")
+        failed |= cmd_selftests(dataclasses.replace(options, kargs=args,
+                                                    kconfig=str(CONFIGS / "debug.config")))
+    return failed
+
+
+def intel_passes(options: Options) -> List[Options]:
+    """On EPT, without EPT, and without unrestricted guest; a part once if it is to be quick."""
+    if options.quick and options.tests:
+        raise Failure("QUICK= and TESTS= both choose tests; use one of them")
+    once = options.quick or "kvm_intel." in options.kargs
+    return [dataclasses.replace(
+        options, vendor="intel", kargs=f"{args} {options.kargs}".strip(),
+        tests=INTEL_QUICK if options.quick else options.tests or tests)
+        for args, tests in (INTEL_PASSES[:1] if once else INTEL_PASSES)]
+
+
+def cmd_test_intel(options: Options) -> int:
+    failed = 0
+    for one in intel_passes(options):
+        say(f"The Intel host, with {one.kargs or 'no arguments'}"
+            + (f"; of the tests, {one.tests}" if one.tests else ""))
+        try:
+            failed |= cmd_selftests(one)
+        except Complaint as complaint:
+            say(f"{complaint}.")
+            failed = 1
+    return failed
+
+
+def cmd_host_table(options: Options) -> int:
+    page = REPO / "results" / "hosts.md"
+    build = Build(build_dir(options), linux(options), None)
+    build.assemble()
+    hosttable.write(REPO / "results" / "latest", build.tree.path, page)
+    say(f"The table is in {page}")
+    return 0
+
+
+def compare_all_selftests(options: Options, using: str) -> int:
+    """Linux's own KVM selftests, with our patches and without."""
+    if options.vendor == "intel":
+        raise Failure("ALL=1 compares kernels on an AMD host; leave VENDOR=intel away")
+    if options.junit or options.json:
+        raise Failure("ALL=1 compares two runs, and has no results for JUNIT= or JSON=")
+    same = allselftests.compare(*with_and_without(options), using, results_dir("all-selftests"),
+                                options.kargs, options.tests)
+    return 0 if same else 1
+
+
+def with_and_without(options: Options) -> Tuple[Build, Build]:
+    """A host with our patches and one without, neither built yet."""
+    folder = build_dir(options)
+    claim(folder)
+    kernel = linux(options)
+    return (Build(folder, kernel, None, jobs=options.jobs),
+            Build(folder / "unpatched", kernel, CONFIGS / "no-callchain.config", patched=False,
+                  jobs=options.jobs))
+
+
+def cmd_records(options: Options) -> int:
+    using = choose_accel(options.accel)
+    patched, unpatched = with_and_without(options)
+    patched.all()
+    unpatched.host_and_perf()
+    return 0 if records.compare(patched, unpatched, using, results_dir("records")) else 1
+
+
+def cmd_test_baseline(options: Options) -> int:
+    using = choose_accel(options.accel)
+    build = built(dataclasses.replace(options, baseline="v3"))
+    return 0 if baseline.check(build, using, results_dir("baseline-v3")) else 1
+
+
+def cmd_mutants(options: Options) -> int:
+    every = mutants.parse_all()
+    chosen = mutants.choose(every, options.mutants, options.today)
+    using = choose_accel(options.accel)
+    claim(build_dir(options))
+    # A few don't wipe out the table of all.
+    results = results_dir("mutants" if len(chosen) == len(every) else "some-mutants")
+    return 0 if mutants.run(build_dir(options), linux(options), using, results, every, chosen,
+                            options.jobs) else 1
+
+
+def unit_tests() -> Counts:
+    suite = unittest.defaultTestLoader.discover(str(REPO / "scripts" / "tests"))
+    result = unittest.TextTestRunner(stream=sys.stdout, verbosity=1, buffer=True).run(suite)
+    bad = [*result.failures, *result.errors]
+    return Counts(result.testsRun - len(bad) - len(result.skipped), len(bad), len(result.skipped),
+                  [f"failed: {test.id()}" for test, _ in bad])
+
+
+def object_code(build: Build) -> Counts:
+    complaints = objectcode.check(build.kernel)
+    return Counts(int(not complaints), int(bool(complaints)), remarks=[
+        f"failed: no mask before a load of a guest's word: {text}" for text in complaints])
+
+
+def cmd_test(options: Options) -> int:
+    from . import demo
+
+    check_report(options)
+    parts: Dict[str, Counts] = {"unit tests": unit_tests()}
+    using = choose_accel(options.accel)
+    for whose in GUESTS:
+        demo.fetch(whose)
+    build = built(options)
+    tree = build.tree.path
+    parts["object code"] = object_code(build)
+    parts["perf test"] = perftests.run(build, results_dir("perf-test"))
+    text = selftests.run(build, using, selftests_results(options), options.kargs)
+    expected = selftests.expected_skips(using, host_traits(options))
+    parts["selftests"] = selftests.count(text, tree, expected)
+    for whose in GUESTS:
+        parts[f"demo {whose}"] = demo.check(demo.run(
+            build, using, results_dir(f"demo-{whose}"), whose, options.kargs))
+    counts = Counts()
+    for part in parts.values():
+        counts.add(part)
+    report(options, ktap.join([
+        ktap.Part(name, not part.failed, [str(part), *part.remarks],
+                  selftests.fail_unexpected(text, expected) if name == "selftests" else "")
+        for name, part in parts.items()]), tree)
+    return say_all(counts)
+
+
+def cmd_fuzz(options: Options) -> int:
+    limits = fuzz.Limits.parse(options.fuzz_seconds, options.fuzz_cases, options.seed)
+    using = choose_accel(options.accel)
+    build = built(options)
+    folder = results_dir("fuzz")
+    if not fuzz.user_space(build, build_dir(options) / "fuzz", folder, limits):
+        return 1
+    return 0 if fuzz.in_kernel(build, using, folder, limits, options.kargs) else 1
+
+
+def cmd_bench(options: Options) -> int:
+    from . import benchreport
+
+    using = choose_accel(options.accel)
+    build = built(dataclasses.replace(options, baseline="v3"))
+    folder = results_dir("bench")
+    results = bench.measure(build, using, folder, bench.plan(options.quick), options.kargs,
+                            benchreport.whole_commands(options.quick))
+    bench.write(results, folder / "bench.json")
+    benchreport.write(results, folder)
+    return 0
+
+
+def cmd_gate(options: Options) -> int:
+    using = choose_accel(options.accel)
+    build = built(options)
+    folder = results_dir("gate")
+    results = bench.measure(build, using, folder, bench.gate_plan(), options.kargs)
+    bench.write(results, folder / "gate.json")
+    return 0 if gate.judge(results, folder, build.tree.path) else 1
+
+
+def cmd_demo(options: Options) -> int:
+    from . import demo
+
+    using, whose = choose_accel(options.accel), demo_guest(options)
+    demo.fetch(whose)
+    demo.show(demo.run(built(options), using, results_dir("demo"), whose, options.kargs,
+                       options.vendor))
+    return 0
+
+
+def cmd_test_stock(options: Options) -> int:
+    return say_all(stock.run(built(options), choose_accel(options.accel), results_dir("stock"),
+                             options.kargs))
+
+
+def cmd_shell(options: Options) -> int:
+    if not sys.stdin.isatty():
+        raise Failure("make shell needs a terminal; for a script, use make test")
+    if options.vendor == "intel":
+        intel.shell(built(options), results_dir("shell"), options.kargs)
+    else:
+        EmulatedHost(built(options), choose_accel(options.accel), options.kargs).shell(
+            results_dir("shell"))
+    return 0
+
+
+def cmd_series(options: Options) -> int:
+    folder = results_dir("series")
+    claim(build_dir(options))
+    series.write(linux(options), build_dir(options), folder)
+    say(f"git am {folder}/*.patch")
+    return 0
+
+
+def cmd_check(options: Options) -> int:
+    results = results_dir("check")
+    claim(build_dir(options))
+    return 0 if check.run(linux(options), build_dir(options), results, options.jobs) else 1
+
+
+def cmd_clean(options: Options) -> int:
+    folder = build_dir(options)
+    if folder.exists():
+        if not (folder / "linux.base").exists() and any(folder.iterdir()):
+            raise Failure(f"{folder} holds no build of ours; remove it by hand if you mean it")
+        claim(folder)
+    for remove in (folder, REPO / "results" / "latest"):
+        shutil.rmtree(remove, ignore_errors=True)
+    return 0
+
+
+_SOURCE = ("build", "kernel_src", "kernel_tarball", "kernel_sha256", "mirror")
+_BUILD = (*_SOURCE, "jobs")
+_HOST = (*_BUILD, "accel")
+_BUILDS = ("source", "build")
+_BOOTS = (*_BUILDS, "boot")
+_REPORT = ("junit", "json")
+
+COMMANDS: Dict[str, Command] = {
+    "demo": Command(
+        cmd_demo, "profile a Linux guest from its host, and draw its flame graph",
+        (*_HOST, "vendor", "guest", "kargs", "kconfig", "baseline"), (*_BOOTS, "draw", "unpack")),
+    "test": Command(
+        cmd_test, 'run all tests; ends with "N passed, N failed, N skipped"',
+        (*_HOST, "kargs", "kconfig", "baseline", *_REPORT), (*_BOOTS, "draw", "unpack")),
+    "selftests": Command(
+        cmd_selftests, "run the KVM selftests on the patched host, print KTAP",
+        (*_HOST, "vendor", "kargs", "kconfig", "baseline", "tests", "all", *_REPORT), _BOOTS),
+    "test-debug": Command(
+        cmd_test_debug, "run the KVM selftests on a host with lockdep and KASAN, twice",
+        (*_HOST, "kargs", "baseline", "tests", "one_today"), _BOOTS),
+    "test-intel": Command(
+        cmd_test_intel, "run the KVM selftests on an emulated Intel host, with EPT and without",
+        (*_BUILD, "kargs", "kconfig", "baseline", "tests", "quick"), (*_BOOTS, "intel"),
+        (("quick", "run fewer tests, once"),)),
+    "test-stock": Command(
+        cmd_test_stock,
+        "sample Debian's own kernels as guests, and unwind them by their ORC tables",
+        (*_HOST, "kargs", "kconfig", "baseline"), (*_BOOTS, "unpack")),
+    "test-baseline": Command(
+        cmd_test_baseline, "test the tests: the walk of 2023 must fail some",
+        (*_HOST, "kconfig"), _BOOTS),
+    "mutants": Command(
+        cmd_mutants, "test the tests: break the kernel here and there, each must be noticed",
+        (*_HOST, "mutants", "today"), (*_BOOTS, "intel")),
+    "records": Command(
+        cmd_records, "compare what perf records with our patches and without", _HOST, _BOOTS),
+    "fuzz": Command(
+        cmd_fuzz, "compare the walk of random guests' stacks with what it must find",
+        (*_HOST, "kargs", "kconfig", "baseline", "fuzz_seconds", "fuzz_cases", "seed"),
+        (*_BOOTS, "fuzz")),
+    "bench": Command(
+        cmd_bench, "measure what samples cost, beside what they are compared with",
+        (*_HOST, "kargs", "kconfig", "quick"), (*_BOOTS, "draw", "bench"),
+        (("quick", "measure less, in three minutes"),)),
+    "gate": Command(
+        cmd_gate, "fail if samples cost more than the committed reference says",
+        (*_HOST, "kargs", "kconfig", "baseline"), (*_BOOTS, "gate")),
+    "host-table": Command(
+        cmd_host_table, "write results/hosts.md: which tests passed on which host, of the last "
+        "runs", _SOURCE, ("source",)),
+    "check": Command(
+        cmd_check, "look for mistakes in Python, shell, C and patches, by the usual tools",
+        (*_SOURCE, "jobs"), ("source", "series", "check"),
+        (("jobs", "do N things at once, not one for each CPU"),)),
+    "build": Command(
+        cmd_build, "fetch, assemble and build the patched host, no more",
+        (*_BUILD, "kconfig", "baseline"), _BUILDS),
+    "shell": Command(
+        cmd_shell, "a shell on the running patched host, with perf and the tests",
+        (*_HOST, "vendor", "kargs", "kconfig", "baseline"), _BOOTS),
+    "series": Command(
+        cmd_series, "write the patches for a kernel's mailing list, for git am",
+        _SOURCE, ("source", "series")),
+    "clean": Command(
+        cmd_clean, "remove what was built and measured; downloads are kept", ("build",),
+        words=(("build", "the folder of the build, not ./build"),)),
+}

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What is missing, in the words of each distribution, and how it gets installed."""
+
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Dict, List, Set
+
+from hostlib import deps
+from hostlib.commands import COMMANDS
+from hostlib.tree import REPO
+
+_TABLE = REPO / "scripts" / "deps.txt"
+# What deps.sh itself takes.
+_TOOLS = ("sh", "cat", "dirname", "sed", "sort", "uname", "id", "env", "touch", "chmod")
+
+_SYSTEMS = {
+    "debian": ("ID=debian\n", "apt-get install lz4 zstd"),
+    "mint": ('ID=linuxmint\nID_LIKE="ubuntu debian"\n', "apt-get install lz4 zstd"),
+    "pop": ("ID=pop\nID_LIKE=ubuntu\n", "apt-get install lz4 zstd"),
+    "rocky": ('ID="rocky"\nID_LIKE="rhel centos fedora"\n', "dnf install lz4 zstd"),
+    "arch": ("ID=arch\n", "pacman -S lz4 zstd"),
+    "suse": ('ID="opensuse-tumbleweed"\nID_LIKE="opensuse suse"\n', "zypper install lz4 zstd"),
+    "alpine": ("ID=alpine\n", "apk add lz4 zstd"),
+}
+
+
+def rows() -> List[List[str]]:
+    return [line.split("\t") for line in _TABLE.read_text().splitlines()
+            if line and not line.startswith("#")]
+
+
+class TableTest(unittest.TestCase):
+    def test_each_row_is_whole(self) -> None:
+        for row in rows():
+            with self.subTest(row):
+                self.assertEqual(len(row), 8)
+                self.assertTrue(all(cell and " " not in cell for cell in row))
+                self.assertIn(row[1], ("cmd", "header", "python", "static", "file", "fuzzer"))
+
+    def test_groups_are_those_of_commands(self) -> None:
+        needed: Set[str] = {group for command in COMMANDS.values() for group in command.needs}
+        self.assertEqual({row[0] for row in rows()}, needed | {"python", "extra"})
+
+
+class ScriptTest(unittest.TestCase):
+    def setUp(self) -> None:
+        tmp = tempfile.TemporaryDirectory()
+        self.addCleanup(tmp.cleanup)
+        self.tmp = Path(tmp.name)
+        self.bin = self.tmp / "bin"
+        self.bin.mkdir()
+        for tool in _TOOLS:
+            (self.bin / tool).symlink_to(str(shutil.which(tool)))
+        self.system("ID=debian\n")
+
+    def system(self, os_release: str) -> None:
+        (self.tmp / "os-release").write_text(os_release)
+
+    def program(self, name: str, script: str) -> None:
+        """A program that says so to a log when it is called, and does what a script says."""
+        path = self.bin / name
+        path.unlink(missing_ok=True)
+        path.write_text(f'#!{shutil.which("sh")}\necho "{name} $*" >> {self.tmp}/log\n{script}\n')
+        path.chmod(0o755)
+
+    def log(self) -> List[str]:
+        path = self.tmp / "log"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def environment(self) -> Dict[str, str]:
+        return {"PATH": str(self.bin), "OS_RELEASE": f"{self.tmp}/os-release",
+                "PYTHON": sys.executable}
+
+    def run_script(self, *arguments: str) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run([str(self.bin / "sh"), str(deps.SCRIPT), *arguments],
+                              env=self.environment(), stdin=subprocess.DEVNULL, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
+
+    def test_each_distribution_in_its_words(self) -> None:
+        for name, (os_release, said) in _SYSTEMS.items():
+            with self.subTest(name):
+                self.system(os_release)
+                result = self.run_script("check", "unpack")
+                self.assertEqual(result.stdout, 'missing: lz4, zstd; run "make deps", or '
+                                                f'"{said}"\n')
+                self.assertEqual(result.returncode, 1)
+
+    def test_unknown_distribution(self) -> None:
+        self.system('ID=void\nPRETTY_NAME="Void Linux"\n')
+        for how in ("check", "install"):
+            result = self.run_script(how, "unpack")
+            self.assertIn("missing: lz4, zstd; install what has them, the packages of Void Linux "
+                          "are not known here", result.stdout)
+            self.assertEqual(result.returncode, 1)
+
+    def test_nothing_missing(self) -> None:
+        for tool in ("lz4", "zstd"):
+            self.program(tool, "")
+        for how, said in (("check", ""), ("install", "deps: nothing is missing\n")):
+            result = self.run_script(how, "unpack")
+            self.assertEqual((result.returncode, result.stdout), (0, said))
+
+    def test_what_only_some_commands_take(self) -> None:
+        self.assertIn('"make deps ALL=1"', self.run_script("check", "fuzz").stdout)
+
+    def test_headers_by_compiling(self) -> None:
+        # A compiler that knows one header.
+        self.program("gcc", 'text=$(cat)\n[ "$text" = "#include <zlib.h>" ]')
+        said = self.run_script("check", "build").stdout
+        self.assertIn(" libelf.h,", said)
+        self.assertNotIn("zlib.h", said)
+
+    def test_modules_by_import(self) -> None:
+        (self.tmp / "none").write_text(f"#!{sys.executable}\nimport sys\nsys.exit(1)\n")
+        (self.tmp / "none").chmod(0o755)
+        environment = {**self.environment(), "PYTHON": f"{self.tmp}/none"}
+        result = subprocess.run([str(self.bin / "sh"), str(deps.SCRIPT), "check", "draw"],
+                                env=environment, text=True, stdout=subprocess.PIPE, check=False)
+        self.assertIn("Python's matplotlib", result.stdout)
+        self.assertIn("apt-get install python3-matplotlib", result.stdout)
+
+    def test_without_a_package(self) -> None:
+        self.system("ID=arch\nPRETTY_NAME=Arch\n")
+        said = self.run_script("check", "intel").stdout
+        self.assertIn("libisoburn", said)
+        self.assertRegex(said, "no package of Arch is known for bochs")
+
+    def test_installs_and_says_so_before(self) -> None:
+        self.program("dpkg", "")
+        self.program("apt-get", f'[ "$1" = update ] || for tool in lz4 zstd; do '
+                                f'touch {self.bin}/$tool; chmod +x {self.bin}/$tool; done')
+        result = self.run_script("install", "unpack")
+        self.assertEqual(result.returncode, 0, result.stdout)
+        self.assertEqual(result.stdout, "deps: missing: lz4, zstd\n"
+                                        "deps: apt-get install lz4 zstd\n")
+        self.assertEqual(self.log(), [
+            "dpkg --configure -a", "apt-get update",
+            "apt-get install --yes --no-install-recommends lz4 zstd"])
+
+    def test_package_without_the_tool(self) -> None:
+        self.system("ID=alpine\n")
+        self.program("apk", "")
+        result = self.run_script("install", "unpack")
+        self.assertEqual(self.log(), ["apk add lz4 zstd"])
+        self.assertIn("still missing: lz4, zstd", result.stdout)
+        self.assertEqual(result.returncode, 1)
+
+    def test_install_fails(self) -> None:
+        self.system("ID=fedora\n")
+        self.program("dnf", "echo no network; exit 1")
+        result = self.run_script("install", "unpack")
+        self.assertIn("no network\ndeps: the packages could not be installed", result.stdout)
+        self.assertEqual(result.returncode, 1)
+
+    def test_user_needs_sudo(self) -> None:
+        self.system("ID=fedora\n")
+        self.program("id", "echo 1000")
+        self.program("dnf", "")
+        self.assertIn("only root can install", self.run_script("install", "unpack").stdout)
+        self.program("sudo", '"$@"')
+        self.run_script("install", "unpack")
+        self.assertIn("sudo dnf install --assumeyes lz4 zstd", self.log())
+
+    def test_without_python(self) -> None:
+        result = subprocess.run([str(shutil.which("make")), "-C", str(REPO), "series"],
+                                env=self.environment(), stdin=subprocess.DEVNULL, text=True,
+                                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
+        self.assertIn('missing: python3; run "make deps", or "apt-get install python3"\n',
+                      result.stdout)
+        self.assertNotEqual(result.returncode, 0)
+
+    def test_commands_only_look(self) -> None:
+        for name in ("dpkg", "apt-get", "sudo"):
+            self.program(name, "")
+        result = subprocess.run([sys.executable, str(REPO / "scripts/host.py"), "series"],
+                                env=self.environment(), stdin=subprocess.DEVNULL, text=True,
+                                stdout=subprocess.PIPE, check=False)
+        self.assertEqual(result.returncode, 1)
+        self.assertRegex(result.stdout, r'^series: missing: ar, git, .*; run "make deps", or '
+                                        r'"apt-get install binutils git .*"\.\n$')
+        self.assertEqual(self.log(), [])
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Options and variables, and what commands make of them."""
+
+import contextlib
+import io
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Dict, List
+from unittest import mock
+
+from hostlib import commands, options
+from hostlib.commands import COMMANDS
+from hostlib.options import OPTIONS, Options
+from hostlib.tree import REPO
+from hostlib.ui import Failure
+
+_HOST = REPO / "scripts" / "host.py"
+
+
+def parse(*argv: str, **environment: str) -> Options:
+    return options.parse(COMMANDS, "", argv, environment)[1]
+
+
+def said_by(*argv: str) -> str:
+    """What is printed before the program ends, for its help or a mistake."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), \
+            contextlib.suppress(SystemExit):
+        parse(*argv)
+    return " ".join(out.getvalue().split())
+
+
+class ParseTest(unittest.TestCase):
+    def test_variables_are_options(self) -> None:
+        self.assertEqual(parse("selftests", "--kargs=a b", "--all", "--jobs", "3"),
+                         parse("selftests", KARGS="a b", ALL="1", JOBS="3"))
+        self.assertEqual(parse("test-debug", TODAY="1"), Options(one_today=True))
+        self.assertEqual(parse("mutants", TODAY="3"), Options(today="3"))
+
+    def test_option_beats_variable(self) -> None:
+        self.assertEqual(parse("demo", "--vendor=intel", VENDOR="amd").vendor, "intel")
+
+    def test_empty_variables_are_none(self) -> None:
+        self.assertEqual(parse("selftests", KARGS="", ALL="", JOBS="", VENDOR=""), Options())
+
+    def test_wrong_values(self) -> None:
+        for argv, why in ((("demo", "--vendor=x"), "choose from 'amd', 'intel'"),
+                          (("demo", "--jobs=0"), "0 is no number from 1 on"),
+                          (("gate", "--quick"), "unrecognized arguments: --quick"),
+                          (("x",), "invalid choice: 'x'")):
+            self.assertIn(why, said_by(*argv))
+
+    def test_variable_that_is_not_heeded(self) -> None:
+        for command, name in (("gate", "QUICK"), ("mutants", "KARGS"), ("bench", "VENDOR"),
+                              ("test", "TESTS"), ("test-debug", "KCONFIG")):
+            with self.subTest(command), \
+                    self.assertRaisesRegex(Failure, f"{command} does not heed {name}; leave"):
+                parse(command, **{name: "1"})
+        # Where and how things are built says nothing of what is done.
+        self.assertEqual(parse("clean", ACCEL="tcg", KERNEL_SRC="a", JOBS="2"), Options())
+
+    def test_json(self) -> None:
+        self.assertEqual(parse("test", "--json").json, "-")
+        self.assertEqual(parse("test", "--json=a").json, "a")
+        self.assertEqual(parse("test", JSON="a").json, "a")
+
+
+class HelpTest(unittest.TestCase):
+    def test_names_what_is_heeded_and_no_more(self) -> None:
+        for name, command in COMMANDS.items():
+            text = said_by(name, "--help")
+            for option, about in OPTIONS.items():
+                if option in ("today", "one_today"):
+                    continue
+                flag = f"--{option.replace('_', '-')}"
+                self.assertEqual(f"{flag} " in text, option in command.options, (name, flag))
+                if option in command.options:
+                    self.assertIn(f"({about.variable}=)", text)
+
+    def test_of_all(self) -> None:
+        text = said_by("--help")
+        for name, command in COMMANDS.items():
+            self.assertIn(f"{name} {command.help}", text)
+
+    def test_makefile_has_all(self) -> None:
+        makefile = (REPO / "Makefile").read_text()
+        exported = set(" ".join(line[len("export"):] for line in makefile.splitlines()
+                                if line.startswith("export")).split())
+        self.assertEqual(exported, {option.variable for option in OPTIONS.values()})
+        for name in COMMANDS:
+            self.assertRegex(makefile, rf"(?m)^{name}: ## .*\n\t\$\(HOST\)$")
+
+    def test_make_hands_over(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            said = subprocess.run(["make", "-C", str(REPO), "--no-print-directory", "clean",
+                                   f"BUILD={tmp}/no such"], stdout=subprocess.PIPE, text=True,
+                                  check=False)
+        self.assertIn("may have a space", said.stdout)
+
+    def test_drawing_is_loaded_by_what_draws(self) -> None:
+        for argv in (["--help"], ["gate", "--help"], ["demo", "--help"]):
+            loaded = subprocess.run([sys.executable, "-X", "importtime", str(_HOST), *argv],
+                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                                    check=True).stderr
+            self.assertIn("hostlib.commands", loaded)
+            self.assertNotIn("matplotlib", loaded)
+
+
+class CommandTest(unittest.TestCase):
+    def test_intel_passes(self) -> None:
+        passes = commands.intel_passes(Options(kargs="a"))
+        self.assertEqual([one.kargs for one in passes],
+                         ["a", "kvm_intel.ept=0 a", "kvm_intel.unrestricted_guest=0 a"])
+        self.assertEqual({one.vendor for one in passes}, {"intel"})
+        quick, = commands.intel_passes(Options(quick=True))
+        self.assertEqual(quick.tests, commands.INTEL_QUICK)
+        with self.assertRaisesRegex(Failure, "both choose tests"):
+            commands.intel_passes(Options(quick=True, tests="a"))
+
+    def test_debug_passes(self) -> None:
+        ran: List[Options] = []
+
+        def selftests(given: Options) -> int:
+            ran.append(given)
+            return 0
+
+        with mock.patch.object(commands, "cmd_selftests", selftests):
+            commands.cmd_test_debug(Options(kargs="a"))
+            commands.cmd_test_debug(Options(one_today=True))
+        self.assertEqual([one.kargs for one in ran[:2]], ["no5lvl a", "no5lvl kvm_amd.npt=0 a"])
+        self.assertEqual(len(ran), 3)
+        self.assertTrue(all(one.kconfig.endswith("debug.config") for one in ran))
+
+    def test_intel_host_and_what_it_can_not(self) -> None:
+        with self.assertRaisesRegex(Failure, "GUEST=own"):
+            commands.demo_guest(Options(vendor="intel", guest="debian"))
+        self.assertEqual(commands.demo_guest(Options(vendor="intel")), "own")
+        with self.assertRaisesRegex(Failure, "leave VENDOR=intel away"):
+            commands.cmd_selftests(Options(vendor="intel", all=True))
+
+    def test_clean_removes_builds_only(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp, \
+                mock.patch.object(commands, "REPO", Path(tmp)):
+            folders: Dict[str, Path] = {name: Path(tmp) / name for name in ("ours", "other")}
+            for folder in folders.values():
+                folder.mkdir()
+                (folder / "file").write_text("")
+            # A build of the user's own source has no pristine copies.
+            (folders["ours"] / "linux.base").write_text("")
+            with self.assertRaisesRegex(Failure, "no build of ours"):
+                commands.cmd_clean(Options(build=str(folders["other"])))
+            self.assertEqual(commands.cmd_clean(Options(build=str(folders["ours"]))), 0)
+            self.assertEqual([folder.exists() for folder in folders.values()], [False, True])
+
+
+if __name__ == "__main__":
+    unittest.main()
