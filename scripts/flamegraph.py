@@ -35,8 +35,7 @@ def _read(name: str) -> List[stacks.Sample]:
     except OSError as error:
         raise Failure(f"{name} can't be read ({error.strerror}); name a file with what perf script "
                       "printed, or - for standard input") from None
-    samples = [sample for sample in stacks.read(data.decode(errors="replace").split("\n"))
-               if sample.functions]
+    samples = [sample for sample in stacks.read_bytes(data) if sample.functions]
     if not any(sample.mode for sample in samples):
         raise Failure(f"{name} does not say which samples hit a guest, or has no callchains; print "
                       "it by perf script -F comm,pid,tid,misc,ip,sym,dso")

@@ -121,6 +121,11 @@ def read(lines: Iterable[str]) -> Iterator[Sample]:
             frames, started = [], False
 
 
+def read_bytes(text: bytes) -> List[Sample]:
+    """The samples in perf script's output; a guest may put any bytes into names."""
+    return list(read(text.decode(errors="replace").split("\n")))
+
+
 def fold(samples: Iterable[Sample]) -> "Counter[Tuple[str, ...]]":
     """Count equal stacks, outermost function first."""
     return Counter(tuple(frame.name for frame in sample.frames()) for sample in samples

@@ -74,6 +74,11 @@ class FieldsTest(unittest.TestCase):
         self.assertEqual([(sample.mode, sample.comm, sample.tid) for sample in _read(text)],
                          [("G", "sh", ""), ("G", "a      12", ""), ("K", "10 g", "")])
 
+    def test_any_bytes(self) -> None:
+        text = "a\u2028b G     \n\t10 f\x0bg\n\t10 ".encode() + b"\xff\n"
+        sample, = stacks.read_bytes(text)
+        self.assertEqual((sample.comm, sample.functions), ("a\u2028b", ("f\x0bg", "\ufffd")))
+
     def test_names_without_offset_and_file(self) -> None:
         sample = _read("a G     \n\tffffffff81000010 vfs_write+0x1f ([guest.kernel.kallsyms.7])\n"
                        "\t20 f(int (int))+0x0 (/tmp/a (deleted))\n\t10 [unknown] ([unknown])\n")[0]
