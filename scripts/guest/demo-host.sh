@@ -79,8 +79,11 @@ perf kvm --guest $symbols -i perf.data.guest report --stdio \
 	> $out/report.txt 2> $out/report.log || fail "perf report failed, see report.log"
 perf kvm --guest $symbols -i perf.data.guest report --stats \
 	> $out/stats.txt 2>> $out/report.log || fail "perf report failed, see report.log"
-perf script $symbols -i perf.data.guest -F comm,misc,ip,sym \
+# Firefox Profiler takes no text with the field misc, which tells guest from host.
+perf script $symbols -i perf.data.guest -F comm,pid,tid,time,event,ip,sym,dso \
 	> $out/script.txt 2> $out/script.log || fail "perf script failed, see script.log"
+perf script $symbols -i perf.data.guest -F comm,pid,tid,misc,ip,sym,dso \
+	> $out/samples.txt 2>> $out/script.log || fail "perf script failed, see script.log"
 perf data convert $symbols --to-json $out/perf.json -i perf.data.guest --force \
 	> $out/json.log 2>&1 || fail "perf data convert failed, see json.log"
 echo "Sampled with $event."

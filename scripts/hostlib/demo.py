@@ -5,9 +5,9 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Tuple
+from typing import List, Tuple
 
-from . import flamegraph, guest, intel, stacks
+from . import flamegraph, flamepage, guest, intel, stacks
 from .build import GUEST_PROGRAM, Build
 from .emulated import EmulatedHost, check_console, pass_on
 from .selftests import Counts
@@ -86,14 +86,15 @@ def run(build: Build, accel: str, folder: Path, whose: str, kernel_args: str = "
         raise Failure(f"The demo failed on the host, what it says is above; see {folder}")
 
     with Step("Fold the stacks, and draw the flame graph"):
-        samples = list(stacks.read((folder / "script.txt").read_text().splitlines()))
+        samples = stacks.read_bytes((folder / "samples.txt").read_bytes())
         hits = [sample for sample in samples if sample.is_guest]
         kernel = [sample for sample in hits if sample.is_guest_kernel]
         folded = stacks.fold(hits)
         (folder / "folded.txt").write_text(stacks.folded_text(folded))
-        flamegraph.write(folded, f"A Linux guest, sampled from its host: {len(hits)} samples",
-                         folder / "flamegraph.svg")
+        title = f"A Linux guest, sampled from its host: {len(hits)} samples"
+        flamegraph.write(folded, title, folder / "flamegraph.svg")
         converted = json.loads((folder / "perf.json").read_text())
+    _write_page(hits, title, folder / "flamegraph.html")
 
     return Profile(folder, folded, len(hits), len(kernel),
                    sum(len(sample.functions) >= 2 for sample in kernel),
@@ -103,8 +104,17 @@ def run(build: Build, accel: str, folder: Path, whose: str, kernel_args: str = "
                    _known_stacks(folder / "defer.txt"), _known_stacks(folder / "nodefer.txt"))
 
 
+def _write_page(samples: List[stacks.Sample], title: str, path: Path) -> None:
+    """Draw the flame graph as a page, too, where what draws it can be had."""
+    try:
+        flamepage.write([Counter(sample.frames() for sample in samples if sample.functions)],
+                        title, path)
+    except Failure as failure:
+        say(f"There is no {path.name}, only the static picture: {failure}.")
+
+
 def _known_stacks(script: Path) -> "Counter[Tuple[str, ...]]":
-    return stacks.fold_callers(sample for sample in stacks.read(script.read_text().splitlines())
+    return stacks.fold_callers(sample for sample in stacks.read_bytes(script.read_bytes())
                                if sample.is_guest_kernel)
 
 
@@ -127,7 +137,9 @@ def show(profile: Profile) -> None:
         f"kernel; {profile.kernel_with_frames} of these ({100 * profile.share:.1f} %) carry two "
         "frames or more.")
     say(f"Report: {profile.folder}/report.txt")
-    say(f"Flame graph: {profile.folder}/flamegraph.svg (open it in a browser)")
+    page = profile.folder / "flamegraph.html"
+    picture = page if page.exists() else page.with_suffix(".svg")
+    say(f"Flame graph: {picture} (open it in a browser)")
 
 
 def check(profile: Profile) -> Counts:

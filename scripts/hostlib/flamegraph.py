@@ -4,12 +4,14 @@
 import zlib
 from collections import Counter
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Dict, Tuple
 from xml.etree import ElementTree
 
 import matplotlib
 matplotlib.use("svg")
 from matplotlib import pyplot  # noqa: E402
+
+from . import frametree  # noqa: E402
 
 _SVG = "http://www.w3.org/2000/svg"
 
@@ -19,27 +21,8 @@ _WIDTH_INCHES = 14.0
 _ROW_INCHES = 0.22
 _CHARS_PER_INCH = 15.0
 
-# A box: depth, left edge in samples, width in samples, function.
-Box = Tuple[int, int, int, str]
-
-
-def layout(folded: "Counter[Tuple[str, ...]]") -> List[Box]:
-    """Place the boxes: callers below callees, siblings by name."""
-    boxes: List[Box] = []
-
-    def place(stacks: Dict[Tuple[str, ...], int], depth: int, left: int) -> None:
-        children: Dict[str, Dict[Tuple[str, ...], int]] = {}
-        for stack, count in stacks.items():
-            if stack:
-                children.setdefault(stack[0], {})[stack[1:]] = count
-        for function in sorted(children):
-            width = sum(children[function].values())
-            boxes.append((depth, left, width, function))
-            place(children[function], depth + 1, left)
-            left += width
-
-    place(dict(folded), 0, 0)
-    return boxes
+# A name that is cut to less says nothing.
+_FEWEST_CHARS = 4
 
 
 def _color(function: str) -> Tuple[float, float, float]:
@@ -50,11 +33,19 @@ def _color(function: str) -> Tuple[float, float, float]:
     return (0.87 + 0.1 * value, 0.35 + 0.45 * value, 0.2 + 0.15 * value)
 
 
+def _label(function: str, room: int) -> str:
+    """A function's name, cut to so many characters; nothing if too few of its own are left."""
+    if len(function) <= room:
+        return function
+    return function[:room - 2] + ".." if room - 2 >= _FEWEST_CHARS else ""
+
+
 def write(folded: "Counter[Tuple[str, ...]]", title: str, path: Path) -> None:
     """Draw a flame graph; each box tells its function and share when pointed at."""
     total = sum(folded.values())
-    boxes = [box for box in layout(folded) if box[2] >= total * _NARROWEST]
-    depth = 1 + max((box[0] for box in boxes), default=0)
+    boxes = [node for node in frametree.build([folded])
+             if node.counts[0] >= total * _NARROWEST]
+    depth = 1 + max((box.depth for box in boxes), default=0)
 
     matplotlib.rcParams["svg.fonttype"] = "none"
     matplotlib.rcParams["svg.hashsalt"] = "flamegraph"
@@ -67,16 +58,16 @@ def write(folded: "Counter[Tuple[str, ...]]", title: str, path: Path) -> None:
     axes.set_title(title, fontsize=11)
 
     hints: Dict[str, str] = {}
-    for number, (row, left, width, function) in enumerate(boxes):
-        bar, = axes.barh(row + 0.5, width, left=left, height=0.96,
-                         color=_color(function), linewidth=0)
+    for number, box in enumerate(boxes):
+        bar, = axes.barh(box.depth + 0.5, box.counts[0], left=box.left, height=0.96,
+                         color=_color(box.frame), linewidth=0)
         bar.set_gid(f"box{number}")
-        hints[f"box{number}"] = f"{function}: {width} samples, {100 * width / total:.1f} %"
-        room = int(width / total * _WIDTH_INCHES * 0.98 * _CHARS_PER_INCH) - 1
-        if room >= 3:
-            text = function if len(function) <= room else function[:room - 2] + ".."
-            axes.text(left + total * 0.001, row + 0.5, text, fontsize=7.5, va="center",
-                      family="monospace", clip_on=True)
+        share = box.counts[0] / total
+        hints[f"box{number}"] = f"{box.frame}: {box.counts[0]} samples, {100 * share:.1f} %"
+        text = _label(box.frame, int(share * _WIDTH_INCHES * 0.98 * _CHARS_PER_INCH) - 1)
+        if text:
+            axes.text(box.left + total * 0.001, box.depth + 0.5, text, fontsize=7.5,
+                      va="center", family="monospace", clip_on=True, parse_math=False)
 
     figure.savefig(path, format="svg", metadata={"Date": None})
     pyplot.close(figure)

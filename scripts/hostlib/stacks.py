@@ -1,27 +1,61 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Read the samples that "perf script -F comm,misc,ip,sym" prints, and fold them."""
+"""Read the samples that "perf script -F comm,misc,ip,sym" prints, and fold them.
+
+It may print pid, tid, cpu, time, period, event, symoff and dso as well.
+"""
 
 import re
 from collections import Counter
 from dataclasses import dataclass
-from typing import Iterable, Iterator, List, Tuple
+from typing import Iterable, Iterator, List, NamedTuple, Optional, Pattern, Sequence, Tuple
 
-# "qemu-system-x86  g" and "\tffffffff81000000 vfs_write"
-_HEADER = re.compile(r"^(\S.*?)\s+([A-Za-z]*)\s*$")
-_FRAME = re.compile(r"^\s+([0-9a-f]+) (.*)$")
+# "qemu-system-x86  g", "CPU 0/KVM     312/318     [001] K       84.211000:     cpu-clock: "
+_THREAD = r"(?=[-\d ]{7}) *(?:(?P<pid>-?\d+)/)?(?P<tid>-?\d+) +"
+_CPU = r"\[\d{3,}\] +"
+_MISC = r"(?P<misc>[KUHGg]+)(?: +\d+\.\d+:)?(?: +\d+)?(?: +\S+:)? *$"
+
+# A guest chooses its tasks' names, which may look like fields.  Those that all samples
+# have are fields: the pattern that demands most and matches all lines is the right one.
+_HEADERS = [re.compile(r"^(?P<comm>.*?) +" + fields + _MISC)
+            for fields in (_THREAD + _CPU, _THREAD, _CPU, "")]
+
+# "\tffffffff81000000 vfs_write+0x10 ([guest.kernel.kallsyms])"
+_FRAME = re.compile(r"^\t *([0-9a-f]+) (.*)$")
+_DSO = re.compile(r" \((?:[^()]|\([^()]*\))*\)$")
+_OFFSET = re.compile(r"\+0x[0-9a-f]+$")
+_GUEST_DSO = re.compile(r"\(\[guest\.kernel\.kallsyms\.(\d+)\]\)$")
+
+# What perf script prints last where the deferred part of a callchain was lost.
+_COOKIE = "(cookie)"
 
 # perf's letters for samples of a guest.  It takes the mode for a mask, and so has
 # "KGg" for a guest's user mode: the last letter is what counts.
 _GUEST_KERNEL, _GUEST_USER = "G", "g"
 
+GUEST_KERNEL, GUEST_USER, HOST = KINDS = ("guest kernel", "guest user", "host")
+
+# Where the kernel's half of the addresses begins, in 64-bit code and in 32-bit Linux.
+_UPPER_HALF, _UPPER_GIB = 1 << 63, 3 << 30
+
+
+class Frame(NamedTuple):
+    """A function, and whose it is: one of KINDS."""
+    name: str
+    kind: str
+
 
 @dataclass(frozen=True)
 class Sample:
-    """One sample: where it hit, the functions and addresses, innermost first, and the task."""
+    """One sample: where it hit, the functions and addresses, innermost first, and the task.
+
+    The task of a guest's sample is the guest's if perf knows it, else the VMM's thread.
+    """
     mode: str
     functions: Tuple[str, ...]
     addresses: Tuple[str, ...]
     comm: str = ""
+    pid: str = ""
+    tid: str = ""
 
     @property
     def is_guest_kernel(self) -> bool:
@@ -31,30 +65,70 @@ class Sample:
     def is_guest(self) -> bool:
         return self.mode in (_GUEST_KERNEL, _GUEST_USER)
 
+    @property
+    def vmm(self) -> str:
+        """The PID of the guest's VMM, where the name of the guest's kernel has it."""
+        found = (_GUEST_DSO.search(function) for function in self.functions)
+        return next((match.group(1) for match in found if match), "")
+
+    def frames(self) -> Tuple[Frame, ...]:
+        """The frames, outermost first."""
+        names = (_OFFSET.sub("", _DSO.sub("", function)) for function in self.functions)
+        return tuple(Frame(name, kind) for name, kind in zip(names, self._kinds()))[::-1]
+
+    def _kinds(self) -> Iterator[str]:
+        if not self.is_guest_kernel:
+            yield from [GUEST_USER if self.is_guest else HOST] * len(self.addresses)
+            return
+        # User mode's code lies below the kernel's, and called it.
+        places = [int(address, 16) for address in self.addresses]
+        border = next((half for half in (_UPPER_HALF, _UPPER_GIB) if places[:1] >= [half]), 0)
+        kind = GUEST_KERNEL
+        for place in places:
+            kind = GUEST_USER if place < border else kind
+            yield kind
+
+
+def _pattern(lines: Iterable[str]) -> Pattern[str]:
+    headers = [line for line in lines if line[:1] not in ("", "\t") and _HEADERS[-1].match(line)]
+    return next(pattern for pattern in _HEADERS if all(map(pattern.match, headers)))
+
+
+def _sample(header: "Optional[re.Match[str]]", frames: Sequence[Tuple[str, str]]) -> Sample:
+    if frames and frames[-1][1] == _COOKIE:
+        frames = frames[:-1]
+    fields = header.groupdict() if header else {}
+    return Sample((fields.get("misc") or "")[-1:], tuple(function for _, function in frames),
+                  tuple(address for address, _ in frames), (fields.get("comm") or "").strip(),
+                  fields.get("pid") or "", fields.get("tid") or "")
+
 
 def read(lines: Iterable[str]) -> Iterator[Sample]:
     """The samples in perf script's output, which puts an empty line behind each."""
-    mode = comm = ""
-    functions: List[str] = []
-    addresses: List[str] = []
+    lines = [*lines, ""]
+    pattern = _pattern(lines)
+    header: "Optional[re.Match[str]]" = None
+    frames: List[Tuple[str, str]] = []
     started = False
-    for line in [*lines, ""]:
+    for line in lines:
         frame = _FRAME.match(line)
         if frame:
-            functions.append(frame.group(2).strip())
-            addresses.append(frame.group(1))
+            frames.append((frame.group(1), frame.group(2).strip()))
         elif line.strip():
-            header = _HEADER.match(line)
-            mode, started = (header.group(2)[-1:] if header else ""), True
-            comm = header.group(1) if header else ""
+            header, started = pattern.match(line), True
         elif started:
-            yield Sample(mode, tuple(functions), tuple(addresses), comm)
-            functions, addresses, started = [], [], False
+            yield _sample(header, frames)
+            frames, started = [], False
+
+
+def read_bytes(text: bytes) -> List[Sample]:
+    """The samples in perf script's output; a guest may put any bytes into names."""
+    return list(read(text.decode(errors="replace").split("\n")))
 
 
 def fold(samples: Iterable[Sample]) -> "Counter[Tuple[str, ...]]":
     """Count equal stacks, outermost function first."""
-    return Counter(tuple(reversed(sample.functions)) for sample in samples
+    return Counter(tuple(frame.name for frame in sample.frames()) for sample in samples
                    if sample.functions)
 
 

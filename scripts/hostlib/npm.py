@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Get packages of npm's by name, version and checksum, and keep them."""
+
+import base64
+import hashlib
+import re
+import subprocess
+import tarfile
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+from .source import cache_dir
+from .ui import Failure
+
+
+@dataclass(frozen=True)
+class Package:
+    """A package, and what npm calls its integrity: the SHA-512 of its tarball."""
+    name: str
+    version: str
+    sha512: str
+
+    @property
+    def tarball(self) -> str:
+        return f"{self.name}-{self.version}.tgz"
+
+
+D3 = Package("d3", "7.9.0", "e1U46jVP+w7Iut8Jt8ri1YsPOvFpg46k+K8TpCb0P+zj"
+             "CkjkPnV7WzfDJzMHy1LnA+wj5pLT1wjO901gLXeEhA==")
+D3_FLAME_GRAPH = Package("d3-flame-graph", "5.0.0", "ALZQ4at8Dex8HCoj9D5p5TY6gLNEc2vAZAy+NKO/"
+                         "6GLEfhYJmGxYuRClO6RPoplndyOHxQTPipdlGeMggkjtnQ==")
+
+# npm's own patience with a network that is down is three minutes.
+_PATIENCE = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-timeout=30000")
+
+
+def _is_whole(package: Package, path: Path) -> bool:
+    digest = hashlib.sha512(path.read_bytes()).digest()
+    return base64.b64encode(digest).decode() == package.sha512
+
+
+def fetch(package: Package) -> Path:
+    """A package's tarball, of the cache or else of npm; it is the one that is pinned."""
+    folder = cache_dir() / "npm"
+    kept = folder / package.tarball
+    if kept.exists() and _is_whole(package, kept):
+        return kept
+    folder.mkdir(parents=True, exist_ok=True)
+    # An .npmrc of whoever is in this folder is none of ours.
+    with tempfile.TemporaryDirectory(dir=folder) as incoming:
+        try:
+            result = subprocess.run(["npm", "pack", f"{package.name}@{package.version}", *_PATIENCE], cwd=incoming, check=False, text=True,
+                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                    stderr=subprocess.STDOUT)
+        except FileNotFoundError:
+            raise Failure(f"npm, which fetches {package.name}, is not installed; install it (Debian's "
+                          "package is npm), and run the same command again") from None
+        fetched = Path(incoming) / package.tarball
+        if not fetched.exists():
+            code = re.search(r"^npm \S+ code (\S+)", result.stdout, re.MULTILINE)
+            raise Failure(f"npm can't fetch {package.name} {package.version} "
+                          f"({code.group(1) if code else result.returncode}); check the network, "
+                          "and run the same command again")
+        if not _is_whole(package, fetched):
+            raise Failure(f"What npm fetched as {package.name} {package.version} has another "
+                          "SHA-512 than the one in scripts/hostlib/npm.py; don't use that mirror")
+        return fetched.rename(kept)
+
+
+def read(package: Package, member: str) -> str:
+    """The text of a file of the package."""
+    with tarfile.open(fetch(package)) as archive:
+        found = archive.extractfile(f"package/{member}")
+        assert found
+        return found.read().decode()
+
+
+def unpack(package: Package, modules: Path) -> Path:
+    """Unpack it to where node looks for it: a folder node_modules."""
+    folder = modules / package.name
+    with tarfile.open(fetch(package)) as archive:
+        for member in archive.getmembers():
+            # The checksum vouches for what is in there.
+            member.name = member.name.partition("/")[2]
+            archive.extract(member, folder)
+    return folder
