@@ -12,7 +12,7 @@ UNPACK := lz4 zstd
 
 export BUILD KERNEL_SRC KCONFIG ACCEL VENDOR GUEST KARGS TESTS ALL BASELINE QUICK FUZZ_SECONDS FUZZ_CASES SEED MUTANTS TODAY
 
-.PHONY: help demo test test-debug test-intel test-stock host-table test-baseline mutants records selftests fuzz bench gate build shell series clean packages
+.PHONY: help doctor demo test test-debug test-intel test-stock host-table test-baseline mutants records selftests fuzz bench gate build shell series clean packages
 .DEFAULT_GOAL := help
 
 help: ## print this help
@@ -36,7 +36,11 @@ help: ## print this help
 	@echo "  SEED=N              fuzz other cases than those of seed 1"
 	@echo "  MUTANTS=NAMES       try just these, as their files in patches/mutants are called"
 	@echo "  TODAY=N             try N mutants, on each day others; one of test-debug's two passes"
+	@echo "  PID=PID PERF=FILE   doctor: look at this VMM's guest, with this perf"
 	@echo "  BUILD=DIR           build there, not in ./build"
+
+doctor: ## say what works on this machine, as it is, and for the guest of the VMM PID=
+	@$(PYTHON) scripts/doctor.py $(if $(PERF),--perf "$(PERF)") $(PID)
 
 demo: ## profile a Linux guest from its host, and draw its flame graph
 	@sh scripts/bootstrap.sh $(UNPACK) $(if $(filter intel,$(VENDOR)),$(BOCHS))
