@@ -10,9 +10,9 @@ export BUILD KERNEL_SRC KERNEL_TARBALL KERNEL_SHA256 MIRROR JOBS
 export ACCEL VENDOR GUEST KARGS KCONFIG BASELINE TESTS ALL QUICK TODAY
 export FUZZ_SECONDS FUZZ_CASES SEED MUTANTS JUNIT JSON
 
-COMMANDS := demo test test-debug test-intel test-stock host-table test-baseline mutants records \
-	selftests fuzz bench gate check build shell series clean
-.PHONY: help deps $(COMMANDS)
+COMMANDS := demo test test-debug test-intel test-stock test-workflow host-table test-baseline \
+	mutants records selftests fuzz bench gate check build shell series clean
+.PHONY: help deps doctor $(COMMANDS)
 .DEFAULT_GOAL := help
 
 help: ## print this help
@@ -40,6 +40,7 @@ help: ## print this help
 	@echo "  SEED=N              fuzz other cases than those of seed 1"
 	@echo "  MUTANTS=NAMES       try just these, as their files in patches/mutants are called"
 	@echo "  TODAY=N             try N mutants, on each day others; one of test-debug's two passes"
+	@echo "  PID=PID PERF=FILE   doctor: look at this VMM's guest, with this perf"
 	@echo "  JUNIT=FILE          test, selftests: write the results to it, as JUnit's XML"
 	@echo "  JSON=FILE           test, selftests: write them as KernelCI's JSON"
 	@echo "  BUILD=DIR           build there, not in ./build"
@@ -47,6 +48,9 @@ help: ## print this help
 
 deps: ## install what demo and test take of this machine; ALL=1: what all commands take
 	@sh scripts/deps.sh install $(if $(ALL),all,$(if $(filter intel,$(VENDOR)),usual intel))
+
+doctor: ## say what works on this machine, as it is, and for the guest of the VMM PID=
+	@$(PYTHON) scripts/doctor.py $(if $(PERF),--perf "$(PERF)") $(PID)
 
 demo: ## profile a Linux guest from its host, and draw its flame graph
 	$(HOST)
@@ -61,6 +65,9 @@ test-intel: ## run the KVM selftests on an emulated Intel host, with EPT and wit
 	$(HOST)
 
 test-stock: ## sample Debian's own kernels as guests, and unwind them by their ORC tables
+	$(HOST)
+
+test-workflow: ## use perf kvm on two guests as an operator would: record, report, diff, top
 	$(HOST)
 
 host-table: ## write results/hosts.md: which tests passed on which host, of the last runs

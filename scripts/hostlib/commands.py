@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Dict, List, Tuple
 
 from . import allselftests, baseline, bench, check, fuzz, gate, hosttable, intel, ktap, mutants
-from . import objectcode, perftests, records, selftests, series, source, stock
+from . import objectcode, perftests, records, selftests, series, source, stock, workflow
 from .build import CONFIGS, Build
 from .emulated import Complaint, EmulatedHost, choose_accel
 from .options import GUESTS, Command, Options
@@ -330,6 +330,11 @@ def cmd_test_stock(options: Options) -> int:
                              options.kargs))
 
 
+def cmd_test_workflow(options: Options) -> int:
+    return say_all(workflow.run(built(options), choose_accel(options.accel),
+                                results_dir("workflow"), options.kargs))
+
+
 def cmd_shell(options: Options) -> int:
     if not sys.stdin.isatty():
         raise Failure("make shell needs a terminal; for a script, use make test")
@@ -394,6 +399,10 @@ COMMANDS: Dict[str, Command] = {
         cmd_test_stock,
         "sample Debian's own kernels as guests, and unwind them by their ORC tables",
         (*_HOST, "kargs", "kconfig", "baseline"), (*_BOOTS, "unpack")),
+    "test-workflow": Command(
+        cmd_test_workflow,
+        "use perf kvm on two guests as an operator would: record, report, diff, top",
+        (*_HOST, "kargs", "kconfig", "baseline"), (*_BOOTS, "unpack", "workflow")),
     "test-baseline": Command(
         cmd_test_baseline, "test the tests: the walk of 2023 must fail some",
         (*_HOST, "kconfig"), _BOOTS),

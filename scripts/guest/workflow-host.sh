@@ -1,0 +1,102 @@
+#!/bin/sh
+# SPDX-License-Identifier: GPL-2.0-only
+# On the patched host: use each of perf kvm's commands on two guests of Debian's, as an
+# operator would.  What they print goes to files.
+set -u
+out=/run/shared
+seconds=${WORKFLOW_SECONDS:-6}
+web=
+db=
+# Either may not run; this job's output is open as long as one does.
+# shellcheck disable=SC2086
+trap 'kill $web $db 2>/dev/null' EXIT
+
+fail()
+{
+	echo "$*"
+	exit 1
+}
+
+# Boot the guest $1, which does the work $2; its PID is $vm then.
+# clearcpuid: 154 is XSAVE; where the host itself is emulated, its sizes disagree.
+boot()
+{
+	qemu-system-x86_64 -M microvm,acpi=off,rtc=on -accel kvm -cpu host -m 256M \
+		-name "guest=$1,debug-threads=on" -nodefaults -no-user-config -display none \
+		-no-reboot -serial "file:$out/$1.log" -initrd $out/initrd.img \
+		-kernel $out/kernel/vmlinuz \
+		-append "console=ttyS0 quiet panic=-1 reboot=t clearcpuid=154 work=$2" &
+	vm=$!
+	for _ in $(seq 900); do
+		grep -qs "at work" "$out/$1.log" && return
+		kill -0 $vm 2>/dev/null || fail "the guest $1 died, see $1.log"
+		sleep 0.2
+	done
+	fail "the guest $1 did not get to work, see $1.log"
+}
+
+# Record to the file $1 with perf kvm's options $2; what follows is the target.
+record()
+{
+	file=$1
+	sides=$2
+	shift 2
+	# The options may be several words.
+	# shellcheck disable=SC2086
+	perf kvm $sides record -e cpu-clock -F 499 -g --proc-map-timeout=20000 -o "$file" "$@" \
+		-- sleep "$seconds" > "$out/$file.log" 2>&1 || fail "perf kvm record failed, see $file.log"
+}
+
+# Print to $1 what perf prints with the other arguments.
+show()
+{
+	to=$1
+	shift
+	perf "$@" > "$out/$to.txt" 2> "$out/$to.err" || fail "perf $* failed, see $to.err"
+}
+
+# Does the screen of perf top have functions of the guest's kernel?
+top_shows()
+{
+	# With what has scrolled away: callers take many lines.
+	tmux capture-pane -p -S - > $out/top.txt
+	[ "$(grep -c '\[g\] [a-z]' $out/top.txt)" -ge 5 ]
+}
+
+boot web files
+web=$vm
+boot db network
+db=$vm
+
+record one --guest -p $web
+files="--symfs $out/files"
+# $files is two words.
+# shellcheck disable=SC2086
+{
+	show report kvm --guest -i one report --stdio --no-children $files -g caller,0.5,callee \
+		--percent-limit 4
+	show callers kvm --guest -i one report --stdio --children $files -g none
+	show script script -i one $files -F comm,pid,misc,ip,sym,dso
+}
+record later --guest -p $web
+show diff kvm --guest diff one later
+record all --guest -a
+show all kvm --guest -i all report --stdio --no-children -g none --sort guest,comm,dso,sym
+record both "--host --guest" -a
+show both kvm --host --guest -i both report --stdio --no-children -g none --sort comm,dso,sym
+record host "--host --no-guest" -p $web
+show host kvm --host --no-guest -i host report --stdio --no-children -g none
+
+# A person's terminal: look at what perf top shows, and leave it by its key.
+tmux -f /dev/null new-session -d -x 100 -y 40 \
+	"perf kvm --guest top -e cpu-clock -F 499 -g --stdio -p $web 2> $out/top.err"
+for _ in $(seq 90); do
+	top_shows && break
+	sleep 1
+done
+tmux send-keys q
+for _ in $(seq 100); do
+	tmux has-session 2>/dev/null || exit 0
+	sleep 0.2
+done
+fail "perf kvm top did not end when q was typed"

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""perf kvm's whole workflow on two guests of Debian's, as an operator would use it."""
+
+import re
+from pathlib import Path
+from typing import Iterator, List, Tuple
+
+from . import guest
+from .build import GUEST_PROGRAM, Build
+from .emulated import EmulatedHost, check_console, pass_on
+from .selftests import Counts
+from .ui import Failure, Step, say
+
+_SUITE = "bookworm"
+
+# Two boots, and six records; a slow emulator needs most of it.
+_DEADLINE = 1200
+
+# What workflow-host.sh calls its guests.
+_VMS = ("web", "db")
+
+# A line of a report: its share, what it is sorted by, the level of the function, the function.
+_ROW = re.compile(r"^ +(\d+\.\d+)% +(.*?) +\[([kgu.])\] (\S+)", re.MULTILINE)
+
+# A line of perf diff: one of the two shares may be missing.
+_CHANGE = re.compile(r"^ +(?:\d+\.\d+%)? +(?:[+-]\d+\.\d+%)? .*\[[gu]\] \S+", re.MULTILINE)
+
+# Functions that the guests' kernels run through, and those of the program, outwards.
+_ENTRY = ("do_syscall_64", "entry_SYSCALL_64_after_hwframe")
+_PROGRAM = ("transfer", "transfer_many", "work", "main")
+
+Row = Tuple[float, str, str, str]
+
+
+def rows(report: str) -> List[Row]:
+    """Share, sort keys, level and function of each line of a report."""
+    return [(float(share), " ".join(keys.split()), level, function)
+            for share, keys, level, function in _ROW.findall(report)]
+
+
+def judge_levels(callers: str) -> Iterator[str]:
+    """What is wrong with the levels of a --children report of a guest."""
+    levels = {function: level for _, _, level, function in rows(callers)}
+    for function in _ENTRY:
+        if levels.get(function) != "g":
+            yield f"{function} has the level {levels.get(function)}, not g"
+    for function in _PROGRAM:
+        if levels.get(function) != "u":
+            yield f"{function} has the level {levels.get(function)}, not u"
+
+
+def judge_comms(report: str) -> Iterator[str]:
+    """What is wrong with the names of a guest's tasks: a tid is none."""
+    nameless = [row for row in rows(report) if re.search(r"(?:^| ):\d+ ", row[1])]
+    if not rows(report):
+        yield "the report is empty"
+    if nameless:
+        yield f"{len(nameless)} lines of the report have a tid in place of a comm: {nameless[0][1]}"
+
+
+def judge_sides(report: str, wanted: str) -> Iterator[str]:
+    """What is wrong with the levels of a report: it must have those that are wanted, only."""
+    found = {level for _, _, level, _ in rows(report)}
+    if found != set(wanted):
+        yield f"the report has the levels {''.join(sorted(found))}, not {wanted}"
+
+
+def judge_vms(report: str) -> Iterator[str]:
+    """What is wrong with a report that is sorted by guest."""
+    found = {keys.split()[0] for _, keys, _, _ in rows(report)}
+    if found != set(_VMS):
+        yield f"the report has the guests {', '.join(sorted(found))}, not {', '.join(_VMS)}"
+
+
+def judge_diff(diff: str) -> Iterator[str]:
+    """What is wrong with the comparison of two records of a guest."""
+    if len(_CHANGE.findall(diff)) < 10:
+        yield "perf kvm diff has fewer than ten functions"
+
+
+def judge_top(screen: str) -> Iterator[str]:
+    """What is wrong with what perf top shows: the guest's kernel must have names."""
+    # Names that are cut don't count.
+    named = re.findall(r"\[g\] [a-z_]\w{7,}", screen)
+    if len(named) < 5:
+        yield f"perf kvm top shows {len(named)} functions of the guest's kernel"
+    if re.search(r"^ +\d+\.\d+% .* :\d+ ", screen, re.MULTILINE):
+        yield "perf kvm top shows a tid in place of a comm"
+
+
+def judge(folder: Path) -> Counts:
+    """What all commands have printed, as tests."""
+    def text(name: str) -> str:
+        return (folder / f"{name}.txt").read_text()
+
+    counts = Counts()
+    for name, wrong in {
+            "report, levels of callers": judge_levels(text("callers")),
+            "report, comms": judge_comms(text("callers")),
+            "report, one guest": judge_sides(text("callers"), "gu"),
+            "report, all guests": judge_vms(text("all")),
+            "report, comms of all guests": judge_comms(text("all")),
+            "report, host and guests": judge_sides(text("both"), ".gku"),
+            "report, host": judge_sides(text("host"), ".k"),
+            "diff": judge_diff(text("diff")),
+            "top": judge_top(text("top"))}.items():
+        remarks = [f"failed: {name}: {remark}" for remark in wrong]
+        say(f"{'not ok' if remarks else 'ok'}: {name}")
+        counts.add(Counts(failed=1, remarks=remarks) if remarks else Counts(passed=1))
+    return counts
+
+
+def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts:
+    """Boot the host and two guests, use each command, and count what is right."""
+    package = guest.fetch(_SUITE)
+    with Step(f"Unpack {package.stem}"):
+        guest.unpack(package, build.tree.path, folder / "kernel")
+    guest.install({"program": build.selftests / GUEST_PROGRAM}, folder / "files")
+    guest.write_initrd(folder / "initrd.img", "stock-guest.sh", folder / "files")
+    job = (guest.SCRIPTS / "workflow-host.sh").read_text()
+    outcome = EmulatedHost(build, accel, kernel_args).run(job, folder, _DEADLINE, pass_on)
+    for name in _VMS:
+        check_console(folder / f"{name}.log", f"guest {name}")
+    if outcome.status:
+        raise Failure(f"perf kvm failed on the host, what it says is above; see {folder}")
+    return judge(folder)

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What is judged of perf kvm's whole workflow."""
+
+import unittest
+
+from hostlib import workflow
+
+_CALLERS = """# Children      Self  Command  Shared Object               Symbol
+    25.89%     0.05%  program       program                     [u] transfer_many
+    25.89%     0.00%  program       program                     [u] main
+    25.89%     0.00%  program       program                     [u] work
+    25.84%     0.05%  program       program                     [u] transfer
+    25.78%     0.00%  program       [guest.kernel.kallsyms.74]  [g] do_syscall_64
+    25.78%     0.00%  CPU 0/KVM     [guest.kernel.kallsyms.74]  [g] entry_SYSCALL_64_after_hwframe
+"""
+
+_TOP = "".join(f"     4.0{i}%     0.16%  [guest.kernel.kallsyms.74]  [g] hrtimer_interrupt_{i}\n"
+               for i in range(5))
+
+
+class JudgeTest(unittest.TestCase):
+
+    def test_callers_have_their_own_levels(self) -> None:
+        self.assertEqual(list(workflow.judge_levels(_CALLERS)), [])
+        for good, bad in (("[g] do_syscall_64", "[u] do_syscall_64"), ("[u] main", "[g] main"),
+                          ("[u] transfer\n", "[u] other\n")):
+            self.assertEqual(len(list(workflow.judge_levels(_CALLERS.replace(good, bad)))), 1, bad)
+        self.assertEqual(len(list(workflow.judge_levels(""))), 6)
+
+    def test_tids_are_no_names(self) -> None:
+        self.assertEqual(list(workflow.judge_comms(_CALLERS)), [])
+        self.assertEqual(
+            len(list(workflow.judge_comms(_CALLERS.replace("CPU 0/KVM", ":91      ")))), 1)
+        self.assertEqual(len(list(workflow.judge_comms(""))), 1)
+        by_guest = "     0.44%  db     :205         [guest.kernel.kallsyms.184]  [g] a\n"
+        self.assertEqual(len(list(workflow.judge_comms(by_guest))), 1)
+
+    def test_sides_are_those_that_were_asked_for(self) -> None:
+        self.assertEqual(list(workflow.judge_sides(_CALLERS, "gu")), [])
+        self.assertEqual(len(list(workflow.judge_sides(_CALLERS, "g"))), 1)
+        self.assertEqual(len(list(workflow.judge_sides(_CALLERS, "gku"))), 1)
+        host = "     1.00%  CPU 0/KVM  libc.so.6  [.] __GI___ioctl\n 2.00%  a  [kvm]  [k] f\n"
+        self.assertEqual(list(workflow.judge_sides(host, ".k")), [])
+
+    def test_vms_have_their_names(self) -> None:
+        both = ("     2.99%  web    program      [guest.kernel.kallsyms.76]   [g] clear_user_erms\n"
+                "     0.47%  db     init         [guest.kernel.kallsyms.184]  [g] memset_erms\n")
+        self.assertEqual(list(workflow.judge_vms(both)), [])
+        self.assertEqual(len(list(workflow.judge_vms(both.replace("web", "76 ")))), 1)
+        self.assertEqual(len(list(workflow.judge_vms(both.split("\n", maxsplit=1)[0]))), 1)
+
+    def test_diff_has_functions(self) -> None:
+        line = "    11.08%     -1.93%  [guest.kernel.kallsyms.76]  [g] clear_user_erms\n"
+        missing = "               +0.40%  [guest.kernel.kallsyms.76]  [g] entry_SYSCALL_64\n"
+        self.assertEqual(list(workflow.judge_diff(5 * (line + missing))), [])
+        self.assertEqual(len(list(workflow.judge_diff(9 * line))), 1)
+        self.assertEqual(len(list(workflow.judge_diff(""))), 1)
+
+    def test_top_shows_whole_names(self) -> None:
+        self.assertEqual(list(workflow.judge_top(_TOP)), [])
+        cut = _TOP.replace("hrtimer_interrupt_", "hr")
+        self.assertEqual(len(list(workflow.judge_top(cut))), 1)
+        self.assertEqual(len(list(workflow.judge_top(""))), 1)
+        tid = _TOP + "     1.00%  :91  [guest.kernel.kallsyms.74]  [g] clear_user_erms\n"
+        self.assertEqual(len(list(workflow.judge_top(tid))), 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
