@@ -155,7 +155,7 @@ class System:
             return -errno.ENOSYS
         libc = ctypes.CDLL(None, use_errno=True)
         libc.syscall.restype = ctypes.c_long
-        result = libc.syscall(ctypes.c_long(number), *(
+        result: int = libc.syscall(ctypes.c_long(number), *(
             ctypes.c_long(arg) if isinstance(arg, int) else arg for arg in args))
         return result if result >= 0 else -ctypes.get_errno()
 

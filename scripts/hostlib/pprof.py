@@ -61,13 +61,14 @@ def encode(folded: "Counter[Tuple[Frame, ...]]") -> bytes:
         out.append(_bytes(_SAMPLE, _packed(_SAMPLE_LOCATIONS, (frames[f] for f in stack[::-1]))
                           + _packed(_SAMPLE_VALUES, [count]) + _bytes(_SAMPLE_LABEL, label)))
     # A location for each function: perf script's text may have no addresses of files.
-    for (name, kind), number in frames.table.items():  # type: ignore[misc]
+    for frame, number in frames.table.items():
+        assert isinstance(frame, Frame)
         line = _number(_LINE_FUNCTION, number)
         out.append(_bytes(_LOCATION, _number(_LOCATION_ID, number) + _bytes(_LOCATION_LINE, line)))
         out.append(_bytes(_FUNCTION, _number(_FUNCTION_ID, number)
-                          + _number(_FUNCTION_NAME, strings[name])
-                          + _number(_FUNCTION_SYSTEM_NAME, strings[name])
-                          + _number(_FUNCTION_FILE, strings[f"[{kind}]"])))
+                          + _number(_FUNCTION_NAME, strings[frame.name])
+                          + _number(_FUNCTION_SYSTEM_NAME, strings[frame.name])
+                          + _number(_FUNCTION_FILE, strings[f"[{frame.kind}]"])))
     out.extend(_bytes(_STRINGS, str(text).encode()) for text in strings.table)
     return b"".join(out)
 

@@ -467,7 +467,7 @@ Process 1234
 This guest can't be recorded with its callchain here. First: record it without
 -g, or run it without SEV-SNP.
 """)
-        self.assertNotIn("-p", sum(map(list, self.host.commands), []))
+        self.assertNotIn("-p", [word for command in self.host.commands for word in command])
 
     def test_arm64(self) -> None:
         self.host.arch = "aarch64"

@@ -73,7 +73,7 @@ class PageTest(unittest.TestCase):
         self.assertIsNone(re.search("[<>&]", text))
 
     def test_a_title_is_text(self) -> None:
-        profile = Counter({(Frame("a", GUEST_USER),): 1})
+        profile: "Counter[Tuple[Frame, ...]]" = Counter({(Frame("a", GUEST_USER),): 1})
         self.assertEqual(self._write(profile, title="</title><script>").tags,
                          self._write(profile).tags)
 
@@ -87,8 +87,9 @@ class PageTest(unittest.TestCase):
                          + " ".join(f"'sha256-{value}'" for value in hashes))
 
     def test_boxes_are_rows(self) -> None:
-        new = Counter({(Frame("a", GUEST_USER), Frame("b", GUEST_KERNEL)): 3})
-        old = Counter({(Frame("a", GUEST_USER),): 5})
+        new: "Counter[Tuple[Frame, ...]]" = Counter({(Frame("a", GUEST_USER),
+                                                      Frame("b", GUEST_KERNEL)): 3})
+        old: "Counter[Tuple[Frame, ...]]" = Counter({(Frame("a", GUEST_USER),): 5})
         data = json.loads(self._write(new, old).scripts[0][1])
         self.assertEqual(data["totals"], [3, 5])
         self.assertEqual([[parent, data["names"][name], data["kinds"][kind], *counts]

@@ -6,7 +6,7 @@ import tempfile
 import unittest
 from collections import Counter
 from pathlib import Path
-from typing import Dict, Iterator, List, Tuple, Union
+from typing import Any, Dict, Iterator, List, Tuple
 
 from hostlib import pprof
 from hostlib.stacks import GUEST_KERNEL, GUEST_USER, Frame
@@ -24,7 +24,7 @@ def _varint(data: bytes, place: int) -> Tuple[int, int]:
             return value, place
 
 
-def _fields(data: bytes) -> Iterator[Tuple[int, Union[int, bytes]]]:
+def _fields(data: bytes) -> Iterator[Tuple[int, Any]]:
     place = 0
     while place < len(data):
         key, place = _varint(data, place)
@@ -34,6 +34,10 @@ def _fields(data: bytes) -> Iterator[Tuple[int, Union[int, bytes]]]:
             place += value
         else:
             yield key >> 3, value
+
+
+def _messages(all_data: List[bytes]) -> List[Dict[int, Any]]:
+    return [dict(_fields(data)) for data in all_data]
 
 
 def _numbers(data: bytes) -> List[int]:
@@ -55,11 +59,11 @@ class PprofTest(unittest.TestCase):
         self.assertEqual([strings[value] for _, value in _fields(table[1][0])],
                          ["samples", "count"])
         functions = {entry[1]: (strings[entry[2]], strings[entry[4]])
-                     for entry in map(dict, map(_fields, table[5]))}
+                     for entry in _messages(table[5])}
         lines = {entry[1]: functions[dict(_fields(entry[4]))[1]]
-                 for entry in map(dict, map(_fields, table[4]))}
+                 for entry in _messages(table[4])}
         found = []
-        for entry in map(dict, map(_fields, table[2])):
+        for entry in _messages(table[2]):
             label = dict(_fields(entry[3]))
             found.append(([lines[number] for number in _numbers(entry[1])], _numbers(entry[2]),
                           (strings[label[1]], strings[label[2]])))
