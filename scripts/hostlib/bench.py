@@ -183,8 +183,13 @@ def _ladder(clock: str, rates: Iterable[int], modes: Iterable[str], depth: int) 
             for mode in modes for rate in rates]
 
 
-def plan(quick: bool) -> List[Run]:
-    """All runs of "make bench"."""
+def plan(quick: bool, timed: bool) -> List[Run]:
+    """All runs of "make bench".
+
+    Args:
+        quick: measure less
+        timed: measure time as well, which says nothing where the host is emulated
+    """
     modes = ("callchain", "deferred", "v3")
     ladder = (1000, 2000, 4000, 6000, 8000, 10000, 20000, 33000, 50000, 66000, 80000, 100000)
     if quick:
@@ -192,7 +197,7 @@ def plan(quick: bool) -> List[Run]:
                 + _slowdowns("counted", (64,), RATES, 50)
                 + _dumps("counted", DUMPS)
                 + _exits("counted") + _ladder("counted", ladder[2::2], modes, 64)
-                + 7 * _slowdowns("timed", (64,), RATES, 100))
+                + (7 * _slowdowns("timed", (64,), RATES, 100) if timed else []))
     depths = (0, 1, 2, 4, 8, 16, 32, 64, 96, 127)
     return (_latencies("counted", depths, modes)
             + _pages("counted", (16, 32, 64, 128, 256, 512, 1024, 2048, 4096), modes)
@@ -205,7 +210,8 @@ def plan(quick: bool) -> List[Run]:
             + _exits("counted")
             + _ladder("counted", ladder, ("ip", *modes), 64)
             + _ladder("counted", ladder[5:], ("ip", *modes[:2]), 127)
-            + 9 * _slowdowns("timed", (16, 64), (100, 1000, 4000, 10000, 20000, 50000), 100))
+            + (9 * _slowdowns("timed", (16, 64), (100, 1000, 4000, 10000, 20000, 50000), 100)
+               if timed else []))
 
 
 def gate_plan() -> List[Run]:

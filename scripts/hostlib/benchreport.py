@@ -15,16 +15,24 @@ from .bench import DEPTHS, DUMPS, KEEPS_UP, RATES, Figure, Results
 from .build import BENCH
 from .ui import Failure, say
 
-# Label, target, mode, color: the rows of all tables, and the lines of all plots.
+# Label, target and mode: the rows of all tables, and the lines of all plots.
 _WAYS = [
-    ("ip only, as perf today", "guest", "ip", "#888888"),
-    ("a callchain of nothing", "guest", "empty", "#bbbbbb"),
-    ("ours", "guest", "callchain", "#1b9e77"),
-    ("ours, deferred", "guest", "deferred", "#66c2ff"),
-    ("v3 of 2023", "guest", "v3", "#d95f02"),
-    ("user-space sampler", "guest", "userspace", "#7570b3"),
-    ("host process, perf's own", "host", "callchain", "#222222"),
+    ("ip only, as perf today", "guest", "ip"),
+    ("a callchain of nothing", "guest", "empty"),
+    ("immediate", "guest", "callchain"),
+    ("deferred", "guest", "deferred"),
+    ("walk of 2023", "guest", "v3"),
+    ("user-space sampler", "guest", "userspace"),
+    ("host process, perf's own", "host", "callchain"),
 ]
+
+# Color, line and marker of each: what is printed in grey is told apart by the latter two.
+_STYLES = [("#888888", "--", "None"), ("#888888", ":", "None"), ("#1b7837", "-", "o"),
+           ("#2166ac", "-", "s"), ("#b35806", "-.", "^"), ("#762a83", "--", "D"),
+           ("#222222", "-", "x")]
+
+# Instructions a second, to tell a share of time from a cost and a rate.
+_SPEED = 1_000_000_000
 
 # Nothing that depends on the depth of the stack.
 _SHALLOW = ("ip", "empty")
@@ -81,7 +89,7 @@ def _lost(figure: Figure) -> str:
 
 def _latency_table(results: Results) -> str:
     rows = []
-    for label, target, mode, _ in _WAYS:
+    for label, target, mode in _WAYS:
         if mode == "userspace":
             continue
         cells = []
@@ -89,33 +97,54 @@ def _latency_table(results: Results) -> str:
             figure = results.find(clock="counted", target=target, mode=mode, source="nmi",
                                   levels=4, stride=16, **({} if mode in _SHALLOW else {"depth": depth}))
             cells.append(_cell(figure, lambda f: f"{_number(f.latency['median'])}, "
-                                                 f"{_number(f.latency['p99'])}"))
+                                                 f"{_number(f.latency['max'])}"))
         rows.append([label, *cells])
-    return _table(["PMI, instructions: median, p99", *(f"depth {d}" for d in DEPTHS)], rows)
+    return _table(["PMI, instructions: median, highest", *(f"depth {d}" for d in DEPTHS)], rows)
 
 
-def _slowdown_table(results: Results, clock: str, depths: Sequence[int]) -> str:
+def _slowdown_table(results: Results, depths: Sequence[int]) -> str:
     rows = [["off", *(["0 %"] * len(depths))]]
-    for label, target, mode, _ in _WAYS:
+    for label, target, mode in _WAYS:
         cells = []
         for depth in depths:
-            figures = [results.find("slowdown", clock=clock, target=target, mode=mode, source="irq",
-                                    rate=rate,
+            figures = [results.find("slowdown", clock="timed", target=target, mode=mode,
+                                    source="irq", rate=rate,
                                     **({} if mode in _SHALLOW else {"depth": depth}))
                        for rate in RATES]
             cells.append(" / ".join(_cell(f, _lost) for f in figures))
         rows.append([label, *cells])
     rates = " / ".join(f"{rate // 1000}" for rate in RATES)
-    return _table([f"Time lost at {rates} kHz, {clock}", *(f"depth {d}" for d in depths)], rows)
+    return _table([f"Time lost at {rates} kHz, timed", *(f"depth {d}" for d in depths)], rows)
 
 
 def _cost_table(results: Results, depths: Sequence[int]) -> str:
     rows = []
-    for label, target, mode, _ in _WAYS:
+    for label, target, mode in _WAYS:
         figures = [results.find("cost", clock="counted", target=target, mode=mode, source="irq",
                                 rate=RATES[1], **({} if mode in _SHALLOW else {"depth": depth})) for depth in depths]
         rows.append([label, *(_cell(f, lambda f: _number(f.cost)) for f in figures)])
     return _table(["Whole cost of a sample, instructions", *(f"depth {d}" for d in depths)], rows)
+
+
+def lost(cost: Optional[float], rate: int) -> str:
+    """The share of time that samples of a cost take at a rate."""
+    assert cost is not None
+    share = cost * rate / _SPEED
+    return _percent(share) if share < 1 else "> 100 %"
+
+
+def _lost_table(results: Results, depths: Sequence[int]) -> str:
+    rows = []
+    for label, target, mode in _WAYS:
+        figures = [results.find("cost", clock="counted", target=target, mode=mode, source="irq",
+                                rate=RATES[1], **({} if mode in _SHALLOW else {"depth": depth}))
+                   for depth in depths]
+        rows.append([label, *("-" if figure is None else
+                              " / ".join(lost(figure.cost, rate) for rate in RATES)
+                              for figure in figures)])
+    rates = " / ".join(f"{rate // 1000}" for rate in RATES)
+    return _table([f"Time lost at {rates} kHz: cost times rate, at a billion instructions a second",
+                   *(f"depth {d}" for d in depths)], rows)
 
 
 def highest_rate(results: Results, clock: str, mode: str, depth: int = 64) -> Optional[int]:
@@ -137,15 +166,22 @@ def highest_rate(results: Results, clock: str, mode: str, depth: int = 64) -> Op
     return best
 
 
+def _rate(results: Results, mode: str, depth: int) -> str:
+    """The highest rate, in words: where samples without a callchain fail as well, all do."""
+    best, limit = (highest_rate(results, "counted", which, depth) for which in (mode, "ip"))
+    if not best:
+        return "-"
+    return f"at least {_number(best)} Hz" if best == limit else f"{_number(best)} Hz"
+
+
 def _other_table(results: Results) -> str:
     rows = []
-    for label, target, mode, _ in _WAYS:
-        rates = [highest_rate(results, "counted", mode, depth) if target == "guest" else None
-                 for depth in (64, 127)]
+    for label, target, mode in _WAYS:
+        rates = [_rate(results, mode, depth) if target == "guest" else "-" for depth in (64, 127)]
         depth = {} if mode in _SHALLOW else {"depth": 64}
         figure = results.find(clock="counted", target=target, mode=mode, rate=RATES[1],
                               source="irq", **depth)
-        rows.append([label, *(f"{_number(rate)} Hz" if rate else "-" for rate in rates),
+        rows.append([label, *rates,
                      _cell(figure, lambda f: _number(f.bytes_per_sample))])
     return _table(["", "highest NMI rate kept up with, depth 64", "depth 127",
                    "bytes a sample, depth 64"], rows)
@@ -153,7 +189,7 @@ def _other_table(results: Results) -> str:
 
 def _dump_table(results: Results) -> str:
     rows = []
-    for label, target, mode, _ in _WAYS:
+    for label, target, mode in _WAYS:
         if not results.find(target=target, mode=mode, dump=DUMPS[0]):
             continue
         cells = []
@@ -189,7 +225,7 @@ def _page_figures(results: Results, mode: str) -> List[Figure]:
 
 
 def _page_table(results: Results) -> str:
-    ways = (("ours", "callchain"), ("ours, deferred", "deferred"), ("v3 of 2023", "v3"))
+    ways = (("immediate", "callchain"), ("deferred", "deferred"), ("walk of 2023", "v3"))
     figures = {mode: _page_figures(results, mode) for _, mode in ways}
     head = ["127 frames, PMI, median", *(f"{f.pages} page{'s' * (f.pages > 1)}"
                                          for f in figures["callchain"])]
@@ -216,6 +252,10 @@ def _axes(title: str, x: str, y: str) -> Tuple[Any, Any]:
     return figure, axes
 
 
+def _style(style: Tuple[str, str, str]) -> Dict[str, str]:
+    return dict(zip(("color", "linestyle", "marker"), style))
+
+
 def _save(figure: Any, axes: Any, path: Path) -> None:
     axes.legend(fontsize=9)
     figure.tight_layout()
@@ -226,7 +266,7 @@ def _save(figure: Any, axes: Any, path: Path) -> None:
 def _plot_latency(results: Results, path: Path) -> None:
     figure, axes = _axes("How long a PMI takes, by the depth of the guest's stack",
                          "frames on the stack", "instructions in the PMI's handler, median")
-    for label, target, mode, color in _WAYS:
+    for (label, target, mode), style in zip(_WAYS, _STYLES):
         points = sorted((f.run.depth, f.latency["median"]) for f in results.figures
                         if f.run.clock == "counted" and f.run.target == target
                         and f.run.mode == mode and f.run.source == "nmi" and f.run.levels == 4
@@ -235,8 +275,7 @@ def _plot_latency(results: Results, path: Path) -> None:
         if mode in _SHALLOW and points:
             points = [(0, points[0][1]), (max(DEPTHS), points[0][1])]
         if points:
-            axes.plot(*zip(*dict(points).items()), label=label, color=color, marker="o",
-                      markersize=3)
+            axes.plot(*zip(*dict(points).items()), label=label, markersize=5, **_style(style))
     axes.set_yscale("log")
     _save(figure, axes, path)
 
@@ -244,7 +283,7 @@ def _plot_latency(results: Results, path: Path) -> None:
 def _plot_overhead(results: Results, clock: str, path: Path) -> None:
     figure, axes = _axes(f"What a guest loses, by the rate of samples, depth 64, {clock}",
                          "samples a second", "time lost, percent")
-    for label, target, mode, color in _WAYS:
+    for (label, target, mode), style in zip(_WAYS, _STYLES):
         points: Dict[int, Tuple[float, float]] = {
             f.run.rate: (100 * f.slowdown, 100 * (f.spread or 0)) for f in results.figures
             if f.run.clock == clock and f.run.target == target and f.run.mode == mode
@@ -254,8 +293,7 @@ def _plot_overhead(results: Results, clock: str, path: Path) -> None:
             rates = sorted(points)
             axes.errorbar(rates, [points[rate][0] for rate in rates],
                           [points[rate][1] for rate in rates] if clock == "timed" else None,
-                          label=label, color=color, marker="o", markersize=3, elinewidth=0.6,
-                          capsize=2)
+                          label=label, markersize=5, elinewidth=0.6, capsize=2, **_style(style))
     axes.set_xscale("log")
     # What is timed is not exact enough to tell small shares apart.
     if clock == "counted":
@@ -265,38 +303,41 @@ def _plot_overhead(results: Results, clock: str, path: Path) -> None:
 
 def _meaning(results: Results) -> str:
     """The one sentence under the table."""
-    def lost(mode: str) -> Optional[Figure]:
-        return results.find("slowdown", clock="counted", target="guest", mode=mode,
-                            source="irq", depth=64, rate=RATES[1])
-    ours, v3, userspace = (lost(mode) for mode in ("callchain", "v3", "userspace"))
-    if not (ours and v3 and userspace):
-        raise Failure("The benchmark lacks the runs that its summary is about")
-    return (f"Whoever profiles a virtual machine at 4 kHz, with stacks 64 frames deep, slows it "
-            f"down by {_percent(ours.slowdown)}; a sampler in its VMM would by "
-            f"{_percent(userspace.slowdown)}, and the walk of 2023 by {_percent(v3.slowdown)}.")
+    def share(mode: str) -> str:
+        figure = results.find("cost", clock="counted", target="guest", mode=mode, source="irq",
+                              depth=64, rate=RATES[1])
+        if figure is None:
+            raise Failure("The benchmark lacks the runs that its summary is about")
+        return lost(figure.cost, RATES[1])
+    return (f"At 4 kHz and 64 frames, a guest loses {share('callchain')} of its time to immediate "
+            f"callchains and {share('deferred')} to deferred ones; a sampler in its VMM would take "
+            f"{share('userspace')}, and the walk of 2023 {share('v3')}.")
 
 
 def write(results: Results, folder: Path) -> None:
     """Write the tables and plots next to the JSON, and print the tables."""
-    hyperfine = folder / "timed" / "hyperfine.json"
-    shutil.copy(hyperfine, folder / "hyperfine.json")
     counted = [depth for depth in DEPTHS
-               if results.find(clock="counted", mode="v3", source="irq", depth=depth)]
+               if results.find("cost", clock="counted", mode="v3", source="irq", depth=depth)]
     timed = [depth for depth in DEPTHS
              if results.find(clock="timed", mode="v3", source="irq", depth=depth)]
     environment = results.environment
-    text = "\n".join([
-        "Counted figures are instructions, under QEMU's `-icount`; timed ones are good for "
-        "ratios only, of the middle one of repeated runs; half of these lie within ±. "
+    parts = [
+        "Figures are instructions, counted under QEMU's `-icount`. "
         f"Linux {environment['kernel']}, QEMU {environment['qemu']}, "
         f"{environment['compiler']}, {environment['accel']}, commit {environment['commit']}.\n",
-        _latency_table(results), _slowdown_table(results, "counted", counted),
-        _meaning(results) + "\n", _cost_table(results, counted), _other_table(results),
-        _dump_table(results), _exits(results) + "\n", _page_table(results),
-        _slowdown_table(results, "timed", timed), _hyperfine_table(folder / "hyperfine.json")])
-    (folder / "table.md").write_text(text)
+        _latency_table(results), _cost_table(results, counted), _lost_table(results, counted),
+        _meaning(results) + "\n", _other_table(results), _dump_table(results),
+        _exits(results) + "\n", _page_table(results)]
     _plot_latency(results, folder / "latency.svg")
     _plot_overhead(results, "counted", folder / "overhead.svg")
-    _plot_overhead(results, "timed", folder / "overhead-timed.svg")
+    if timed:
+        hyperfine = folder / "timed" / "hyperfine.json"
+        shutil.copy(hyperfine, folder / "hyperfine.json")
+        parts += ["Timed figures are good for ratios only, of the middle one of repeated runs; "
+                  "half of these lie within ±.\n", _slowdown_table(results, timed),
+                  _hyperfine_table(folder / "hyperfine.json")]
+        _plot_overhead(results, "timed", folder / "overhead-timed.svg")
+    text = "\n".join(parts)
+    (folder / "table.md").write_text(text)
     say(text)
     say(f"The figures are in {folder}/bench.json, with plots next to it")

@@ -299,8 +299,8 @@ def cmd_bench(options: Options) -> int:
     using = choose_accel(options.accel)
     build = built(dataclasses.replace(options, baseline="v3"))
     folder = results_dir("bench")
-    results = bench.measure(build, using, folder, bench.plan(options.quick), options.kargs,
-                            benchreport.whole_commands(options.quick))
+    results = bench.measure(build, using, folder, bench.plan(options.quick, using == "kvm"),
+                            options.kargs, benchreport.whole_commands(options.quick))
     bench.write(results, folder / "bench.json")
     benchreport.write(results, folder)
     return 0

@@ -78,7 +78,7 @@ class FiguresTest(unittest.TestCase):
 
     def test_plans_have_all_that_tables_show(self) -> None:
         for quick, depths in ((True, (64,)), (False, bench.DEPTHS)):
-            runs = bench.plan(quick)
+            runs = bench.plan(quick, timed=True)
             for run in runs:
                 if run.source == "irq" and run.mode not in ("off",) and run.rate != 1000:
                     self.assertIn(Run(run.clock, run.target, "off", "irq", ms=run.ms), runs)
@@ -91,7 +91,7 @@ class FiguresTest(unittest.TestCase):
 class DumpsTest(unittest.TestCase):
     def setUp(self) -> None:
         # Each figure tells its run; those with dumps come first, as nothing says they don't.
-        runs = sorted(bench.plan(quick=False), key=lambda run: -run.dump)
+        runs = sorted(bench.plan(quick=False, timed=False), key=lambda run: -run.dump)
         self.results = Results({}, [
             Figure(run, {"median": (1000 if run.source == "nmi" else 0) + run.depth + run.dump},
                    cost=(2000 if run.source == "irq" else 0) + run.dump,
@@ -109,11 +109,11 @@ class DumpsTest(unittest.TestCase):
 
     def test_table(self) -> None:
         for quick in (True, False):
-            runs = bench.plan(quick)
+            runs = bench.plan(quick, timed=False)
             figures = [figure for figure in self.results.figures if figure.run in runs]
             rows = benchreport._dump_table(Results({}, figures)).splitlines()
             self.assertEqual([row.split(" | ")[0] for row in rows[2:5]],
-                             ["| ours", "| ours, deferred", "| host process, perf's own"])
+                             ["| immediate", "| deferred", "| host process, perf's own"])
             for row in rows[2:5]:
                 self.assertEqual(row.split(" | ")[1:],
                                  ["1 001 / 2 000 / 48", "2 025 / 3 024 / 1 072",
@@ -132,6 +132,23 @@ class DumpsTest(unittest.TestCase):
         self.assertEqual({run.dump for run in bench.gate_plan()}, {0, bench.GATE_DUMP})
 
 
+class LostTest(unittest.TestCase):
+    def test_cost_times_rate(self) -> None:
+        self.assertEqual(benchreport.lost(5000.0, 4000), "2.0 %")
+        self.assertEqual(benchreport.lost(99999.0, 10000), "100.0 %")
+        self.assertEqual(benchreport.lost(100000.0, 10000), "> 100 %")
+
+    def test_lines_can_be_told_apart_in_grey(self) -> None:
+        self.assertEqual(len(benchreport._STYLES), len(benchreport._WAYS))
+        self.assertEqual(len({style[1:] for style in benchreport._STYLES}),
+                         len(benchreport._STYLES))
+
+    def test_nothing_is_timed_in_emulation(self) -> None:
+        for quick in (True, False):
+            self.assertEqual({run.clock for run in bench.plan(quick, timed=False)}, {"counted"})
+            self.assertIn("timed", {run.clock for run in bench.plan(quick, timed=True)})
+
+
 class HighestRateTest(unittest.TestCase):
     def _results(self, *kept: float) -> Results:
         return Results({}, [Figure(Run("counted", "guest", "callchain", depth=64, rate=rate),
@@ -141,6 +158,15 @@ class HighestRateTest(unittest.TestCase):
     def test_below_the_first_that_is_too_fast(self) -> None:
         self.assertEqual(benchreport.highest_rate(self._results(1, 0.99, 0.5, 1), "counted",
                                                   "callchain"), 2000)
+
+    def test_where_all_fail_it_is_a_lower_bound(self) -> None:
+        results = self._results(1, 0.99, 0.5, 1)
+        self.assertEqual(benchreport._rate(results, "callchain", 64), "2 000 Hz")
+        ips = Results({}, [Figure(Run("counted", "guest", "ip", depth=64, rate=figure.run.rate),
+                                  kept=figure.kept) for figure in results.figures])
+        results.figures += ips.figures
+        self.assertEqual(benchreport._rate(results, "callchain", 64), "at least 2 000 Hz")
+        self.assertEqual(benchreport._rate(results, "v3", 64), "-")
 
     def test_none(self) -> None:
         self.assertIsNone(benchreport.highest_rate(self._results(0.5, 1), "counted", "callchain"))
