@@ -14,7 +14,8 @@ from .bench import Figure, Results
 from .tree import REPO
 from .ui import Failure, say
 
-REFERENCE = REPO / "results" / "gate" / "reference.json"
+# One for each set of tools.
+REFERENCES = REPO / "results" / "gate"
 LIMITS = REPO / "scripts" / "gate-limits.toml"
 
 _ORIGIN = "kvm_guest_callchains"
@@ -122,19 +123,33 @@ def _series(version: str) -> str:
     return match.group() if match else version
 
 
-def refuse(new: Results, reference: Results) -> None:
-    """Raise Failure if the figures of two runs can't be compared."""
+def _other_tool(new: Results, reference: Results) -> Optional[Tuple[str, str, str]]:
+    """What the reference was made with that is another now, if anything; its version, and ours."""
     compared: List[Tuple[str, str, Callable[[str], str]]] = [
         ("kernel", "Linux", _series), ("qemu", "QEMU", _series),
-        ("compiler", "the compiler", lambda v: v.split(".")[0]),
-        ("cpu", "the CPU", str), ("cpus", "the number of CPUs", str)]
+        ("compiler", "compiler", lambda v: v.split(".")[0]),
+        ("cpu", "CPU", str), ("cpus", "number of CPUs", str)]
     for name, what, key in compared:
         old, now = reference.environment[name], new.environment[name]
         if key(old) != key(now):
-            raise Failure(f"The reference was made with another {what.removeprefix('the ')}, "
-                          f"{old} rather than {now}, so the figures can't be compared; make "
-                          "another reference from a commit that is known to be good, see "
-                          "results/README.md")
+            return what, old, now
+    return None
+
+
+def choose(new: Results, references: List[Results]) -> Results:
+    """The reference that was made with the tools of this run; if none was, any."""
+    return next((reference for reference in references if not _other_tool(new, reference)),
+                references[0])
+
+
+def refuse(new: Results, reference: Results) -> None:
+    """Raise Failure if the figures of two runs can't be compared."""
+    other = _other_tool(new, reference)
+    if other:
+        what, old, now = other
+        raise Failure(f"The reference was made with another {what}, {old} rather than {now}, so "
+                      "the figures can't be compared; make another reference from a commit that "
+                      "is known to be good, see results/README.md")
     for results, whose in ((new, "this run"), (reference, "the reference")):
         # Who does not keep up is slow, and the figures say by how much.
         marked = {mark for figure in results.figures for mark in figure.marks
@@ -180,9 +195,10 @@ def kcidb(verdicts: List[Verdict], new: Results) -> Dict[str, Any]:
 
 def judge(new: Results, folder: Path, tree: Path) -> bool:
     """Compare, print KTAP and what got slower, and leave JUnit and KCIDB files."""
-    if not REFERENCE.exists():
-        raise Failure(f"There is no reference, {REFERENCE}; see results/README.md")
-    reference = bench.read(REFERENCE)
+    references = [bench.read(path) for path in sorted(REFERENCES.glob("*.json"))]
+    if not references:
+        raise Failure(f"There is no reference in {REFERENCES}; see results/README.md")
+    reference = choose(new, references)
     try:
         verdicts = compare(new, reference, read_limits(LIMITS))
     except Failure as failure:

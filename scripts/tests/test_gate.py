@@ -111,6 +111,13 @@ class CompareTest(unittest.TestCase):
             with self.subTest(name), self.assertRaisesRegex(Failure, f"another .*{said}"):
                 self._slower(**{name: value})
 
+    def test_the_reference_of_the_same_tools_is_taken(self) -> None:
+        first, second = _results(compiler="gcc 14.1.0"), _results(frame=50)
+        self.assertIs(gate.choose(_results(), [first, second]), second)
+        self.assertIs(gate.choose(_results(compiler="gcc 14.2.0"), [first, second]), first)
+        # To be refused, with the reason.
+        self.assertIs(gate.choose(_results(compiler="gcc 15.1.0"), [first, second]), first)
+
     def test_marked_figures_are_refused(self) -> None:
         new = _results()
         new.figures[3].marks.append("throttled")
