@@ -15,15 +15,16 @@ from .bench import DEPTHS, DUMPS, KEEPS_UP, RATES, Figure, Results
 from .build import BENCH
 from .ui import Failure, say
 
-# Label, target, mode, color: the rows of all tables, and the lines of all plots.
+# Label, target, mode, and color, style and marker: the rows of all tables, and the lines of
+# all plots.  Each line can be told from the others without its color.
 _WAYS = [
-    ("ip only, as perf today", "guest", "ip", "#888888"),
-    ("a callchain of nothing", "guest", "empty", "#bbbbbb"),
-    ("ours", "guest", "callchain", "#1b9e77"),
-    ("ours, deferred", "guest", "deferred", "#66c2ff"),
-    ("v3 of 2023", "guest", "v3", "#d95f02"),
-    ("user-space sampler", "guest", "userspace", "#7570b3"),
-    ("host process, perf's own", "host", "callchain", "#222222"),
+    ("ip only, as perf today", "guest", "ip", ("#767676", ":", "s")),
+    ("a callchain of nothing", "guest", "empty", ("#767676", "-.", "x")),
+    ("ours", "guest", "callchain", ("#117a5b", "-", "o")),
+    ("ours, deferred", "guest", "deferred", ("#0067a8", "--", "D")),
+    ("v3 of 2023", "guest", "v3", ("#c04a00", "-", "^")),
+    ("user-space sampler", "guest", "userspace", ("#6b5fb5", "-.", "v")),
+    ("host process, perf's own", "host", "callchain", ("#222222", ":", "P")),
 ]
 
 # Nothing that depends on the depth of the stack.
@@ -216,8 +217,12 @@ def _axes(title: str, x: str, y: str) -> Tuple[Any, Any]:
     return figure, axes
 
 
+def _style(look: Tuple[str, str, str]) -> Dict[str, Any]:
+    return {**dict(zip(("color", "linestyle", "marker"), look)), "markersize": 5}
+
+
 def _save(figure: Any, axes: Any, path: Path) -> None:
-    axes.legend(fontsize=9)
+    axes.legend(fontsize=9, handlelength=4)
     figure.tight_layout()
     figure.savefig(path, format="svg", metadata={"Date": None})
     pyplot.close(figure)
@@ -226,7 +231,7 @@ def _save(figure: Any, axes: Any, path: Path) -> None:
 def _plot_latency(results: Results, path: Path) -> None:
     figure, axes = _axes("How long a PMI takes, by the depth of the guest's stack",
                          "frames on the stack", "instructions in the PMI's handler, median")
-    for label, target, mode, color in _WAYS:
+    for label, target, mode, look in _WAYS:
         points = sorted((f.run.depth, f.latency["median"]) for f in results.figures
                         if f.run.clock == "counted" and f.run.target == target
                         and f.run.mode == mode and f.run.source == "nmi" and f.run.levels == 4
@@ -235,8 +240,7 @@ def _plot_latency(results: Results, path: Path) -> None:
         if mode in _SHALLOW and points:
             points = [(0, points[0][1]), (max(DEPTHS), points[0][1])]
         if points:
-            axes.plot(*zip(*dict(points).items()), label=label, color=color, marker="o",
-                      markersize=3)
+            axes.plot(*zip(*dict(points).items()), label=label, **_style(look))
     axes.set_yscale("log")
     _save(figure, axes, path)
 
@@ -244,7 +248,7 @@ def _plot_latency(results: Results, path: Path) -> None:
 def _plot_overhead(results: Results, clock: str, path: Path) -> None:
     figure, axes = _axes(f"What a guest loses, by the rate of samples, depth 64, {clock}",
                          "samples a second", "time lost, percent")
-    for label, target, mode, color in _WAYS:
+    for label, target, mode, look in _WAYS:
         points: Dict[int, Tuple[float, float]] = {
             f.run.rate: (100 * f.slowdown, 100 * (f.spread or 0)) for f in results.figures
             if f.run.clock == clock and f.run.target == target and f.run.mode == mode
@@ -254,8 +258,7 @@ def _plot_overhead(results: Results, clock: str, path: Path) -> None:
             rates = sorted(points)
             axes.errorbar(rates, [points[rate][0] for rate in rates],
                           [points[rate][1] for rate in rates] if clock == "timed" else None,
-                          label=label, color=color, marker="o", markersize=3, elinewidth=0.6,
-                          capsize=2)
+                          label=label, elinewidth=0.6, capsize=2, **_style(look))
     axes.set_xscale("log")
     # What is timed is not exact enough to tell small shares apart.
     if clock == "counted":

@@ -163,5 +163,35 @@ class JsonTest(unittest.TestCase):
         self.assertTrue(script.startswith("echo 1 > ") and "\necho 0 > " in script)
 
 
+class PlotTest(unittest.TestCase):
+    def test_lines_can_be_told_apart_without_color(self) -> None:
+        looks = [look for *_, look in benchreport._WAYS]
+        self.assertEqual(len({look[1:] for look in looks}), len(looks))
+        self.assertEqual(len({marker for _, _, marker in looks}), len(looks))
+
+    def test_lines_are_darker_than_paper(self) -> None:
+        for label, *_, (color, _, _) in benchreport._WAYS:
+            parts = [int(color[place:place + 2], 16) / 255 for place in (1, 3, 5)]
+            linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+                      for part in parts]
+            contrast = 1.05 / (0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05)
+            self.assertGreater(contrast, 4.5, label)
+
+    def test_lines_have_their_looks(self) -> None:
+        results = Results.from_json(json.loads(
+            (Path(__file__).parents[2] / "results/bench/bench.json").read_text()))
+        for plot, method in ((lambda: benchreport._plot_latency(results, Path()), "plot"),
+                             (lambda: benchreport._plot_overhead(results, "counted", Path()),
+                              "errorbar")):
+            axes = mock.Mock()
+            with mock.patch.object(benchreport, "_axes", return_value=(None, axes)), \
+                    mock.patch.object(benchreport, "_save"):
+                plot()
+            for call in getattr(axes, method).call_args_list:
+                look = next(way[3] for way in benchreport._WAYS if way[0] == call.kwargs["label"])
+                self.assertEqual((call.kwargs["color"], call.kwargs["linestyle"],
+                                  call.kwargs["marker"]), look)
+
+
 if __name__ == "__main__":
     unittest.main()
