@@ -10,9 +10,12 @@ BOCHS := bochs bochs-term bochsbios isolinux syslinux-common vgabios xorriso
 # What Debian's kernels are compressed by.
 UNPACK := lz4 zstd
 
+# Debian's npm can't be installed beside a node that brought its own.
+NPM := $(if $(shell command -v npm),,npm)
+
 export BUILD KERNEL_SRC KCONFIG ACCEL VENDOR GUEST KARGS TESTS ALL BASELINE QUICK FUZZ_SECONDS FUZZ_CASES SEED MUTANTS TODAY
 
-.PHONY: help demo test test-debug test-intel test-stock host-table test-baseline mutants records selftests fuzz bench gate build shell series clean packages
+.PHONY: help demo test test-debug test-intel test-stock test-pictures host-table test-baseline mutants records selftests fuzz bench gate build shell series clean packages
 .DEFAULT_GOAL := help
 
 help: ## print this help
@@ -40,6 +43,7 @@ help: ## print this help
 
 demo: ## profile a Linux guest from its host, and draw its flame graph
 	@sh scripts/bootstrap.sh $(UNPACK) $(if $(filter intel,$(VENDOR)),$(BOCHS))
+	@[ -z "$(NPM)" ] || sh scripts/bootstrap.sh $(NPM) || true # without it, there is no flamegraph.html
 	@$(PYTHON) scripts/host.py demo
 
 test: ## run all tests; ends with "N passed, N failed, N skipped"
@@ -56,6 +60,10 @@ test-intel: ## run the KVM selftests on an emulated Intel host, with EPT and wit
 test-stock: ## sample Debian's own kernels as guests, and unwind them by their ORC tables
 	@sh scripts/bootstrap.sh $(UNPACK)
 	@$(PYTHON) scripts/host.py test-stock
+
+test-pictures: ## use the flame graphs in a browser, and open them in others' viewers
+	@sh scripts/bootstrap.sh chromium fonts-dejavu-core $(NPM)
+	@$(PYTHON) scripts/host.py test-pictures
 
 host-table: packages ## write results/hosts.md: which tests passed on which host, of the last runs
 	@$(PYTHON) scripts/host.py host-table

@@ -88,7 +88,8 @@ def main(arguments: Optional[List[str]] = None) -> int:
                         help="what perf script printed; - for standard input")
     parser.add_argument("-o", "--output", required=True, metavar="FILE",
                         help=f"a page, FILE.html, or a profile for pprof, FILE{_PPROF}")
-    parser.add_argument("--diff", metavar="OLD", help="color by what has changed since another text")
+    parser.add_argument("--diff", metavar="OLD",
+                        help="color by what has changed since another text")
     parser.add_argument("--joined", action="store_true",
                         help="show the host's samples too: VMM, KVM and guest in one picture")
     parser.add_argument("--title", help="what the page is called")

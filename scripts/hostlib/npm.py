@@ -50,12 +50,13 @@ def fetch(package: Package) -> Path:
     # An .npmrc of whoever is in this folder is none of ours.
     with tempfile.TemporaryDirectory(dir=folder) as incoming:
         try:
-            result = subprocess.run(["npm", "pack", f"{package.name}@{package.version}", *_PATIENCE], cwd=incoming, check=False, text=True,
-                                    stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                    stderr=subprocess.STDOUT)
+            result = subprocess.run(
+                ["npm", "pack", f"{package.name}@{package.version}", *_PATIENCE], cwd=incoming,
+                check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, text=True)
         except FileNotFoundError:
-            raise Failure(f"npm, which fetches {package.name}, is not installed; install it (Debian's "
-                          "package is npm), and run the same command again") from None
+            raise Failure(f"npm, which fetches {package.name}, is not installed; install it "
+                          "(Debian's package is npm), and run the same command again") from None
         fetched = Path(incoming) / package.tarball
         if not fetched.exists():
             code = re.search(r"^npm \S+ code (\S+)", result.stdout, re.MULTILINE)

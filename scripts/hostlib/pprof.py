@@ -4,7 +4,7 @@
 import gzip
 from collections import Counter
 from pathlib import Path
-from typing import Dict, Iterable, List, Tuple
+from typing import Any, Dict, Iterable, List, Tuple
 
 from .stacks import Frame
 
@@ -44,9 +44,9 @@ class _Numbers:
 
     def __init__(self, first: int) -> None:
         self._first = first
-        self.table: Dict[object, int] = {}
+        self.table: Dict[Any, int] = {}
 
-    def __getitem__(self, item: object) -> int:
+    def __getitem__(self, item: Any) -> int:
         return self.table.setdefault(item, self._first + len(self.table))
 
 
@@ -61,7 +61,7 @@ def encode(folded: "Counter[Tuple[Frame, ...]]") -> bytes:
         out.append(_bytes(_SAMPLE, _packed(_SAMPLE_LOCATIONS, (frames[f] for f in stack[::-1]))
                           + _packed(_SAMPLE_VALUES, [count]) + _bytes(_SAMPLE_LABEL, label)))
     # A location for each function: perf script's text may have no addresses of files.
-    for (name, kind), number in frames.table.items():  # type: ignore[misc]
+    for (name, kind), number in frames.table.items():
         line = _number(_LINE_FUNCTION, number)
         out.append(_bytes(_LOCATION, _number(_LOCATION_ID, number) + _bytes(_LOCATION_LINE, line)))
         out.append(_bytes(_FUNCTION, _number(_FUNCTION_ID, number)

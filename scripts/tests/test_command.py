@@ -59,7 +59,8 @@ class CommandTest(unittest.TestCase):
 
     def test_a_difference(self) -> None:
         self.assertEqual(self._drawn(self.text, "--diff", self._text("old", 3 * _SAMPLES)), [
-            {_GUEST: 1}, {_GUEST: 3}, "Guests, sampled from the host: 1 samples, compared with old"])
+            {_GUEST: 1}, {_GUEST: 3},
+            "Guests, sampled from the host: 1 samples, compared with old"])
 
     def test_standard_input(self) -> None:
         with mock.patch("sys.stdin", io.TextIOWrapper(io.BytesIO(_SAMPLES.encode() + b"\xff\n"))):
@@ -73,7 +74,7 @@ class CommandTest(unittest.TestCase):
 
     def test_mistakes(self) -> None:
         self._fails("can't be read .*standard input", str(self.folder / "none"))
-        self._fails("does not say which samples.*perf script -F", self._text("x", "a 1\n\t10 f\n\n"))
+        self._fails("does not say which.*perf script -F", self._text("x", "a 1\n\t10 f\n\n"))
         self._fails("does not say which samples", self._text("x", ""))
         self._fails("No sample of .* hits a guest", self._text("x", "a K     \n\t10 f\n\n"))
         self._fails("neither a page nor a profile", self.text, page="a.svg")
