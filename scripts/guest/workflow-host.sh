@@ -68,6 +68,11 @@ web=$vm
 boot db network
 db=$vm
 
+# What works for this host and that guest, before anything is recorded.
+mount -t debugfs debugfs /sys/kernel/debug
+python3 "$REPO/scripts/doctor.py" $web > $out/doctor.txt 2> $out/doctor.err ||
+	fail "the doctor says that this guest can't be recorded, see doctor.txt"
+
 record one --guest -p $web
 files="--symfs $out/files"
 # $files is two words.

@@ -27,7 +27,7 @@ _WAYS = [
 ]
 
 # Color, line and marker of each: what is printed in grey is told apart by the latter two.
-_STYLES = [("#888888", "--", "None"), ("#888888", ":", "None"), ("#1b7837", "-", "o"),
+_STYLES = [("#666666", "--", "None"), ("#666666", ":", "None"), ("#1b7837", "-", "o"),
            ("#2166ac", "-", "s"), ("#b35806", "-.", "^"), ("#762a83", "--", "D"),
            ("#222222", "-", "x")]
 

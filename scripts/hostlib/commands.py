@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Dict, List, Tuple
 
 from . import allselftests, baseline, bench, check, fuzz, gate, hosttable, intel, ktap, mutants
-from . import objectcode, perftests, records, selftests, series, source, stock, workflow
+from . import objectcode, perftests, pictures, records, selftests, series, source, stock, workflow
 from .build import CONFIGS, Build
 from .emulated import Complaint, EmulatedHost, choose_accel
 from .options import GUESTS, Command, Options
@@ -330,6 +330,10 @@ def cmd_test_stock(options: Options) -> int:
                              options.kargs))
 
 
+def cmd_test_pictures(options: Options) -> int:
+    return say_all(pictures.run(results_dir("pictures")))
+
+
 def cmd_test_workflow(options: Options) -> int:
     return say_all(workflow.run(built(options), choose_accel(options.accel),
                                 results_dir("workflow"), options.kargs))
@@ -399,6 +403,9 @@ COMMANDS: Dict[str, Command] = {
         cmd_test_stock,
         "sample Debian's own kernels as guests, and unwind them by their ORC tables",
         (*_HOST, "kargs", "kconfig", "baseline"), (*_BOOTS, "unpack")),
+    "test-pictures": Command(
+        cmd_test_pictures, "use the flame graphs in a browser, and open them in others' viewers",
+        (), ("pictures",)),
     "test-workflow": Command(
         cmd_test_workflow,
         "use perf kvm on two guests as an operator would: record, report, diff, top",

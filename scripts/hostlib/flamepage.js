@@ -83,8 +83,9 @@
 	}
 
 	const found = document.getElementById("found");
+	const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
 	const chart = flamegraph.default()
-		.cellHeight(18).minFrameSize(0.4).transitionDuration(150)
+		.cellHeight(18).minFrameSize(0.4).transitionDuration(still ? 0 : 150)
 		.getName(label).getValue(node => node.data ? node.data.counts[0] : node.counts[0])
 		.setColorMapper(color)
 		.tooltip(flamegraph.tooltip.defaultFlamegraphTooltip().text(describe));

@@ -52,8 +52,8 @@ def fetch(package: Package) -> Path:
         try:
             result = subprocess.run(
                 ["npm", "pack", f"{package.name}@{package.version}", *_PATIENCE], cwd=incoming,
-                check=False, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT)
+                check=False, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT, text=True)
         except FileNotFoundError:
             raise Failure(f"npm, which fetches {package.name}, is not installed; install it "
                           "(Debian's package is npm), and run the same command again") from None

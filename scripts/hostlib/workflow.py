@@ -88,6 +88,14 @@ def judge_top(screen: str) -> Iterator[str]:
         yield "perf kvm top shows a tid in place of a comm"
 
 
+def judge_doctor(said: str) -> Iterator[str]:
+    """What is wrong with what the doctor says of this host, which has no PMU, and a guest."""
+    for words in ('VM "web" with 1 vCPU', "it runs Linux 6.1", "it has ORC tables",
+                  "perf kvm --guest record -e cpu-clock -g -p "):
+        if words not in said:
+            yield f"the doctor does not say: {words}"
+
+
 def judge(folder: Path) -> Counts:
     """What all commands have printed, as tests."""
     def text(name: str) -> str:
@@ -95,6 +103,7 @@ def judge(folder: Path) -> Counts:
 
     counts = Counts()
     for name, wrong in {
+            "doctor": judge_doctor(text("doctor")),
             "report, levels of callers": judge_levels(text("callers")),
             "report, comms": judge_comms(text("callers")),
             "report, one guest": judge_sides(text("callers"), "gu"),

@@ -143,6 +143,14 @@ class LostTest(unittest.TestCase):
         self.assertEqual(len({style[1:] for style in benchreport._STYLES}),
                          len(benchreport._STYLES))
 
+    def test_lines_are_darker_than_paper(self) -> None:
+        for color, *_ in benchreport._STYLES:
+            parts = [int(color[place:place + 2], 16) / 255 for place in (1, 3, 5)]
+            linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4
+                      for part in parts]
+            contrast = 1.05 / (0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2] + 0.05)
+            self.assertGreater(contrast, 4.5, color)
+
     def test_nothing_is_timed_in_emulation(self) -> None:
         for quick in (True, False):
             self.assertEqual({run.clock for run in bench.plan(quick, timed=False)}, {"counted"})

@@ -20,6 +20,13 @@ _TOP = "".join(f"     4.0{i}%     0.16%  [guest.kernel.kallsyms.74]  [g] hrtimer
 
 class JudgeTest(unittest.TestCase):
 
+    def test_the_doctor_knows_the_guest(self) -> None:
+        said = ('  ok qemu-system-x86 has a VM "web" with 1 vCPU\n  ok it runs Linux 6.1.0-50: 2\n'
+                "  ok it has ORC tables: -g\n  perf kvm --guest record -e cpu-clock -g -p 76\n")
+        self.assertEqual(list(workflow.judge_doctor(said)), [])
+        for words in ("web", "6.1", "ORC", "-e cpu-clock"):
+            self.assertEqual(len(list(workflow.judge_doctor(said.replace(words, "")))), 1, words)
+
     def test_callers_have_their_own_levels(self) -> None:
         self.assertEqual(list(workflow.judge_levels(_CALLERS)), [])
         for good, bad in (("[g] do_syscall_64", "[u] do_syscall_64"), ("[u] main", "[g] main"),
