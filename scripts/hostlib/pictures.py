@@ -28,15 +28,15 @@ _PACKAGES = (
 
 # Comm, pid and tid, mode, and frames: innermost first, K is the guest's kernel, U its user
 # mode, H the host's kernel.
-_Stack = Tuple[str, str, str, Tuple[str, ...]]
+_Stack = Tuple[str, str, str, str, Tuple[str, ...]]
 _VCPU, _TASK = ("CPU 0/KVM", "300", "301"), ("work", "77", "77")
 _READ = (*_TASK, "G", ("K vfs_read", "K do_syscall_64", "U main"))
 _COPY = (*_TASK, "G", ("K copy_to_user", *_READ[-1]))
 _WRITE = (*_VCPU, "G", ("K vfs_write", "K do_syscall_64", "U main"))
 _MAIN = (*_TASK, "KGg", ("U main",))
 _RUN = (*_VCPU, "K", ("H vcpu_run", "H kvm_vcpu_ioctl"))
-_SAMPLES = [_READ] * 2 + [_COPY] * 4 + [_WRITE] * 3 + [_MAIN] + [_RUN] * 2
-_OLD = [_READ] * 6 + [_WRITE] * 12 + [_MAIN] * 2
+_SAMPLES: List[_Stack] = [_READ] * 2 + [_COPY] * 4 + [_WRITE] * 3 + [_MAIN] + [_RUN] * 2
+_OLD: List[_Stack] = [_READ] * 6 + [_WRITE] * 12 + [_MAIN] * 2
 
 _HOSTILE = ("</script><script>document.title=1</script>", "<!--<script>", "a\u2028b",
             "<img src=x onerror=document.title=1>", "{{code}}", "&lt;", "__proto__")
@@ -52,7 +52,7 @@ _EXPECTED: Dict[str, Any] = {
 }
 
 
-def _print(samples: "List[Tuple[str, str, str, str, Tuple[str, ...]]]", modes: bool) -> str:
+def _print(samples: List[_Stack], modes: bool) -> str:
     """What perf script prints of samples, with their modes or with their times and events."""
     lines = []
     for number, (comm, pid, tid, mode, frames) in enumerate(samples):
@@ -66,7 +66,7 @@ def _print(samples: "List[Tuple[str, str, str, str, Tuple[str, ...]]]", modes: b
 
 
 def _draw(folder: Path) -> None:
-    hostile = [(*_VCPU, "G", tuple(f"K {name}" for name in _HOSTILE))]
+    hostile: List[_Stack] = [(*_VCPU, "G", tuple(f"K {name}" for name in _HOSTILE))]
     texts = {"samples.txt": _print(_SAMPLES, True), "old.txt": _print(_OLD, True),
              "hostile.txt": _print(hostile, True), "script.txt": _print(_SAMPLES, False),
              "expected.json": json.dumps(_EXPECTED)}
