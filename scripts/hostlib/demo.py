@@ -10,7 +10,7 @@ from typing import Tuple
 from . import flamegraph, guest, intel, stacks
 from .build import GUEST_PROGRAM, Build
 from .machine import Machine, check_console, pass_on
-from .selftests import Counts
+from .selftests import Counts, judge
 from .ui import Failure, Step, say
 
 # Whose kernel the guest may run: Debian's as distributed, or the one that was built here.
@@ -156,9 +156,4 @@ def check(profile: Profile) -> Counts:
         "the flame graph shows them":
             "do_syscall_64" in (profile.folder / "flamegraph.svg").read_text(),
     }
-    counts = Counts()
-    for name, holds in cases.items():
-        name = f"{profile.folder.name}: {name}"
-        say(f"{'ok' if holds else 'not ok'}: {name}")
-        counts.add(Counts(passed=1) if holds else Counts(failed=1, remarks=[f"failed: {name}"]))
-    return counts
+    return judge(profile.folder.name, cases)
