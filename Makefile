@@ -12,7 +12,7 @@ UNPACK := lz4 zstd
 
 export BUILD KERNEL_SRC KCONFIG ACCEL VENDOR GUEST KARGS TESTS ALL BASELINE QUICK FUZZ_SECONDS FUZZ_CASES SEED MUTANTS TODAY
 
-.PHONY: help demo test test-debug test-intel test-stock host-table test-baseline mutants records selftests fuzz bench gate build shell series clean packages
+.PHONY: help demo test test-debug test-intel test-stock test-unikernel host-table test-baseline mutants records selftests fuzz bench gate build shell series clean packages
 .DEFAULT_GOAL := help
 
 help: ## print this help
@@ -56,6 +56,9 @@ test-intel: ## run the KVM selftests on an emulated Intel host, with EPT and wit
 test-stock: ## sample Debian's own kernels as guests, and unwind them by their ORC tables
 	@sh scripts/bootstrap.sh $(UNPACK)
 	@$(PYTHON) scripts/host.py test-stock
+
+test-unikernel: packages ## sample a guest that is no Linux, whose call paths are known
+	@$(PYTHON) scripts/host.py test-unikernel
 
 host-table: packages ## write results/hosts.md: which tests passed on which host, of the last runs
 	@$(PYTHON) scripts/host.py host-table

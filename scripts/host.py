@@ -19,7 +19,7 @@ from typing import Tuple
 sys.dont_write_bytecode = True
 from hostlib import allselftests, baseline, bench, benchreport, demo, fuzz, gate  # noqa: E402
 from hostlib import hosttable, intel, mutants, objectcode, perftests, records  # noqa: E402
-from hostlib import selftests, series, source, stock  # noqa: E402
+from hostlib import selftests, series, source, stock, unikernel  # noqa: E402
 from hostlib.build import CONFIGS, Build  # noqa: E402
 from hostlib.machine import Complaint, Machine, choose_accel  # noqa: E402
 from hostlib.tree import BASELINE_V3, REPO  # noqa: E402
@@ -313,6 +313,15 @@ def cmd_test_stock() -> int:
     return 1 if counts.failed else 0
 
 
+def cmd_test_unikernel() -> int:
+    """A guest that is no Linux, whose call paths and their shares are known."""
+    counts = unikernel.run(built(), accel(), results_dir("unikernel"), kernel_args())
+    for remark in counts.remarks:
+        say(remark)
+    say(str(counts))
+    return 1 if counts.failed else 0
+
+
 def cmd_shell() -> int:
     if not sys.stdin.isatty():
         raise Failure("make shell needs a terminal; for a script, use make test")
@@ -347,7 +356,8 @@ COMMANDS = {"build": cmd_build, "selftests": cmd_selftests, "test": cmd_test,
             "host-table": cmd_host_table,
             "test-baseline": cmd_test_baseline, "mutants": cmd_mutants, "records": cmd_records,
             "fuzz": cmd_fuzz, "bench": cmd_bench, "gate": cmd_gate, "demo": cmd_demo,
-            "test-stock": cmd_test_stock, "shell": cmd_shell, "series": cmd_series, "clean": cmd_clean}
+            "test-stock": cmd_test_stock, "test-unikernel": cmd_test_unikernel,
+            "shell": cmd_shell, "series": cmd_series, "clean": cmd_clean}
 
 
 # Those that heed VENDOR=intel.
