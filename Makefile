@@ -11,7 +11,7 @@ export ACCEL VENDOR GUEST KARGS KCONFIG BASELINE TESTS ALL QUICK TODAY
 export FUZZ_SECONDS FUZZ_CASES SEED MUTANTS JUNIT JSON
 
 COMMANDS := demo test test-debug test-intel test-stock test-workflow test-pictures \
-	host-table test-baseline mutants records selftests fuzz bench gate check build shell series clean
+	test-unikernel host-table test-baseline mutants records selftests fuzz bench gate check build shell series clean
 .PHONY: help deps doctor $(COMMANDS)
 .DEFAULT_GOAL := help
 
@@ -68,6 +68,9 @@ test-stock: ## sample Debian's own kernels as guests, and unwind them by their O
 	$(HOST)
 
 test-workflow: ## use perf kvm on two guests as an operator would: record, report, diff, top
+	$(HOST)
+
+test-unikernel: ## sample a guest that is no Linux, whose call paths are known
 	$(HOST)
 
 test-pictures: ## use the flame graphs in a browser, and open them in others' viewers

@@ -32,6 +32,7 @@ BENCH = "guest_callchain/guest_callchain_bench"
 FUZZER = "guest_callchain/guest_callchain_fuzz"
 GUEST_PROGRAM = "guest_callchain/guest_program"
 LIBC_PROGRAM = "guest_callchain/guest_program_libc"
+UNIKERNEL = "guest_callchain/unikernel"
 
 # The same input is to give the same kernel.
 _REPRODUCIBLE = {"KBUILD_BUILD_TIMESTAMP": "2026-01-01", "KBUILD_BUILD_USER": "build",
@@ -220,7 +221,7 @@ class Build:
     def _build_selftests(self, kernel_inputs: str) -> None:
         stamp = self.path / "selftests.stamp"
         programs = [*SELFTESTS, *INSTRUMENT_TESTS, TEST_32BIT, BENCH, FUZZER, GUEST_PROGRAM,
-                    LIBC_PROGRAM]
+                    LIBC_PROGRAM, UNIKERNEL]
         inputs = _hash([kernel_inputs, *programs, *self._overlay(("tools/testing/",))])
         products = [self.selftests / program for program in programs]
         if self._is_current(stamp, inputs, *products):

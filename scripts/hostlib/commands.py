@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Dict, List, Tuple
 
 from . import allselftests, baseline, bench, check, fuzz, gate, hosttable, intel, ktap, mutants
-from . import objectcode, perftests, pictures, records, selftests, series, source, stock, workflow
+from . import objectcode, perftests, pictures, records, selftests, series, source, stock
+from . import unikernel, workflow
 from .build import CONFIGS, Build
 from .emulated import Complaint, EmulatedHost, choose_accel
 from .options import GUESTS, Command, Options
@@ -330,6 +331,11 @@ def cmd_test_stock(options: Options) -> int:
                              options.kargs))
 
 
+def cmd_test_unikernel(options: Options) -> int:
+    return say_all(unikernel.run(built(options), choose_accel(options.accel),
+                                 results_dir("unikernel"), options.kargs))
+
+
 def cmd_test_pictures(options: Options) -> int:
     return say_all(pictures.run(results_dir("pictures")))
 
@@ -403,6 +409,9 @@ COMMANDS: Dict[str, Command] = {
         cmd_test_stock,
         "sample Debian's own kernels as guests, and unwind them by their ORC tables",
         (*_HOST, "kargs", "kconfig", "baseline"), (*_BOOTS, "unpack")),
+    "test-unikernel": Command(
+        cmd_test_unikernel, "sample a guest that is no Linux, whose call paths are known",
+        (*_HOST, "kargs", "kconfig", "baseline"), _BOOTS),
     "test-pictures": Command(
         cmd_test_pictures, "use the flame graphs in a browser, and open them in others' viewers",
         (), ("pictures",)),

@@ -10,7 +10,7 @@ from typing import List, Tuple
 from . import flamegraph, flamepage, guest, intel, stacks
 from .build import GUEST_PROGRAM, Build
 from .emulated import EmulatedHost, check_console, pass_on
-from .selftests import Counts
+from .selftests import Counts, judge
 from .ui import Failure, Step, say
 
 # The kernel that runs best under QEMU's emulation.
@@ -165,9 +165,4 @@ def check(profile: Profile) -> Counts:
         "the flame graph shows them":
             "do_syscall_64" in (profile.folder / "flamegraph.svg").read_text(),
     }
-    counts = Counts()
-    for name, holds in cases.items():
-        name = f"{profile.folder.name}: {name}"
-        say(f"{'ok' if holds else 'not ok'}: {name}")
-        counts.add(Counts(passed=1) if holds else Counts(failed=1, remarks=[f"failed: {name}"]))
-    return counts
+    return judge(profile.folder.name, cases)

@@ -11,7 +11,7 @@ from . import ktap
 from .build import Build
 from .emulated import UNUSED_DEVICE, EmulatedHost, pass_on
 from .tree import REPO
-from .ui import Failure
+from .ui import Failure, say
 
 EXPECTED_SKIPS = REPO / "scripts" / "expected-skips.txt"
 
@@ -84,6 +84,16 @@ class Counts:
 
     def __str__(self) -> str:
         return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
+
+
+def judge(title: str, cases: Dict[str, bool]) -> Counts:
+    """Say what holds and what does not, and count it."""
+    counts = Counts()
+    for case, holds in cases.items():
+        name = f"{title}: {case}"
+        say(f"{'ok' if holds else 'not ok'}: {name}")
+        counts.add(Counts(passed=1) if holds else Counts(failed=1, remarks=[f"failed: {name}"]))
+    return counts
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,13 @@ class CountTest(unittest.TestCase):
         self.assertRegex(counts.remarks[0], r"no longer skipped.*: a\.nmi\.\*")
 
 
+class JudgeTest(unittest.TestCase):
+    def test_what_does_not_hold_fails_and_is_named(self) -> None:
+        counts = selftests.judge("demo", {"holds": True, "does not": False})
+        self.assertEqual(str(counts), "1 passed, 1 failed, 0 skipped")
+        self.assertEqual(counts.remarks, ["failed: demo: does not"])
+
+
 class ChooseTest(unittest.TestCase):
     def _build(self, folder: str, config: str) -> Build:
         build = Build(Path(folder), Source("any"), None)
