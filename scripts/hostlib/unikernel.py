@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """A guest that is no Linux: a unikernel whose call paths, and their shares, are known."""
 
+import math
 from pathlib import Path
 from typing import Dict, List, Tuple
 
@@ -34,7 +35,7 @@ _DEADLINE = 300
 def deviation(found: int, total: int, percent: int) -> float:
     """By how many sigma a number of samples is not its share of all."""
     share = percent / 100
-    return (found - total * share) / max(total * share * (1 - share), 1) ** 0.5
+    return (found - total * share) / math.sqrt(max(total * share * (1 - share), 1))
 
 
 def cases(samples: List[stacks.Sample], report: str) -> Dict[str, bool]:
