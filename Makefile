@@ -25,7 +25,7 @@ help: ## print this help
 	@echo "  ACCEL=auto|tcg|kvm  how QEMU runs the host; auto takes KVM if it can nest"
 	@echo "  KERNEL_SRC=DIR      use this Linux source, and leave it as it is"
 	@echo "  KERNEL_TARBALL=FILE use the source in this linux-7.3.x.tar.xz; KERNEL_SHA256=HEX checks it"
-	@echo "  MIRROR=URL          fetch what is Debian's there, not from apt's or deb.debian.org"
+	@echo "  MIRROR=URL          fetch what is Debian's there, not where apt does"
 	@echo "  KCONFIG=FILE        merge a fragment into the kernel's configuration"
 	@echo "  VENDOR=amd|intel    whose CPU the host of selftests, demo and shell has; Bochs emulates Intel's"
 	@echo "  GUEST=debian|own    what the demo's guest runs: Debian's kernel, or the one built here"

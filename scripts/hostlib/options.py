@@ -68,8 +68,8 @@ OPTIONS: Dict[str, Option] = {
                              ambient=True),
     "kernel_sha256": Option("KERNEL_SHA256", "the SHA-256 that the tarball must have", "HEX",
                             ambient=True),
-    "mirror": Option("MIRROR", "fetch what is Debian's there, not where apt does or from "
-                     "deb.debian.org", "URL", ambient=True),
+    "mirror": Option("MIRROR", "fetch what is Debian's there, not where apt does", "URL",
+                     ambient=True),
     "jobs": Option("JOBS", "build with N jobs, not one for each CPU", "N", ambient=True),
     "accel": Option("ACCEL", "how QEMU runs the host; auto takes KVM if it can nest",
                     choices=("auto", "tcg", "kvm"), ambient=True),

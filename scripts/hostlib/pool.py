@@ -2,7 +2,7 @@
 """Packages of Debian's for machines without its apt: pinned, and checked by SHA-256.
 
 What is here was read from lists that Debian had signed.  Packages that newer ones have
-replaced are gone from Debian's mirrors, and stay on snapshot.debian.org.
+replaced are gone from Debian's mirrors, and stay in its snapshot archive.
 """
 
 import hashlib
@@ -15,9 +15,8 @@ from pathlib import Path
 
 from .ui import Failure, Step
 
-_MIRROR = "https://deb.debian.org/debian"
-# Of the day on which the packages below were current.
-_SNAPSHOT = "https://snapshot.debian.org/archive/debian/20261124T000000Z"
+# When the packages below were current.
+_DAY = "2026-11-24"
 
 _CHUNK = 1 << 20
 _TIMEOUT = 30
@@ -63,8 +62,13 @@ MODULES = {
 
 
 def mirror() -> str:
-    """Where packages are fetched."""
-    return (os.environ.get("MIRROR") or _MIRROR).rstrip("/")
+    """Where packages are fetched: only the user knows a mirror where there is no apt."""
+    url = os.environ.get("MIRROR")
+    if not url:
+        raise Failure("This machine has no apt that knows a mirror of Debian; name one with "
+                      "MIRROR=URL, the folder of it that has pool/, or use a Linux source of "
+                      "your own with KERNEL_SRC=DIR or KERNEL_TARBALL=FILE")
+    return url.rstrip("/")
 
 
 def sha256(file: Path) -> str:
@@ -87,8 +91,8 @@ def fetch(package: Pinned, folder: Path) -> Path:
         try:
             _download(url, incoming, package.size, step)
         except urllib.error.HTTPError as error:
-            raise Failure(f"{url} can't be fetched ({error}); if it is gone, run the same "
-                          f"command with MIRROR={_SNAPSHOT}") from error
+            raise Failure(f"{url} can't be fetched ({error}); if it is gone, name Debian's "
+                          f"snapshot archive of {_DAY} with MIRROR=URL") from error
         except (OSError, HTTPException, ValueError) as error:
             raise Failure(f"{url} can't be fetched ({error}); check the network and run the "
                           "same command again, it goes on from what is there") from error

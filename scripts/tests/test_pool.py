@@ -86,8 +86,13 @@ class FetchTest(unittest.TestCase):
         self.assertEqual([path for path in self.folder.rglob("*") if path.is_file()], [])
 
     def test_replaced_package(self) -> None:
-        with self.assertRaisesRegex(Failure, "404.*MIRROR=https://snapshot.debian.org/"):
+        with self.assertRaisesRegex(Failure, "404.*snapshot archive.*MIRROR=URL"):
             pool.fetch(self._package("pool/gone.deb"), self.folder)
+
+    def test_a_mirror_must_be_named(self) -> None:
+        with mock.patch.dict(os.environ, {"MIRROR": ""}), \
+                self.assertRaisesRegex(Failure, "MIRROR=URL.*KERNEL_SRC=DIR"):
+            pool.fetch(self._package(), self.folder)
 
     def test_no_network(self) -> None:
         with mock.patch.dict(os.environ, {"MIRROR": "http://127.0.0.1:1"}), \
