@@ -3,6 +3,7 @@
  * Which task of a guest a sample hit, which file it runs, which of the guest's kernels, and what
  * the VM is called: by files as perf record leaves them.
  */
+#include <dirent.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 #include <sys/stat.h>
 
 #include <linux/kernel.h>
+#include <linux/string.h>
 #include <perf/event.h>
 
 #include "build-id.h"
@@ -209,6 +211,19 @@ static int test_no_stack(struct machine *machine)
 	same = thread && !strcmp(thread__comm_str(thread), VCPU_COMM);
 	thread__put(thread);
 	TEST_ASSERT_VAL("the name of a sample without a stack", same);
+
+	/* These are the guest's own numbers, whatever the host has by them. */
+	sample.machine_pid = VMM;
+	sample.pid = VMM + 2;
+	sample.tid = VMM + 2;
+	thread = machine__findnew_thread(&machine->machines->host, sample.pid, sample.tid);
+	TEST_ASSERT_VAL("no thread", thread && !thread__set_comm(thread, "host's", 0));
+	thread__put(thread);
+	sample__name_guest_task(&sample, machine);
+	thread = machine__find_thread(machine, sample.pid, sample.tid);
+	same = thread && !strcmp(thread__comm_str(thread), "host's");
+	thread__put(thread);
+	TEST_ASSERT_VAL("no name of the host's", !same);
 	return 0;
 }
 
@@ -218,23 +233,25 @@ static const struct {
 	u64		time;
 	u64		user_ip;	/* zero if the sample doesn't tell */
 	int		tid;
+	u64		root;
 } ends[] = {
-	{ "its file",			USER, 8999999999, 0x400000, 16 },
-	{ "the end of its file",	USER, 8999999999, 0x4fffff, 16 },
-	{ "behind its file",		USER, 8999999999, 0x500000, VCPU },
-	{ "before its file",		USER, 8999999999, 0x3fffff, VCPU },
-	{ "called from its file",	KERNEL, 8999999999, 0x400000, 16 },
-	{ "called from elsewhere",	KERNEL, 8999999999, 0x500000, VCPU },
-	{ "called from nowhere",	KERNEL, 8999999999, 0, 16 },
-	{ "long before",		USER, 10, 0x500000, 16 },
-	{ "two seconds before",		USER, 7000000000, 0x500000, VCPU },
-	{ "not so late",		USER, 6999999999, 0x500000, 16 },
+	{ "its file",			USER, 8999999999, 0x400000, 16, 0x16000 },
+	{ "the end of its file",	USER, 8999999999, 0x4fffff, 16, 0x16000 },
+	{ "behind its file",		USER, 8999999999, 0x500000, VCPU, 0x16000 },
+	{ "before its file",		USER, 8999999999, 0x3fffff, VCPU, 0x16000 },
+	{ "called from its file",	KERNEL, 8999999999, 0x400000, 16, 0x16000 },
+	{ "called from elsewhere",	KERNEL, 8999999999, 0x500000, VCPU, 0x16000 },
+	{ "called from nowhere",	KERNEL, 8999999999, 0, 16, 0x16000 },
+	{ "long before",		USER, 10, 0x500000, 16, 0x16000 },
+	{ "two seconds before",		USER, 7000000000, 0x500000, VCPU, 0x16000 },
+	{ "not so late",		USER, 6999999999, 0x500000, 16, 0x16000 },
+	{ "exec ends no task",		USER, 19, 0x300000, 7, 0x2000 },
 };
 
 /* When a task has ended and perf did not look so far, another one may have its stack. */
 static int test_ends(struct machine *machine)
 {
-	struct perf_record_guest_stack_info info = { .sp = 0xffffc90000044010, .root = 0x16000 };
+	struct perf_record_guest_stack_info info = { .sp = 0xffffc90000044010 };
 	struct {
 		u64 nr;
 		u64 ips[4];
@@ -253,6 +270,7 @@ static int test_ends(struct machine *machine)
 		chain.ips[3] = ends[i].user_ip;
 		if (ends[i].cpumode == KERNEL)
 			sample.callchain = (struct ip_callchain *)&chain;
+		info.root = ends[i].root;
 		sample.guest_stack.info = &info;
 		sample__name_guest_task(&sample, machine);
 		TEST_ASSERT_VAL(ends[i].name, (int)sample.tid == ends[i].tid);
@@ -260,7 +278,7 @@ static int test_ends(struct machine *machine)
 	return 0;
 }
 
-static char level_of(struct thread *thread, struct map *map, u64 ip)
+static char level_of(struct thread *thread, struct map *map, u64 ip, char callee)
 {
 	struct callchain_cursor_node node = { .ip = ip };
 	struct addr_location al;
@@ -268,8 +286,7 @@ static char level_of(struct thread *thread, struct map *map, u64 ip)
 
 	addr_location__init(&al);
 	al.thread = thread__get(thread);
-	/* That of the function which was called. */
-	al.level = '?';
+	al.level = callee;
 	node.ms.thread = thread;
 	node.ms.map = map;
 	fill_callchain_info(&al, &node, /*hide_unresolved=*/false);
@@ -278,23 +295,36 @@ static char level_of(struct thread *thread, struct map *map, u64 ip)
 	return level;
 }
 
-/* Whose code callers are, with a map and without. */
+/* Whose code callers are: by the map, by the address, or as the callee. */
 static int test_levels(struct machines *machines)
 {
 	struct machine *machine = machines__find(machines, VMM);
 	struct thread *guest = machine__findnew_thread(machine, VMM, VMM);
 	struct thread *host = machine__findnew_thread(&machines->host, VMM, VMM);
 	struct map *map = machine__kernel_map(machine);
-	int err;
+	bool by_map, by_address, below, as_callee;
 
-	err = !guest || !host || level_of(guest, map, 0xffffffff81000100) != 'g' ||
-	      level_of(guest, NULL, 0xffffffffc0000000) != 'g' ||
-	      level_of(guest, NULL, 0x401000) != 'u' ||
-	      level_of(host, NULL, 0xffffffffc0000000) != 'k' ||
-	      level_of(host, NULL, 0x401000) != '.';
+	TEST_ASSERT_VAL("no threads", guest && host);
+	machines->host.single_address_space = true;
+	by_map = level_of(guest, map, 0xffffffff81000100, 'u') == 'g' &&
+		 level_of(guest, map, 0x401000, 'u') == 'g';
+	by_address = level_of(guest, NULL, 0xffffffffc0000000, 'u') == 'g' &&
+		     level_of(guest, NULL, 0x401000, 'g') == 'u' &&
+		     level_of(host, NULL, 0xffffffffc0000000, '.') == 'k' &&
+		     level_of(host, NULL, 0x401000, 'k') == '.';
+	/* Modules of arm64. */
+	machines->host.kernel_start = 0xffff800080000000;
+	below = level_of(host, NULL, 0xffff80007a000000, '.') == 'k';
+	machines->host.single_address_space = false;
+	as_callee = level_of(host, NULL, 0x401000, 'k') == 'k' &&
+		    level_of(host, NULL, 0xffffffffc0000000, '.') == '.' &&
+		    level_of(guest, NULL, 0x401000, 'g') == 'g';
 	thread__put(guest);
 	thread__put(host);
-	TEST_ASSERT_VAL("levels of callers", !err);
+	TEST_ASSERT_VAL("levels by map", by_map);
+	TEST_ASSERT_VAL("levels by address", by_address);
+	TEST_ASSERT_VAL("level of a module below the kernel", below);
+	TEST_ASSERT_VAL("levels where addresses don't tell", as_callee);
 	return 0;
 }
 
@@ -489,26 +519,43 @@ static int test_kernels(struct machine *machine)
 	return 0;
 }
 
-/* Tasks that perf notes while its notes are read. */
-static int test_later(const char *top, struct machine *machine)
+static bool append(const char *top, const char *text)
+{
+	FILE *file = guest_info__append(top, "tasks");
+	bool good = file && fputs(text, file) >= 0;
+
+	return file && !fclose(file) && good;
+}
+
+static bool has_live_folder(const char *dir)
+{
+	struct dirent *entry;
+	bool found = false;
+	DIR *folder = opendir(dir);
+
+	while (folder && (entry = readdir(folder)))
+		found |= strstarts(entry->d_name, "perf-guests-");
+	if (folder)
+		closedir(folder);
+	return found;
+}
+
+/* Tasks that perf notes while its notes are read: it looks for them each second. */
+static int test_later(const char *dir, const char *top, struct machine *machine)
 {
 	const u64 stack = 0xffffc9000003c010;
-	int before, live, after;
-	FILE *file;
 
-	before = tid_of(machine, stack, 50);
-	file = guest_info__append(top, "tasks");
-	TEST_ASSERT_VAL("no notes", file);
-	fputs("40 ffffc9000003c000 0 14 14 late\n", file);
-	fflush(file);
-	live = tid_of(machine, stack, 50);
-	fputs("60 ffffc90000040000 0 15 15 later\n", file);
-	fclose(file);
+	TEST_ASSERT_VAL("not noted so far", tid_of(machine, stack, 50) == VMM);
+	TEST_ASSERT_VAL("no notes", append(top, "40 ffffc9000003c000 0 14 14 late\n"));
+	TEST_ASSERT_VAL("not looked again", tid_of(machine, stack, 1000000049) == VMM);
+	TEST_ASSERT_VAL("noted meanwhile", tid_of(machine, stack, 1000000050) == 14);
+	TEST_ASSERT_VAL("no notes", append(top, "45 ffffc9000003c000 0 16 16 next\n"));
+	TEST_ASSERT_VAL("known and another's since", tid_of(machine, stack, 2000000050) == 16);
+	TEST_ASSERT_VAL("no folder", has_live_folder(dir));
 	guest_info__end_live();
-	after = tid_of(machine, stack + 0x4000, 70);
-	TEST_ASSERT_VAL("not noted so far", before == VMM);
-	TEST_ASSERT_VAL("noted meanwhile", live == 14);
-	TEST_ASSERT_VAL("noted behind the end", after == VMM);
+	TEST_ASSERT_VAL("a folder that is left", !has_live_folder(dir));
+	TEST_ASSERT_VAL("no notes", append(top, "46 ffffc9000003c000 0 17 17 last\n"));
+	TEST_ASSERT_VAL("noted behind the end", tid_of(machine, stack, 4000000000) == 16);
 	return 0;
 }
 
@@ -656,7 +703,9 @@ static int test_guest(const char *dir)
 	if (test_guestmount(dir))
 		return -1;
 	symbol_conf.guest_info = true;
+	setenv("TMPDIR", dir, 1);
 	TEST_ASSERT_VAL("guests of nobody", !guest_info__begin_live(&target, false));
+	unsetenv("TMPDIR");
 	symbol_conf.guest_info = false;
 	scnprintf(path, sizeof(path), "%s/data", dir);
 	guest_info__use(path);
@@ -665,9 +714,9 @@ static int test_guest(const char *dir)
 	machines.host.env = &env;
 	machine = machines__findnew(&machines, VMM);
 	err = !machine || machine__create_kernel_maps(machine) || !name_vcpu(&machines) ||
-	      test_no_stack(machine) || test_tasks(machine) || test_ends(machine) ||
-	      test_levels(&machines) || test_later(top, machine) || test_files(machine) ||
-	      test_kernels(machine) || test_name(&machines);
+	      test_later(dir, top, machine) || test_no_stack(machine) ||
+	      test_tasks(machine) || test_ends(machine) || test_levels(&machines) ||
+	      test_files(machine) || test_kernels(machine) || test_name(&machines);
 	machines__exit(&machines);
 	perf_env__exit(&env);
 	guest_info__use("-");

@@ -428,6 +428,13 @@ void guest_info__use(const char *data)
 /* Where guest_info__begin_live() has its files; empty if it was not called. */
 static char live_dir[PATH_MAX];
 
+static void remove_live_dir(void)
+{
+	if (*live_dir)
+		rm_rf(live_dir);
+	*live_dir = 0;
+}
+
 /**
  * guest_info__begin_live - find out what runs in guests whose samples are shown as they come
  * @target:	what is sampled
@@ -440,18 +447,21 @@ static char live_dir[PATH_MAX];
 enum guest_info guest_info__begin_live(const struct target *target, bool tables)
 {
 	enum guest_info most = GUEST_INFO_NONE;
+	const char *tmp = getenv("TMPDIR");
 	char data[PATH_MAX];
 
 	if (!symbol_conf.guest_info || symbol_conf__has_guest_files())
 		return most;
 
 	scnprintf(live_dir, sizeof(live_dir), "%s/perf-guests-XXXXXX",
-		  getenv("TMPDIR") ?: "/tmp");
+		  tmp && *tmp ? tmp : "/tmp");
 	if (!mkdtemp(live_dir)) {
 		pr_warning("Guests have no names: %s can't be made\n", live_dir);
 		*live_dir = 0;
 		return most;
 	}
+	/* A signal may end perf before guest_info__end_live(). */
+	atexit(remove_live_dir);
 
 	if (snprintf(data, sizeof(data), "%s/live", live_dir) < (int)sizeof(data))
 		most = guest_info__record(target, data, tables);
@@ -471,8 +481,7 @@ void guest_info__end_live(void)
 		return;
 
 	guest_watch__stop();
-	rm_rf(live_dir);
-	*live_dir = 0;
+	remove_live_dir();
 }
 
 /**

@@ -40,6 +40,9 @@
 #define MAX_LINE	128
 #define MAX_NOTES	(1 << 20)
 
+/* How large notes may be that are read again and again. */
+#define MAX_LIVE_SIZE	(1 << 20)
+
 /* Where CR3 has the topmost page table; with PTI, that of user mode is in the page behind. */
 #define ROOT_ADDRESS	GENMASK_ULL(51, 12)
 #define ROOT_PTI_USER	BIT_ULL(12)
@@ -71,7 +74,6 @@ struct note {
  * @by_root:	those that user mode's samples can have hit, by page tables, and by time
  * @nr:		how many are in @by_stack
  * @nr_roots:	how many are in @by_root
- * @size:	of the file that they were read from
  * @maps:	the files that processes run; NULL if nothing was noted of them
  */
 struct guest_threads {
@@ -79,7 +81,6 @@ struct guest_threads {
 	struct note	*by_root;
 	size_t		nr;
 	size_t		nr_roots;
-	off_t		size;
 	struct guest_thread_maps *maps;
 };
 
@@ -157,20 +158,11 @@ static bool index_roots(struct guest_threads *threads)
 	return true;
 }
 
-static off_t size_of(FILE *file)
-{
-	struct stat st;
-
-	return fstat(fileno(file), &st) ? 0 : st.st_size;
-}
-
 static struct guest_threads *guest_threads__load(FILE *file)
 {
 	struct guest_threads *threads = zalloc(sizeof(*threads));
 	char line[MAX_LINE];
 
-	if (threads)
-		threads->size = size_of(file);
 	while (threads && threads->nr < MAX_NOTES && fgets(line, sizeof(line), file)) {
 		struct note note, *notes = threads->by_stack;
 
@@ -366,44 +358,61 @@ static struct guest_threads *machine__guest_threads(struct machine *machine)
 	return machine->guest_threads;
 }
 
-/* Read the notes again if they have grown, as they do while guests are watched. */
-static bool machine__load_later_threads(struct machine *machine)
+static off_t size_of_notes(const struct machine *machine, const char *name)
 {
-	struct guest_threads *threads = machine->guest_threads;
-	FILE *file = guest_info__is_live() ? open_notes(machine, "tasks") : NULL;
-	bool has_grown;
+	char path[PATH_MAX];
+	struct stat st;
 
-	if (!file)
-		return false;
+	if (snprintf(path, sizeof(path), "%s/%s", machine->root_dir, name) >= (int)sizeof(path) ||
+	    lstat(path, &st))
+		return 0;
+	return st.st_size;
+}
 
-	has_grown = !threads || threads->size != size_of(file);
-	fclose(file);
-	if (!has_grown)
-		return false;
+/*
+ * While guests are watched, look each second of samples whether the notes have grown, and read
+ * them again.  A guest that makes them large is not followed any more: to read them takes time.
+ */
+static void machine__load_later_threads(struct machine *machine, u64 time)
+{
+	off_t size;
 
-	guest_threads__delete(threads);
+	if (!guest_info__is_live() || time == ~0ULL ||
+	    (machine->guest_threads_time && time < machine->guest_threads_time + NSEC_PER_SEC))
+		return;
+
+	machine->guest_threads_time = time;
+	size = size_of_notes(machine, "tasks") + size_of_notes(machine, "maps");
+	if (size == machine->guest_threads_size || size > MAX_LIVE_SIZE)
+		return;
+
+	machine->guest_threads_size = size;
+	guest_threads__delete(machine->guest_threads);
 	machine->guest_threads = NULL;
 	machine->guest_threads_tried = false;
-	return machine__guest_threads(machine);
 }
 
 static const struct note *find_task(struct machine *machine, const struct perf_sample *sample)
 {
-	struct guest_threads *threads = machine__guest_threads(machine);
-	const struct note *note = threads ? find_note(threads, sample) : NULL;
+	const struct guest_threads *threads;
+	const struct note *note;
 
-	if (!note && machine__load_later_threads(machine))
-		note = find_note(machine->guest_threads, sample);
-	return note && !is_anothers(machine->guest_threads, note, sample) ? note : NULL;
+	machine__load_later_threads(machine, sample->time);
+	threads = machine__guest_threads(machine);
+	note = threads ? find_note(threads, sample) : NULL;
+	return note && !is_anothers(threads, note, sample) ? note : NULL;
 }
 
 /* Call a thread of a guest as the VMM's is called whose vCPU was sampled. */
 static void name_vcpu(const struct perf_sample *sample, struct machine *machine)
 {
-	struct machine *host = machine->machines ? &machine->machines->host : NULL;
-	struct thread *vcpu = host ? machine__find_thread(host, sample->pid, sample->tid) : NULL;
-	struct thread *thread = NULL;
+	struct thread *vcpu, *thread = NULL;
 
+	/* With machine_pid, pid and tid are the guest's own. */
+	if (sample->machine_pid || !machine->machines)
+		return;
+
+	vcpu = machine__find_thread(&machine->machines->host, sample->pid, sample->tid);
 	if (vcpu && thread__comm_set(vcpu))
 		thread = machine__findnew_thread(machine, sample->pid, sample->tid);
 	if (thread && !thread__comm_set(thread))

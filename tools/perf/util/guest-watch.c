@@ -279,7 +279,8 @@ static void look_at_tasks(struct guest *guest, const struct perf_clock *clock)
 {
 	u64 time = get_time(clock);
 
-	if (time && guest->nr_kernels < MAX_KERNELS && time >= guest->next_search &&
+	/* What is shown as it comes keeps to the kernel and modules of its beginning. */
+	if (!guest_info__is_live() && time && guest->nr_kernels < MAX_KERNELS && time >= guest->next_search &&
 	    (guest->began_anew || time - guest->alive >= ASLEEP_NSEC)) {
 		find_next_kernel(guest, clock);
 		guest->patience = min(2 * guest->patience, (unsigned int)MAX_PATIENCE);
@@ -287,7 +288,8 @@ static void look_at_tasks(struct guest *guest, const struct perf_clock *clock)
 		guest->next_search = time + guest->patience * NSEC_PER_SEC;
 	}
 
-	look_at_modules(guest);
+	if (!guest_info__is_live())
+		look_at_modules(guest);
 	/* Without a clock, nobody knows since when a task is there. */
 	if (guest->tasks && time)
 		guest_tasks__update(guest->tasks, time);
@@ -398,7 +400,8 @@ void guest_watch__start(const struct record_opts *opts)
 
 	note_first_tasks();
 	watch.opts = opts;
-	if (!pipe(watch.stop)) {
+	/* Programs that perf starts meanwhile must not keep the thread from its end. */
+	if (!pipe2(watch.stop, O_CLOEXEC)) {
 		watch.running = start_thread();
 		if (!watch.running) {
 			close(watch.stop[0]);
