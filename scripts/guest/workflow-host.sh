@@ -60,7 +60,7 @@ top_shows()
 {
 	# With what has scrolled away: callers take many lines.
 	tmux capture-pane -p -S - > $out/top.txt
-	[ "$(grep -c '\[g\] [a-z]' $out/top.txt)" -ge 5 ]
+	[ "$(grep -c '\[g\] [a-z]' $out/top.txt)" -ge 5 ] && grep -q 'program .*\[u\]' $out/top.txt
 }
 
 boot web files
@@ -91,17 +91,21 @@ record both "--host --guest" -a
 show both kvm --host --guest -i both report --stdio --no-children -g none --sort comm,dso,sym
 record host "--host --no-guest" -p $web
 show host kvm --host --no-guest -i host report --stdio --no-children -g none
+show host-callers kvm --host --no-guest -i host report --stdio --children -g none
 
 # A person's terminal: look at what perf top shows, and leave it by its key.
+mkdir /run/top
 tmux -f /dev/null new-session -d -x 100 -y 40 \
-	"perf kvm --guest top -e cpu-clock -F 499 -g --stdio -p $web 2> $out/top.err"
+	"TMPDIR=/run/top perf kvm --guest top -e cpu-clock -F 499 -g --stdio -s comm,dso,sym -p $web 2> $out/top.err
+	 echo \$? > $out/top.status"
 for _ in $(seq 90); do
 	top_shows && break
 	sleep 1
 done
 tmux send-keys q
-for _ in $(seq 100); do
-	tmux has-session 2>/dev/null || exit 0
+for _ in $(seq 300); do
+	[ ! -s $out/top.status ] || break
 	sleep 0.2
 done
-fail "perf kvm top did not end when q was typed"
+[ "$(cat $out/top.status)" = 0 ] || fail "perf kvm top did not end well when q was typed"
+rmdir /run/top || fail "perf kvm top has left its files"

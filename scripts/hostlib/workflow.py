@@ -3,7 +3,7 @@
 
 import re
 from pathlib import Path
-from typing import Iterator, List, Tuple
+from typing import Iterator, List, Mapping, Sequence, Tuple
 
 from . import guest
 from .build import GUEST_PROGRAM, Build
@@ -38,15 +38,13 @@ def rows(report: str) -> List[Row]:
             for share, keys, level, function in _ROW.findall(report)]
 
 
-def judge_levels(callers: str) -> Iterator[str]:
-    """What is wrong with the levels of a --children report of a guest."""
-    levels = {function: level for _, _, level, function in rows(callers)}
-    for function in _ENTRY:
-        if levels.get(function) != "g":
-            yield f"{function} has the level {levels.get(function)}, not g"
-    for function in _PROGRAM:
-        if levels.get(function) != "u":
-            yield f"{function} has the level {levels.get(function)}, not u"
+def judge_levels(callers: str, wanted: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """What is wrong with the levels of functions in a --children report, in any of its lines."""
+    for level, functions in wanted.items():
+        for function in functions:
+            found = {row[2] for row in rows(callers) if row[3] == function}
+            if found != {level}:
+                yield f"{function} has the levels {sorted(found)}, not {level}"
 
 
 def judge_comms(report: str) -> Iterator[str]:
@@ -84,6 +82,8 @@ def judge_top(screen: str) -> Iterator[str]:
     named = re.findall(r"\[g\] [a-z_]\w{7,}", screen)
     if len(named) < 5:
         yield f"perf kvm top shows {len(named)} functions of the guest's kernel"
+    if not re.search(r"%  program +.*\[u\] ", screen):
+        yield "perf kvm top does not show the program's user mode"
     if re.search(r"^ +\d+\.\d+% .* :\d+ ", screen, re.MULTILINE):
         yield "perf kvm top shows a tid in place of a comm"
 
@@ -104,7 +104,10 @@ def judge(folder: Path) -> Counts:
     counts = Counts()
     for name, wrong in {
             "doctor": judge_doctor(text("doctor")),
-            "report, levels of callers": judge_levels(text("callers")),
+            "report, levels of callers": judge_levels(text("callers"),
+                                                      {"g": _ENTRY, "u": _PROGRAM}),
+            "report, levels of callers on the host": judge_levels(text("host-callers"),
+                                                                  {"k": _ENTRY}),
             "report, comms": judge_comms(text("callers")),
             "report, one guest": judge_sides(text("callers"), "gu"),
             "report, all guests": judge_vms(text("all")),

@@ -14,8 +14,12 @@ _CALLERS = """# Children      Self  Command  Shared Object               Symbol
     25.78%     0.00%  CPU 0/KVM     [guest.kernel.kallsyms.74]  [g] entry_SYSCALL_64_after_hwframe
 """
 
-_TOP = "".join(f"     4.0{i}%     0.16%  [guest.kernel.kallsyms.74]  [g] hrtimer_interrupt_{i}\n"
-               for i in range(5))
+_WANTED = {"g": ("do_syscall_64", "entry_SYSCALL_64_after_hwframe"),
+           "u": ("transfer", "transfer_many", "work", "main")}
+
+_TOP = ("     3.00%     0.00%  program  program (guest)  [u] 0x00000000100012da\n"
+        + "".join(f"     4.0{i}%     0.16%  find  [guest.kernel]  [g] hrtimer_interrupt_{i}\n"
+                  for i in range(5)))
 
 
 class JudgeTest(unittest.TestCase):
@@ -28,11 +32,16 @@ class JudgeTest(unittest.TestCase):
             self.assertEqual(len(list(workflow.judge_doctor(said.replace(words, "")))), 1, words)
 
     def test_callers_have_their_own_levels(self) -> None:
-        self.assertEqual(list(workflow.judge_levels(_CALLERS)), [])
+        self.assertEqual(list(workflow.judge_levels(_CALLERS, _WANTED)), [])
         for good, bad in (("[g] do_syscall_64", "[u] do_syscall_64"), ("[u] main", "[g] main"),
                           ("[u] transfer\n", "[u] other\n")):
-            self.assertEqual(len(list(workflow.judge_levels(_CALLERS.replace(good, bad)))), 1, bad)
-        self.assertEqual(len(list(workflow.judge_levels(""))), 6)
+            changed = _CALLERS.replace(good, bad)
+            self.assertEqual(len(list(workflow.judge_levels(changed, _WANTED))), 1, bad)
+        self.assertEqual(len(list(workflow.judge_levels("", _WANTED))), 6)
+
+    def test_each_line_of_a_function_counts(self) -> None:
+        worse = "     0.10%     0.00%  find  [guest.kernel.kallsyms.74]  [u] do_syscall_64\n"
+        self.assertEqual(len(list(workflow.judge_levels(worse + _CALLERS, _WANTED))), 1)
 
     def test_tids_are_no_names(self) -> None:
         self.assertEqual(list(workflow.judge_comms(_CALLERS)), [])
@@ -65,9 +74,10 @@ class JudgeTest(unittest.TestCase):
 
     def test_top_shows_whole_names(self) -> None:
         self.assertEqual(list(workflow.judge_top(_TOP)), [])
+        self.assertEqual(len(list(workflow.judge_top(_TOP.replace("[u]", "[g]")))), 1)
         cut = _TOP.replace("hrtimer_interrupt_", "hr")
         self.assertEqual(len(list(workflow.judge_top(cut))), 1)
-        self.assertEqual(len(list(workflow.judge_top(""))), 1)
+        self.assertEqual(len(list(workflow.judge_top(""))), 2)
         tid = _TOP + "     1.00%  :91  [guest.kernel.kallsyms.74]  [g] clear_user_erms\n"
         self.assertEqual(len(list(workflow.judge_top(tid))), 1)
 
