@@ -61,6 +61,7 @@ struct symtab {
  * @list:	the next module
  * @name:	its name
  * @kallsyms:	a pointer to its symbols
+ * @core_kallsyms: those it keeps when it has begun; zero if nothing tells
  * @mem:	its memory: an array since Linux 6.4, its code first
  * @mem_base:	in an element: where it is
  * @mem_size:	in an element: how large
@@ -87,6 +88,7 @@ struct module_layout {
 	u32	list;
 	u32	name;
 	u32	kallsyms;
+	u32	core_kallsyms;
 	u32	mem;
 	u32	mem_base;
 	u32	mem_size;
@@ -203,6 +205,8 @@ static bool find_layout(const struct btf *btf, struct module_layout *layout)
 
 	find_orc(btf, module, layout);
 	find_notes(btf, module, layout);
+	if (guest_btf__find(btf, module, "core_kallsyms", &layout->core_kallsyms) < 0)
+		layout->core_kallsyms = 0;
 	return guest_btf__find(btf, module, "list", &layout->list) > 0 &&
 	       guest_btf__find(btf, module, "name", &layout->name) > 0 &&
 	       guest_btf__find(btf, module, "state", &layout->state) > 0 &&
@@ -493,6 +497,16 @@ static bool write_new(struct guest_memory *mem, struct guest_modules *modules, u
 	return true;
 }
 
+/* Does the module have the symbols that it keeps?  It is live before, with those of its start. */
+static bool has_begun(struct guest_memory *mem, const struct module_layout *layout, u64 module)
+{
+	u64 kallsyms;
+
+	return !layout->core_kallsyms ||
+	       (guest_memory__read(mem, module + layout->kallsyms, &kallsyms, sizeof(kallsyms)) &&
+		kallsyms == module + layout->core_kallsyms);
+}
+
 /* Write the module whose struct list_head is at @node; return false if it is none. */
 static bool write_one(struct guest_memory *mem, struct guest_modules *modules, u64 node,
 		      const struct output *out)
@@ -504,7 +518,7 @@ static bool write_one(struct guest_memory *mem, struct guest_modules *modules, u
 	if (!guest_memory__read(mem, module + modules->layout.state, &state, sizeof(state)))
 		return false;
 	/* One that is on its way has no symbols so far, or none any more. */
-	if (state != MODULE_STATE_LIVE)
+	if (state != MODULE_STATE_LIVE || !has_begun(mem, &modules->layout, module))
 		return true;
 
 	name = guest_memory__read_string(mem, module + modules->layout.name, NAME_SIZE);

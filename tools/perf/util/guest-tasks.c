@@ -106,6 +106,7 @@ struct task_layout {
  * @noted:	those of the look before
  * @nr_noted:	how many
  * @warned:	whether it was said that there are too many
+ * @unsettled:	whether a process was new at the last look, or could not be read
  */
 struct guest_tasks {
 	struct guest_memory	*mem;
@@ -122,6 +123,7 @@ struct guest_tasks {
 	struct task		*noted;
 	size_t			nr_noted;
 	bool			warned;
+	bool			unsettled;
 };
 
 static bool find_layout(const struct btf *btf, struct task_layout *layout)
@@ -385,12 +387,14 @@ static void note_maps(struct guest_tasks *tasks, const struct task *old, struct 
 	if (!tasks->maps || !new->root || new->pid != new->tid)
 		return;
 
+	tasks->unsettled |= !same;
 	new->files = same ? old->files : 0;
 	if (same && old->exec_vm == new->exec_vm)
 		return;
 
 	files = guest_maps__read(tasks->maps, new->mm);
 	if (!files) {
+		tasks->unsettled = true;
 		new->exec_vm = 0;
 		return;
 	}
@@ -405,6 +409,7 @@ static void note(struct guest_tasks *tasks, u64 time)
 {
 	size_t i = 0, j = 0;
 
+	tasks->unsettled = false;
 	while (i < tasks->nr_noted || j < tasks->nr_found) {
 		const struct task *old = i < tasks->nr_noted ? &tasks->noted[i] : NULL;
 		struct task *new = j < tasks->nr_found ? &tasks->found[j] : NULL;
@@ -462,4 +467,17 @@ bool guest_tasks__update(struct guest_tasks *tasks, u64 time)
 	tasks->found = noted;
 	tasks->nr_found = 0;
 	return !fflush(tasks->file);
+}
+
+/**
+ * guest_tasks__are_unsettled - tell whether it is worth to look again soon
+ * @tasks:	the guest's tasks
+ *
+ * A process maps its files when it begins, and may have ended before the next look but one.
+ *
+ * Return: true if a process was new at the last look, or its files could not be read.
+ */
+bool guest_tasks__are_unsettled(const struct guest_tasks *tasks)
+{
+	return tasks->unsettled;
 }

@@ -12,6 +12,7 @@ struct guest_tasks;
 #ifdef HAVE_LIBBPF_SUPPORT
 struct guest_tasks *guest_tasks__new(struct guest_kernel *kernel, FILE *file, FILE *maps);
 bool guest_tasks__update(struct guest_tasks *tasks, u64 time);
+bool guest_tasks__are_unsettled(const struct guest_tasks *tasks);
 void guest_tasks__delete(struct guest_tasks *tasks);
 #else
 static inline struct guest_tasks *guest_tasks__new(struct guest_kernel *kernel __maybe_unused,
@@ -23,6 +24,11 @@ static inline struct guest_tasks *guest_tasks__new(struct guest_kernel *kernel _
 
 static inline bool guest_tasks__update(struct guest_tasks *tasks __maybe_unused,
 				       u64 time __maybe_unused)
+{
+	return false;
+}
+
+static inline bool guest_tasks__are_unsettled(const struct guest_tasks *tasks __maybe_unused)
 {
 	return false;
 }

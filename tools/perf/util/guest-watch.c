@@ -41,6 +41,9 @@
 #define INTERVAL_MSEC	50
 #define TASKS_MSEC	1000
 
+/* After a look that found new processes, look at tasks once more. */
+#define AGAIN_MSEC	100
+
 /*
  * A kernel without ticks for a second may be gone, or asleep.  All RAM is searched for another
  * one then, but after each search not for twice as long as after the one before.
@@ -295,6 +298,14 @@ static void look_at_tasks(struct guest *guest, const struct perf_clock *clock)
 		guest_tasks__update(guest->tasks, time);
 }
 
+static void look_again(struct guest *guest, const struct perf_clock *clock)
+{
+	u64 time = get_time(clock);
+
+	if (guest->tasks && time && guest_tasks__are_unsettled(guest->tasks))
+		guest_tasks__update(guest->tasks, time);
+}
+
 static void look_at_all(struct perf_clock *clock)
 {
 	set_clock(clock);
@@ -328,8 +339,11 @@ static void *watch_guests(void *arg __maybe_unused)
 			look_at_all(&clock);
 			continue;
 		}
-		for (struct guest *guest = watch.guests; guest; guest = guest->next)
+		for (struct guest *guest = watch.guests; guest; guest = guest->next) {
 			look_at_kernel(guest, &clock);
+			if (i % (TASKS_MSEC / INTERVAL_MSEC) == AGAIN_MSEC / INTERVAL_MSEC)
+				look_again(guest, &clock);
+		}
 	}
 	/* A guest that has just booted again is worth the time of one more search. */
 	for (struct guest *guest = watch.guests; guest; guest = guest->next)
