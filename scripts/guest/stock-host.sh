@@ -73,6 +73,14 @@ mount_guest()
 	symbols="--guestmount=/tmp/guests"
 }
 
+# Keep what perf has noted, to find out later why a sample has no name.
+keep_notes()
+{
+	for notes in tasks maps; do
+		cp "perf.data.guests/$vm/$notes" "$guest/$notes-$work"
+	done
+}
+
 # Compare what perf has found in the memory of the guest that runs with what it has told:
 # names and addresses of all functions, and where the modules are, in whatever order.
 compare_names()
@@ -140,7 +148,9 @@ sample()
 		fi
 		# One that has died meanwhile, or hung as it booted again, is booted once more.
 		kill -0 $vm 2>/dev/null || return 1
-		[ "$way" != outside ] || compare_names > "$guest/names-$work" 2>&1
+		[ "$way" != outside ] || keep_notes
+		[ "$way" != outside ] || compare_names > "$guest/names-$work" 2>&1 ||
+			cp "perf.data.guests/$vm/proc/kallsyms" "$guest/kallsyms-$work"
 		# Where the code of each of its kernels begins.
 		cat perf.data.guests/$vm/proc/kallsyms perf.data.guests/$vm/kernels/*/proc/kallsyms \
 			2> /dev/null | sed -n 's/ T _stext$//p' > "$guest/kernels-$work"
