@@ -5,7 +5,7 @@ import re
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 
 from . import ktap
 from .build import Build
@@ -86,13 +86,20 @@ class Counts:
         return f"{self.passed} passed, {self.failed} failed, {self.skipped} skipped"
 
 
+def count_test(counts: Counts, wrong: Iterable[str]) -> bool:
+    """Count one test, which has passed if nothing was wrong; say whether it has."""
+    remarks = list(wrong)
+    counts.add(Counts(failed=1, remarks=remarks) if remarks else Counts(passed=1))
+    return not remarks
+
+
 def judge(title: str, cases: Dict[str, bool]) -> Counts:
     """Say what holds and what does not, and count it."""
     counts = Counts()
     for case, holds in cases.items():
         name = f"{title}: {case}"
         say(f"{'ok' if holds else 'not ok'}: {name}")
-        counts.add(Counts(passed=1) if holds else Counts(failed=1, remarks=[f"failed: {name}"]))
+        count_test(counts, [] if holds else [f"failed: {name}"])
     return counts
 
 

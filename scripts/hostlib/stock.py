@@ -10,7 +10,7 @@ from typing import Dict, Iterable, Iterator, List, Tuple
 from . import guest, stacks
 from .build import GUEST_PROGRAM, LIBC_PROGRAM, Build
 from .emulated import EmulatedHost, pass_on
-from .selftests import Counts
+from .selftests import Counts, count_test
 from .ui import Failure, Step, say
 
 # Three formats of ORC tables: 6.1, 6.12, 7.3.
@@ -333,12 +333,6 @@ def _judge_hostile(name: str, strange: int, report: str,
         yield f"{name}: {strange} bytes change a terminal"
 
 
-def _count(counts: Counts, wrong: Iterable[str]) -> None:
-    """Count one test, which has passed if nothing was wrong."""
-    remarks = list(wrong)
-    counts.add(Counts(failed=1, remarks=remarks) if remarks else Counts(passed=1))
-
-
 def _module(place: Path, name: str) -> Path:
     """A module of a guest's that unpack_modules() has left, not compressed."""
     plain = place / f"{name}.ko"
@@ -379,31 +373,31 @@ def judge(folder: Path, program: Path) -> Counts:
             f"{100 * plain.entered / max(plain.samples, 1):.2f} % to where it was entered, "
             f"{100 * plain.with_frames / max(plain.samples, 1):.2f} % with two frames or more")
         for work in (*WORKS, TASKS, HOSTILE):
-            _count(counts, _judge_names(f"{suite}, {work}, names",
+            count_test(counts, _judge_names(f"{suite}, {work}, names",
                                         (found / f"names-{work}").read_text()))
-            _count(counts, _judge_vm(f"{suite}, {work}, VM", suite,
+            count_test(counts, _judge_vm(f"{suite}, {work}, VM", suite,
                                      (found / f"vms-{work}.txt").read_text()))
-        _count(counts, _judge_build_ids(
+        count_test(counts, _judge_build_ids(
             f"{suite}, build-ids", build_id(found / "vmlinux"),
             {"[null_blk]": build_id(_module(found, "null_blk"))},
             (found / "build-ids.txt").read_text()))
-        _count(counts, _judge_tasks(f"{suite}, tasks", _user_samples(found, TASKS)))
-        _count(counts, _judge_hostile(
+        count_test(counts, _judge_tasks(f"{suite}, tasks", _user_samples(found, TASKS)))
+        count_test(counts, _judge_hostile(
             f"{suite}, hostile", int((found / "strange").read_text()),
             (found / f"report-{HOSTILE}.txt").read_text(),
             list(_read_script(found, HOSTILE, OUTSIDE))))
-        _count(counts, _judge_reboot(
+        count_test(counts, _judge_reboot(
             f"{suite}, reboot", _samples(found, REBOOT, OUTSIDE),
             [int(line, 16) for line in (found / f"kernels-{REBOOT}").read_text().split()]))
         for comm, names in _NAMES.items():
-            _count(counts, _judge_program(f"{suite}, {comm}, names", named(
+            count_test(counts, _judge_program(f"{suite}, {comm}, names", named(
                 _samples(found, WORKS[0], OUTSIDE), comm, names)))
         for way in (*WAYS, OUTSIDE):
             for work in WORKS:
-                _count(counts, _judge(f"{suite}, {work}, {way}", _read(found, work, way)))
-            _count(counts, _judge_program(f"{suite}, {way}", from_program(
+                count_test(counts, _judge(f"{suite}, {work}, {way}", _read(found, work, way)))
+            count_test(counts, _judge_program(f"{suite}, {way}", from_program(
                 _samples(found, WORKS[0], way), functions(program))))
             places = modules_of((found / "modules-block").read_text())
-            _count(counts, _judge_modules(f"{suite}, modules, {way}", in_modules(
+            count_test(counts, _judge_modules(f"{suite}, modules, {way}", in_modules(
                 _samples(found, "block", way), places)))
     return counts

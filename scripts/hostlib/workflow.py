@@ -8,7 +8,7 @@ from typing import Iterator, List, Mapping, Sequence, Tuple
 from . import guest
 from .build import GUEST_PROGRAM, Build
 from .emulated import EmulatedHost, check_console, pass_on
-from .selftests import Counts
+from .selftests import Counts, count_test
 from .ui import Failure, Step, say
 
 _SUITE = "bookworm"
@@ -116,9 +116,8 @@ def judge(folder: Path) -> Counts:
             "report, host": judge_sides(text("host"), ".k"),
             "diff": judge_diff(text("diff")),
             "top": judge_top(text("top"))}.items():
-        remarks = [f"failed: {name}: {remark}" for remark in wrong]
-        say(f"{'not ok' if remarks else 'ok'}: {name}")
-        counts.add(Counts(failed=1, remarks=remarks) if remarks else Counts(passed=1))
+        good = count_test(counts, (f"failed: {name}: {remark}" for remark in wrong))
+        say(f"{'ok' if good else 'not ok'}: {name}")
     return counts
 
 
