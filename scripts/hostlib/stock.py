@@ -374,9 +374,9 @@ def judge(folder: Path, program: Path) -> Counts:
             f"{100 * plain.with_frames / max(plain.samples, 1):.2f} % with two frames or more")
         for work in (*WORKS, TASKS, HOSTILE):
             count_test(counts, _judge_names(f"{suite}, {work}, names",
-                                        (found / f"names-{work}").read_text()))
+                                            (found / f"names-{work}").read_text()))
             count_test(counts, _judge_vm(f"{suite}, {work}, VM", suite,
-                                     (found / f"vms-{work}.txt").read_text()))
+                                         (found / f"vms-{work}.txt").read_text()))
         count_test(counts, _judge_build_ids(
             f"{suite}, build-ids", build_id(found / "vmlinux"),
             {"[null_blk]": build_id(_module(found, "null_blk"))},
