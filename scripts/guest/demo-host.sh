@@ -46,12 +46,15 @@ if [ "$whose" = debian ]; then
 	boot -kernel $out/kernel/vmlinuz
 	wait_until grep -qs "at work" $out/guest.log
 	symbols=
+	# The guest's program is at hand, its kernel is not.
+	files="--symfs $out/files"
 else
 	boot -kernel "$BUILD_KERNEL/arch/x86/boot/bzImage" \
 		-fsdev local,id=guest,path=$out/guest,security_model=none \
 		-device virtio-9p-device,fsdev=guest,mount_tag=guest
 	wait_until [ -e $out/guest/working ]
 	symbols="--guestkallsyms=$out/guest/kallsyms --guestmodules=$out/guest/modules"
+	files=
 fi
 echo "The guest is at work."
 
@@ -75,14 +78,14 @@ grep "^Callchains of guests" $out/record.log
 # perf writes from its ring buffer, which an uncached share can't take; so copy.
 cp -r perf.data.guest* $out/
 
-perf kvm --guest $symbols -i perf.data.guest report --stdio \
+perf kvm --guest $symbols -i perf.data.guest report $files --stdio \
 	> $out/report.txt 2> $out/report.log || fail "perf report failed, see report.log"
 perf kvm --guest $symbols -i perf.data.guest report --stats \
 	> $out/stats.txt 2>> $out/report.log || fail "perf report failed, see report.log"
 # Firefox Profiler takes no text with the field misc, which tells guest from host.
-perf script $symbols -i perf.data.guest -F comm,pid,tid,time,event,ip,sym,dso \
+perf script $symbols $files -i perf.data.guest -F comm,pid,tid,time,event,ip,sym,dso \
 	> $out/script.txt 2> $out/script.log || fail "perf script failed, see script.log"
-perf script $symbols -i perf.data.guest -F comm,pid,tid,misc,ip,sym,dso \
+perf script $symbols $files -i perf.data.guest -F comm,pid,tid,misc,ip,sym,dso \
 	> $out/samples.txt 2>> $out/script.log || fail "perf script failed, see script.log"
 perf data convert $symbols --to-json $out/perf.json -i perf.data.guest --force \
 	> $out/json.log 2>&1 || fail "perf data convert failed, see json.log"

@@ -30,9 +30,6 @@ _EXPECTED = (_ENTRY, "do_syscall_64", "vfs_read", "vfs_write")
 # How deep the known stacks are that demo-host.sh has sampled by both ways.
 _DEPTHS = (5, 16)
 
-# perf has no symbols of the guest's programs.
-_USER_CODE = "[unknown]"
-
 
 @dataclass(frozen=True)
 class Profile:
@@ -42,6 +39,8 @@ class Profile:
     guest_samples: int
     kernel_samples: int
     kernel_with_frames: int
+    system_calls: int
+    from_user: int
     json_samples: int
     deferred: "Counter[Tuple[str, ...]]"
     immediate: "Counter[Tuple[str, ...]]"
@@ -97,11 +96,18 @@ def run(build: Build, accel: str, folder: Path, whose: str, kernel_args: str = "
     _write_page(hits, title, folder / "flamegraph.html")
 
     return Profile(folder, folded, len(hits), len(kernel),
-                   sum(len(sample.functions) >= 2 for sample in kernel),
+                   sum(len(sample.functions) >= 2 for sample in kernel), *system_calls(hits),
                    sum(1 for sample in converted["samples"]
                        if any(frame.get("symbol") == "do_syscall_64"
                               for frame in sample["callchain"])),
                    _known_stacks(folder / "defer.txt"), _known_stacks(folder / "nodefer.txt"))
+
+
+def system_calls(samples: List[stacks.Sample]) -> Tuple[int, int]:
+    """How many samples are in system calls, and how many of these begin in user mode."""
+    called = [frames for frames in (sample.frames() for sample in samples)
+              if any(frame.name == _ENTRY for frame in frames)]
+    return len(called), sum(frames[0].kind == stacks.GUEST_USER for frames in called)
 
 
 def _write_page(samples: List[stacks.Sample], title: str, path: Path) -> None:
@@ -146,9 +152,6 @@ def check(profile: Profile) -> Counts:
     """The demo as a test: real frames of a real guest, with its symbols."""
     functions = {function for stack in profile.folded for function in stack}
     report = (profile.folder / "report.txt").read_text()
-    entered = sum(count for stack, count in profile.folded.items() if _ENTRY in stack)
-    from_user = sum(count for stack, count in profile.folded.items()
-                    if _ENTRY in stack[1:] and stack[0] == _USER_CODE)
     cases = {
         f"the guest's kernel was sampled ({profile.kernel_samples} times)":
             profile.kernel_samples >= 100,
@@ -156,8 +159,8 @@ def check(profile: Profile) -> Counts:
             profile.share >= _ENOUGH,
         "call paths have the functions of the workload's system calls":
             functions.issuperset(_EXPECTED),
-        f"{from_user} of {entered} system calls begin in user mode, 90 % must":
-            from_user >= _ENOUGH * entered > 0,
+        f"{profile.from_user} of {profile.system_calls} system calls begin in user mode, "
+        "90 % must": profile.from_user >= _ENOUGH * profile.system_calls > 0,
         "perf report shows them": all(name in report for name in _EXPECTED),
         "perf data convert --to-json shows them": profile.json_samples > 0,
         f"deferred and immediate chains are the same ({profile.deferred.total()} and "

@@ -17,6 +17,17 @@ _SAMPLES = [Sample("G", ("vfs_read", "do_syscall_64"), ("8000000000000001", "800
             Sample("G", (), ())]
 
 
+class SystemCallsTest(unittest.TestCase):
+    def test_user_mode_is_the_outermost(self) -> None:
+        kernel, user = "8000000000000001", "401000"
+        entry = "entry_SYSCALL_64_after_hwframe"
+        samples = [Sample("G", ("vfs_read", entry, "main"), (kernel, kernel, user)),
+                   Sample("G", ("vfs_read", entry), (kernel, kernel)),
+                   Sample("G", ("asm_exc_page_fault", "main"), (kernel, user)),
+                   Sample("g", ("main",), (user,))]
+        self.assertEqual(demo.system_calls(samples), (2, 1))
+
+
 class PageTest(unittest.TestCase):
     def _write(self) -> Tuple[List[str], str]:
         """The files that are there then, and what was said."""
