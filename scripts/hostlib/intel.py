@@ -39,11 +39,12 @@ echo "1..{number}"
 number=0 failed=0
 for test in {tests}; do
 	number=$((number + 1))
-	name="$number selftests: kvm: ${{test##*/}}"
-	echo "# selftests: kvm: ${{test##*/}}"
+	program=${{test##*/}}
+	name="$number selftests: kvm: $program"
+	echo "# selftests: kvm: $program"
 	# Each case has a process group of its own, and would keep the pipe open.
-	(cd "${{test%/*}}" && timeout {timeout} "./${{test##*/}}"; echo $? > /tmp/status
-	 killall -KILL "${{test##*/}}" 2>/dev/null) 2>&1 | sed "s/^/# /"
+	(cd "./${{test%"$program"}}" && timeout {timeout} "./$program"; echo $? > /tmp/status
+	 killall -KILL "$program" 2>/dev/null) 2>&1 | sed "s/^/# /"
 	status=$(cat /tmp/status)
 	case $status in
 	0)	echo "ok $name" ;;
