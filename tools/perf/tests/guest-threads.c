@@ -13,6 +13,7 @@
 
 #include <linux/kernel.h>
 #include <linux/string.h>
+#include <linux/time64.h>
 #include <perf/event.h>
 
 #include "build-id.h"
@@ -493,29 +494,48 @@ static int tid_of(struct machine *machine, u64 sp, u64 time)
 	return sample.tid;
 }
 
+/* Have a sample choose the kernel whose names are used. */
+static void sample_at(struct machine *machine, u64 time, u8 cpumode, u64 ip)
+{
+	struct perf_sample sample;
+
+	perf_sample__init(&sample, /*all=*/true);
+	sample.time = time;
+	sample.cpumode = cpumode;
+	sample.ip = ip;
+	guest_info__use_kernel_of(machine, &sample);
+}
+
 static int test_kernels(struct machine *machine)
 {
-	const u64 stack = 0xffffc90000000010;
+	const u64 stack = 0xffffc90000000010, firmware = 0xfffffff0;
+	const u64 first = 0xffffffff81000100, second = 0xffffffff92000100;
 	struct map *map;
 
-	guest_info__use_kernel_of(machine, 99);
+	sample_at(machine, 99, KERNEL, firmware);
 	TEST_ASSERT_VAL("the first kernel", has_symbol(machine, 0xffffffff81000000, "do_1"));
-	guest_info__use_kernel_of(machine, ~0ULL);
+	sample_at(machine, ~0ULL, KERNEL, firmware);
 	TEST_ASSERT_VAL("a sample without time", has_symbol(machine, 0xffffffff81000000, "do_1"));
+	sample_at(machine, 101, KERNEL, first);
+	TEST_ASSERT_VAL("it still runs", has_symbol(machine, 0xffffffff81000000, "do_1"));
+	sample_at(machine, 101, PERF_RECORD_MISC_GUEST_USER, 0x400000);
+	TEST_ASSERT_VAL("its program runs", has_symbol(machine, 0xffffffff81000000, "do_1"));
 	map = map__get(machine__kernel_map(machine));
 
-	guest_info__use_kernel_of(machine, 100);
+	sample_at(machine, 100, KERNEL, firmware);
 	TEST_ASSERT_VAL("the second kernel", has_symbol(machine, 0xffffffff92000000, "do_2"));
 	TEST_ASSERT_VAL("nothing of the first", !has_symbol(machine, 0xffffffff81000000, "do_1"));
 	TEST_ASSERT_VAL("no tasks of the first", !machine__find_thread(machine, 7, 8));
 	TEST_ASSERT_VAL("a task of the second", tid_of(machine, stack, 100) == 17);
 	TEST_ASSERT_VAL("its machine", maps__machine(map__kmaps(map)) == machine);
 	map__put(map);
+	sample_at(machine, 199 + 2 * NSEC_PER_SEC, KERNEL, second);
+	TEST_ASSERT_VAL("for two seconds", has_symbol(machine, 0xffffffff92000000, "do_2"));
 
 	/* One is left out, of which there was no sample. */
-	guest_info__use_kernel_of(machine, 5000);
+	sample_at(machine, 200 + 2 * NSEC_PER_SEC, KERNEL, second);
 	TEST_ASSERT_VAL("the last kernel", has_symbol(machine, 0xffffffff94000000, "do_4"));
-	TEST_ASSERT_VAL("no tasks", tid_of(machine, stack, 5000) == VMM);
+	TEST_ASSERT_VAL("no tasks", tid_of(machine, stack, 200 + 2 * NSEC_PER_SEC) == VMM);
 	return 0;
 }
 
@@ -640,7 +660,7 @@ static int test_guestmount(const char *dir)
 	machine = machines__findnew(&machines, VMM);
 	err = !machine || machine__create_kernel_maps(machine);
 	if (!err) {
-		guest_info__use_kernel_of(machine, 5000);
+		sample_at(machine, 5000, KERNEL, 0xfffffff0);
 		err = !has_symbol(machine, 0xffffffff81000000, "do_1") ||
 		      tid_of(machine, 0xffffc90000004010, 0) != VMM ||
 		      atoi(guest_info__name(machine)) != VMM;

@@ -16,6 +16,7 @@
 
 #include <elf.h>
 #include <linux/kernel.h>
+#include <linux/time64.h>
 #include <linux/zalloc.h>
 
 #include "debug.h"
@@ -27,6 +28,9 @@
 #include "guest-vmlinux.h"
 #include "guest-watch.h"
 #include "machine.h"
+#include "map.h"
+#include "maps.h"
+#include "sample.h"
 #include "symbol_conf.h"
 #include "target.h"
 #include "util.h"
@@ -36,6 +40,9 @@
 
 /* Names that the kernel gives to files in /proc/PID are short. */
 #define MAX_PROC_PATH	64
+
+/* For so long after it was last seen may code be a kernel's that has booted again since. */
+#define MAX_UNSEEN_NSEC	(2 * NSEC_PER_SEC)
 
 /* Does the process have a VM of KVM's?  Return false, with errno set, if nothing tells. */
 static bool runs_guest(const char *pid)
@@ -570,15 +577,34 @@ static u64 find_next_kernel(const char *top, u64 time, char path[PATH_MAX])
 	return next;
 }
 
+/*
+ * A kernel may run on after it was last seen: perf's thread had no time to look.  Samples of its
+ * code are its own then, until the first of other code in kernel mode: the firmware's.
+ */
+static bool is_of_last_kernel(struct machine *machine, const struct perf_sample *sample)
+{
+	struct map *map;
+
+	if (sample->time - machine->next_kernel >= MAX_UNSEEN_NSEC)
+		return false;
+	if (sample->cpumode != PERF_RECORD_MISC_GUEST_KERNEL)
+		return true;
+
+	map = maps__find(machine__kernel_maps(machine), sample->ip);
+	map__put(map);
+	return map;
+}
+
 /**
- * guest_info__use_kernel_of - use the names of the kernel that a guest ran at some time
+ * guest_info__use_kernel_of - use the names of the kernel that a guest ran when it was sampled
  * @machine:	the guest
- * @time:	when, in perf's time
+ * @sample:	the sample
  *
  * Samples come in the order of their times, or nearly: there is no way back to a kernel.
  */
-void guest_info__use_kernel_of(struct machine *machine, u64 time)
+void guest_info__use_kernel_of(struct machine *machine, const struct perf_sample *sample)
 {
+	u64 time = sample->time;
 	char path[PATH_MAX];
 
 	/* Samples may have no time. */
@@ -591,7 +617,7 @@ void guest_info__use_kernel_of(struct machine *machine, u64 time)
 			return;
 		machine->next_kernel = find_next_kernel(machine->guest_top, 0, path);
 	}
-	while (machine->next_kernel <= time) {
+	while (machine->next_kernel <= time && !is_of_last_kernel(machine, sample)) {
 		find_next_kernel(machine->guest_top, machine->next_kernel - 1, path);
 		if (machine__reboot(machine, path))
 			pr_warning("The guest of process %d has no names from %" PRIu64 " on\n",

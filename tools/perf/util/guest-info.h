@@ -9,6 +9,7 @@
 
 struct guest_kernel;
 struct machine;
+struct perf_sample;
 struct target;
 
 /* What was found of a guest: the more, the higher. */
@@ -30,6 +31,6 @@ void guest_info__end_live(void);
 bool guest_info__is_live(void);
 bool guest_info__is_used(struct machine *machine);
 const char *guest_info__name(struct machine *machine);
-void guest_info__use_kernel_of(struct machine *machine, u64 time);
+void guest_info__use_kernel_of(struct machine *machine, const struct perf_sample *sample);
 
 #endif /* __PERF_GUEST_INFO_H */
