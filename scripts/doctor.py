@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Say what of guest callchains works on this host, and for the guest of one VMM.
 
-Stands alone: copy it to any machine that has Python 3.9.  It changes nothing there, needs no
-root, and says what root would add.  Facts are gathered first, then judged, then printed.
+Stands alone: copy it to any machine that has Python 3.9 with its standard library.  It changes
+nothing there, needs no root, and says what root would add.  Facts are gathered first, then
+judged, then printed.
 """
 
 import argparse
@@ -54,7 +55,8 @@ QUICK_SECONDS = 20
 DEFERRED_CONTEXTS = 3
 USUAL_MAX_STACK = 127
 
-BUILD_PERF = "build perf in the patched kernel tree, make -C tools/perf; then pass --perf FILE"
+BUILD_PERF = ("pass --perf perf_7.3, which make deb and make rpm build; or perf of a patched "
+              "kernel tree, by make -C tools/perf")
 
 
 def attr(event: Tuple[int, int], bits: int, sample_type: int) -> bytes:
@@ -612,8 +614,8 @@ def judge_kvm(host: Host, has_vm: bool) -> Check:
                       "enable virtualization in the firmware; in a VM, nesting on its host", True)
 
 
-APPLY = ("make series; git am these patches in a Linux 7.3 tree; build it with "
-         "CONFIG_GUEST_PERF_CALLCHAIN=y, and boot it")
+APPLY = ("install the kernel that make deb or make rpm builds, and boot it; or have make series "
+         "write the patches for a tree of yours, with CONFIG_GUEST_PERF_CALLCHAIN=y")
 ENABLE = "scripts/config -e GUEST_PERF_CALLCHAIN in its tree; build, install and boot it"
 
 

@@ -17,14 +17,15 @@ fail()
 	exit 1
 }
 
-# Boot the guest $1, which does the work $2; its PID is $vm then.
+# Boot the guest $1, which does the work $2, and whose kernel is $3 if it is no Linux; its PID
+# is $vm then.
 # clearcpuid: 154 is XSAVE; where the host itself is emulated, its sizes disagree.
 boot()
 {
 	qemu-system-x86_64 -M microvm,acpi=off,rtc=on -accel kvm -cpu host -m 256M \
 		-name "guest=$1,debug-threads=on" -nodefaults -no-user-config -display none \
 		-no-reboot -serial "file:$out/$1.log" -initrd $out/initrd.img \
-		-kernel $out/kernel/vmlinuz \
+		-kernel "${3:-$out/kernel/vmlinuz}" \
 		-append "console=ttyS0 quiet panic=-1 reboot=t clearcpuid=154 work=$2" &
 	vm=$!
 	for _ in $(seq 900); do
@@ -68,10 +69,46 @@ web=$vm
 boot db network
 db=$vm
 
+# What the doctor says in the situation $1; what follows is how it is called.
+doctor()
+{
+	to=$out/doctor-$1.txt
+	shift
+	"$@" > "$to" 2>&1
+	echo "status $?" >> "$to"
+}
+
+# The same while the limit $2 of perf's is $3.
+doctor_within()
+{
+	limit=/proc/sys/kernel/perf_event_$2
+	usual=$(cat "$limit")
+	echo "$3" > "$limit"
+	# shellcheck disable=SC2086
+	doctor "$1" $look $web
+	echo "$usual" > "$limit"
+}
+
 # What works for this host and that guest, before anything is recorded.
-mount -t debugfs debugfs /sys/kernel/debug
-python3 "$REPO/scripts/doctor.py" $web > $out/doctor.txt 2> $out/doctor.err ||
-	fail "the doctor says that this guest can't be recorded, see doctor.txt"
+look="python3 $REPO/scripts/doctor.py"
+# $look is two words.
+# shellcheck disable=SC2086
+{
+	doctor no-debugfs $look $web
+	mount -t debugfs debugfs /sys/kernel/debug
+	doctor well $look $web
+	doctor_within shallow max_stack 16
+	doctor_within not-deferred max_contexts_per_stack 2
+	doctor no-perf $look --perf /nowhere/perf $web
+	echo 2 > /proc/sys/kernel/perf_event_paranoid
+	doctor others-guest setpriv --reuid 65534 --regid 65534 --clear-groups $look $web
+	echo -1 > /proc/sys/kernel/perf_event_paranoid
+	doctor no-vm $look $$
+	doctor no-process $look 4000000
+	boot unikernel 0 "$BUILD_SELFTESTS/guest_callchain/unikernel"
+	doctor no-linux $look $vm
+	kill $vm
+}
 
 record one --guest -p $web
 files="--symfs $out/files"
@@ -109,3 +146,9 @@ for _ in $(seq 300); do
 done
 [ "$(cat $out/top.status)" = 0 ] || fail "perf kvm top did not end well when q was typed"
 rmdir /run/top || fail "perf kvm top has left its files"
+
+kill $web $db
+wait $web $db
+modprobe -r kvm_amd 2>/dev/null || modprobe -r kvm_intel
+# shellcheck disable=SC2086
+doctor no-kvm $look

@@ -27,6 +27,11 @@ _TRIES = 4
 # those of a process that ends.
 _RARE = 3
 
+# What the doctor must say on either kernel.
+_DOCTOR = {"patched": "This host can record guests.",
+           "unpatched": "no the kernel refuses guest_callchain: the patches or "
+                        "CONFIG_GUEST_PERF_CALLCHAIN are missing > install the kernel"}
+
 # include/uapi/linux/perf_event.h
 _RECORD_SAMPLE = 9
 _RECORD_CALLCHAIN_DEFERRED = 22
@@ -117,10 +122,12 @@ def _is_rare(shape: Shape, number: int) -> bool:
             and int(str(shape[1])) & _MISC_CPUMODE not in _GUEST_MODES)
 
 
-def _record(build: Build, perf: Path, guest: Path, accel: str, folder: Path) -> None:
+def _record(build: Build, perf: Path, guest: Path, new_perf: Path, accel: str,
+            folder: Path) -> None:
     if folder.exists():
         shutil.rmtree(folder)
-    job = f"export PERF={perf} GUEST={guest}\n. {JOB}\n"
+    job = (f"export PERF={perf} GUEST={guest}\n. {JOB}\n"
+           f"python3 {REPO}/scripts/doctor.py --perf {new_perf} > /run/shared/doctor.txt || true\n")
     outcome = EmulatedHost(build, accel).run(job, folder, _DEADLINE, pass_on)
     if outcome.status:
         raise Failure(f"Nothing was recorded; see {folder / 'output'}")
@@ -141,7 +148,7 @@ def compare(patched: Build, unpatched: Build, accel: str, results: Path) -> bool
     differing: List[str] = []
     for _ in range(_TRIES):
         for (name, build), all_of_it in zip(kernels, seen):
-            _record(build, unpatched.perf, guest, accel, results / name)
+            _record(build, unpatched.perf, guest, patched.perf, accel, results / name)
             for way, attr, found in _of_folder(results / name):
                 attrs.setdefault(way, set()).add(attr)
                 all_of_it.setdefault(way, Counter()).update(found)
@@ -158,6 +165,9 @@ def compare(patched: Build, unpatched: Build, accel: str, results: Path) -> bool
                    for all_of_it in seen]
         say(f"{way}: {len(seen[1][way])} kinds of records, {samples[0]} samples with our "
             f"patches, {samples[1]} without")
+    differing += [f"the doctor on the {name} kernel does not say: {words}"
+                  for name, words in _DOCTOR.items()
+                  if words not in " ".join((results / name / "doctor.txt").read_text().split())]
     for what in differing:
         say(f"differs: {what}")
     return bool(attrs) and not differing

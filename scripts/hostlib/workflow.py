@@ -3,7 +3,7 @@
 
 import re
 from pathlib import Path
-from typing import Iterator, List, Mapping, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from . import guest
 from .build import GUEST_PROGRAM, Build
@@ -28,6 +28,28 @@ _CHANGE = re.compile(r"^ +(?:\d+\.\d+%)? +(?:[+-]\d+\.\d+%)? .*\[[gu]\] \S+", re
 # Functions that the guests' kernels run through, and those of the program, outwards.
 _ENTRY = ("do_syscall_64", "entry_SYSCALL_64_after_hwframe")
 _PROGRAM = ("transfer", "transfer_many", "work", "main")
+
+# Situations that workflow-host.sh prepares, and what the doctor must say there.
+_DOCTOR: Dict[str, Sequence[str]] = {
+    "well": ('VM "web" with 1 vCPU', "it runs Linux 6.1", "it has ORC tables",
+             "perf kvm --guest record -e cpu-clock -g -p ", "status 0"),
+    "no-debugfs": ("> mount -t debugfs debugfs /sys/kernel/debug", "status 0"),
+    "shallow": ("callchains end early: perf_event_max_stack is 16 "
+                "> sysctl kernel.perf_event_max_stack=127", "status 0"),
+    "not-deferred": ("callchains are taken in the PMI, not deferred: "
+                     "perf_event_max_contexts_per_stack is 2 "
+                     "> sysctl kernel.perf_event_max_contexts_per_stack=8", "status 0"),
+    "no-perf": ("no there is no program /nowhere/perf > pass --perf perf_7.3",
+                "This guest can't be recorded", "status 1"),
+    "others-guest": ("may record programs, no kernels: perf_event_paranoid is 2",
+                     "you may not sample it", "it is user root's > run perf as root", "status 1"),
+    "no-vm": ("no sh has no VM of KVM > name another process: VMMs of KVM are ", "status 1"),
+    "no-process": ("no there is no process 4000000 > name another process: VMMs of KVM are ",
+                   "status 1"),
+    "no-linux": ("no names of its functions: ", "-g is --call-graph fp", "status 0"),
+    "no-kvm": ("no there is no /dev/kvm: KVM isn't loaded > modprobe kvm_intel or kvm_amd",
+               "status 1"),
+}
 
 Row = Tuple[float, str, str, str]
 
@@ -88,12 +110,17 @@ def judge_top(screen: str) -> Iterator[str]:
         yield "perf kvm top shows a tid in place of a comm"
 
 
-def judge_doctor(said: str) -> Iterator[str]:
-    """What is wrong with what the doctor says of this host, which has no PMU, and a guest."""
-    for words in ('VM "web" with 1 vCPU', "it runs Linux 6.1", "it has ORC tables",
-                  "perf kvm --guest record -e cpu-clock -g -p "):
-        if words not in said:
-            yield f"the doctor does not say: {words}"
+def judge_doctor(said: str, words: Sequence[str]) -> Iterator[str]:
+    """What the doctor should say, and does not.
+
+    Args:
+        said: what it printed, in lines, and its exit status
+        words: what must be in there, wherever lines end
+    """
+    line = " ".join(said.split())
+    for word in words:
+        if word not in line:
+            yield f"the doctor does not say: {word}"
 
 
 def judge(folder: Path) -> Counts:
@@ -103,7 +130,8 @@ def judge(folder: Path) -> Counts:
 
     counts = Counts()
     for name, wrong in {
-            "doctor": judge_doctor(text("doctor")),
+            **{f"doctor, {name}": judge_doctor(text(f"doctor-{name}"), words)
+               for name, words in _DOCTOR.items()},
             "report, levels of callers": judge_levels(text("callers"),
                                                       {"g": _ENTRY, "u": _PROGRAM}),
             "report, levels of callers on the host": judge_levels(text("host-callers"),

@@ -268,12 +268,13 @@ class SituationTest(DoctorTest):
         self.assertEqual(self.told(), HOST.replace(line(HOST, "the kernel records"), """\
   no the kernel refuses guest_callchain: the patches aren't applied, by
        /boot/config-7.3.4
-     > make series; git am these patches in a Linux 7.3 tree; build it with
-       CONFIG_GUEST_PERF_CALLCHAIN=y, and boot it
+     > install the kernel that make deb or make rpm builds, and boot it; or have
+       make series write the patches for a tree of yours, with
+       CONFIG_GUEST_PERF_CALLCHAIN=y
 """) + GUEST + """\
-This guest can't be recorded with its callchain here. First: make series; git am
-these patches in a Linux 7.3 tree; build it with CONFIG_GUEST_PERF_CALLCHAIN=y,
-and boot it.
+This guest can't be recorded with its callchain here. First: install the kernel
+that make deb or make rpm builds, and boot it; or have make series write the
+patches for a tree of yours, with CONFIG_GUEST_PERF_CALLCHAIN=y.
 """)
 
     def test_kernel_with_the_option_off(self) -> None:
@@ -316,14 +317,15 @@ GUEST_PERF_CALLCHAIN in its tree; build, install and boot it.
         self.host.perf = (_OLD_USAGE, "perf version 6.1.187\n")
         self.assertEqual(self.told(), HOST.replace(line(HOST, "perf 7.3.4"), """\
   no perf 6.1.187 does not know guests' callchains
-     > build perf in the patched kernel tree, make -C tools/perf; then pass
-       --perf FILE
+     > pass --perf perf_7.3, which make deb and make rpm build; or perf of a
+       patched kernel tree, by make -C tools/perf
 """) + GUEST.replace(line(GUEST, "it runs Linux") + line(GUEST, "ORC"), """\
   -- not known: its kernel, symbols, modules and tasks: that takes a perf that
        knows guests
 """) + """\
-This guest can't be recorded with its callchain here. First: build perf in the
-patched kernel tree, make -C tools/perf; then pass --perf FILE.
+This guest can't be recorded with its callchain here. First: pass --perf
+perf_7.3, which make deb and make rpm build; or perf of a patched kernel tree,
+by make -C tools/perf.
 """)
 
     def test_user_who_may_record_nothing(self) -> None:
@@ -511,13 +513,14 @@ This host
   ok KVM is there: /dev/kvm
   no the kernel refuses guest_callchain: the patches or
        CONFIG_GUEST_PERF_CALLCHAIN are missing
-     > make series; git am these patches in a Linux 7.3 tree; build it with
-       CONFIG_GUEST_PERF_CALLCHAIN=y, and boot it
+     > install the kernel that make deb or make rpm builds, and boot it; or have
+       make series write the patches for a tree of yours, with
+       CONFIG_GUEST_PERF_CALLCHAIN=y
   -- not known: how long callchains may be
   ok there is a hardware PMU: cycles
   no there is no program perf
-     > build perf in the patched kernel tree, make -C tools/perf; then pass
-       --perf FILE
+     > pass --perf perf_7.3, which make deb and make rpm build; or perf of a
+       patched kernel tree, by make -C tools/perf
   ok root may record kernels
 Process 1234
   ok qemu-system-x86 has a VM "bookworm" with 2 vCPUs
@@ -529,9 +532,9 @@ Process 1234
        knows guests
   -- not known: how walks of its stacks have ended: debugfs is not mounted
      > mount -t debugfs debugfs /sys/kernel/debug
-This guest can't be recorded with its callchain here. First: make series; git am
-these patches in a Linux 7.3 tree; build it with CONFIG_GUEST_PERF_CALLCHAIN=y,
-and boot it.
+This guest can't be recorded with its callchain here. First: install the kernel
+that make deb or make rpm builds, and boot it; or have make series write the
+patches for a tree of yours, with CONFIG_GUEST_PERF_CALLCHAIN=y.
 """)
 
 
