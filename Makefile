@@ -8,10 +8,11 @@ HOST = @sh scripts/deps.sh check python && $(PYTHON) scripts/host.py $@
 # What host.py takes for its options.
 export BUILD KERNEL_SRC KERNEL_TARBALL KERNEL_SHA256 MIRROR JOBS
 export ACCEL VENDOR GUEST KARGS KCONFIG BASELINE TESTS ALL QUICK TODAY
-export FUZZ_SECONDS FUZZ_CASES SEED MUTANTS JUNIT JSON
+export FUZZ_SECONDS FUZZ_CASES SEED MUTANTS CONFIG LOCALMOD JUNIT JSON
 
-COMMANDS := demo test test-debug test-intel test-stock test-workflow test-pictures \
-	test-unikernel host-table test-baseline mutants records selftests fuzz bench gate check build shell series clean
+COMMANDS := demo test test-debug test-intel test-stock test-workflow test-pictures test-unikernel \
+	test-packages host-table test-baseline mutants records selftests fuzz bench gate check build \
+	shell deb rpm series clean
 .PHONY: help deps doctor $(COMMANDS)
 .DEFAULT_GOAL := help
 
@@ -41,6 +42,8 @@ help: ## print this help
 	@echo "  MUTANTS=NAMES       try just these, as their files in patches/mutants are called"
 	@echo "  TODAY=N             try N mutants, on each day others; one of test-debug's two passes"
 	@echo "  PID=PID PERF=FILE   doctor: look at this VMM's guest, with this perf"
+	@echo "  CONFIG=FILE         deb, rpm: configure the kernel as this does, not as the running one"
+	@echo "  LOCALMOD=1          deb, rpm: leave out modules that are not loaded on this machine"
 	@echo "  JUNIT=FILE          test, selftests: write the results to it, as JUnit's XML"
 	@echo "  JSON=FILE           test, selftests: write them as KernelCI's JSON"
 	@echo "  BUILD=DIR           build there, not in ./build"
@@ -76,6 +79,9 @@ test-unikernel: ## sample a guest that is no Linux, whose call paths are known
 test-pictures: ## use the flame graphs in a browser, and open them in others' viewers
 	$(HOST)
 
+test-packages: ## install deb's packages in a fresh Debian, boot it, sample a guest there
+	$(HOST)
+
 host-table: ## write results/hosts.md: which tests passed on which host, of the last runs
 	$(HOST)
 
@@ -107,6 +113,12 @@ build: ## fetch, assemble and build the patched host, no more
 	$(HOST)
 
 shell: ## a shell on the running patched host, with perf and the tests
+	$(HOST)
+
+deb: ## build Debian packages of the patched kernel and perf, for your own machines
+	$(HOST)
+
+rpm: ## build RPM packages of the patched kernel and perf
 	$(HOST)
 
 series: ## write the patches for a kernel's mailing list, for git am

@@ -3,7 +3,8 @@
 # On the patched host: boot a guest that is no Linux but one program, sample it, report.
 set -u
 out=/run/shared
-unikernel=$BUILD_SELFTESTS/guest_callchain/unikernel
+# Set where it lies elsewhere.
+unikernel=${UNIKERNEL:-$BUILD_SELFTESTS/guest_callchain/unikernel}
 
 fail()
 {

@@ -8,6 +8,7 @@ import subprocess
 from pathlib import Path
 from typing import Iterable, List, Optional
 
+from . import kconfig
 from .source import Source
 from .tree import REPO, Tree
 from .ui import Failure, run_logged
@@ -42,8 +43,14 @@ _REPRODUCIBLE = {"KBUILD_BUILD_TIMESTAMP": "2026-01-01", "KBUILD_BUILD_USER": "b
 _PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else "python3"
 
 # perf without what needs more than Debian's small set of libraries.
-_PERF_FLAGS = ["NO_RUST=1", "NO_LIBPYTHON=1", "NO_LIBPERL=1", "NO_JEVENTS=1", "NO_SLANG=1",
-               "BUILD_BPF_SKEL=0", f"PYTHON={_PYTHON}"]
+PERF_FLAGS = ["NO_RUST=1", "NO_LIBPYTHON=1", "NO_LIBPERL=1", "NO_JEVENTS=1", "NO_SLANG=1",
+              "BUILD_BPF_SKEL=0", f"PYTHON={_PYTHON}"]
+
+
+def _compiler() -> str:
+    """Which compiler this is: another one is to build all anew."""
+    said = subprocess.run(["gcc", "--version"], stdout=subprocess.PIPE, text=True, check=True)
+    return said.stdout.splitlines()[0]
 
 
 def _hash(parts: Iterable[object]) -> str:
@@ -147,7 +154,7 @@ class Build:
         run_logged(title, self._make(*args), self.log_dir / log, env=self._env)
 
     def _configure(self) -> None:
-        """tinyconfig and our fragments, merged by the kernel's own script."""
+        """tinyconfig and our fragments."""
         self.kernel.mkdir(parents=True, exist_ok=True)
         tiny = self.kernel / "tiny.config"
         config = self.kernel / ".config"
@@ -155,23 +162,8 @@ class Build:
 
         self._run_make("Configure the kernel", "config.log", f"KCONFIG_CONFIG={tiny}",
                        "tinyconfig")
-        run_logged("Merge its fragments",
-                   ["sh", str(self.tree.path / "scripts/kconfig/merge_config.sh"), "-m",
-                    "-O", str(self.kernel), str(tiny), *map(str, self._fragments)],
-                   self.log_dir / "merge.log", cwd=self.tree.path)
-        self._run_make("Complete it", "olddefconfig.log", "olddefconfig")
-
-        taken = config.read_text().splitlines()
-        asked = {line.split("=")[0].removeprefix("# ").split(" ")[0]: line
-                 for fragment in self._fragments
-                 for line in fragment.read_text().splitlines()
-                 if line.startswith("CONFIG_") or line.endswith("is not set")}
-        dropped = [line for option, line in asked.items() if line not in taken
-                   and not (line.endswith("is not set") and
-                            not any(t.startswith(f"{option}=") for t in taken))]
-        if dropped:
-            raise Failure(f"This kernel can't be configured with {', '.join(dropped)}; correct "
-                          f"{', '.join(str(f) for f in self._fragments)}")
+        kconfig.merge(self.tree.path, self.kernel, tiny, self._fragments, self._run_make,
+                      self.log_dir)
         if previous == config.read_bytes():
             return
         self._kernel_stamp().unlink(missing_ok=True)
@@ -193,7 +185,7 @@ class Build:
 
     def _build_kernel(self) -> str:
         stamp = self._kernel_stamp()
-        inputs = _hash([self._source.name, *self._fragments,
+        inputs = _hash([self._source.name, _compiler(), *self._fragments,
                         *self._overlay(("arch/", "include/", "init/", "kernel/", "virt/"))])
         if not self._is_current(stamp, inputs, self.bzimage, self.modules):
             stamp.unlink(missing_ok=True)
@@ -205,7 +197,7 @@ class Build:
 
     def _build_perf(self) -> None:
         stamp = self.perf.with_suffix(".stamp")
-        inputs = _hash([self._source.name, *_PERF_FLAGS,
+        inputs = _hash([self._source.name, _compiler(), *PERF_FLAGS,
                         *self._overlay(("tools/perf/", "tools/lib/", "tools/include/",
                                         "tools/arch/", "include/uapi/linux/perf_event.h"))])
         if self._is_current(stamp, inputs, self.perf):
@@ -214,7 +206,7 @@ class Build:
         self.perf.parent.mkdir(parents=True, exist_ok=True)
         cc = ["CC=ccache gcc", "HOSTCC=ccache gcc"] if shutil.which("ccache") else []
         run_logged("Build perf", ["make", "-C", str(self.tree.path / "tools/perf"),
-                                  f"O={self.perf.parent}", self._jobs, *cc, *_PERF_FLAGS],
+                                  f"O={self.perf.parent}", self._jobs, *cc, *PERF_FLAGS],
                    self.log_dir / "perf.log", env=self._env)
         stamp.write_text(inputs)
 

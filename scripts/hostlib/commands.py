@@ -11,11 +11,11 @@ import shutil
 import sys
 import unittest
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Dict, List, Optional, Tuple
 
-from . import allselftests, baseline, bench, check, fuzz, gate, hosttable, intel, ktap, mutants
-from . import objectcode, perftests, pictures, records, selftests, series, source, stock
-from . import unikernel, workflow
+from . import allselftests, baseline, bench, check, fuzz, gate, hosttable, installed, intel, ktap
+from . import mutants, objectcode, package, perftests, pictures, records, selftests, series
+from . import source, stock, unikernel, workflow
 from .build import CONFIGS, Build
 from .emulated import Complaint, EmulatedHost, choose_accel
 from .options import GUESTS, Command, Options
@@ -71,11 +71,17 @@ def host_traits(options: Options) -> str:
     return f"{options.kargs} {Path(options.kconfig).stem}"
 
 
-def built(options: Options) -> Build:
-    """The host, built if that is necessary."""
+def extra_config(options: Options) -> Optional[Path]:
+    """The user's fragment of a configuration, if there is one."""
     extra = Path(options.kconfig) if options.kconfig else None
     if extra and not extra.is_file():
         raise Failure(f"{extra} is no file; name a fragment of a kernel's configuration")
+    return extra
+
+
+def built(options: Options) -> Build:
+    """The host, built if that is necessary."""
+    extra = extra_config(options)
     folder = build_dir(options)
     if options.baseline:
         # A tree of its own: one that changes back and forth is compiled each time.
@@ -364,6 +370,46 @@ def cmd_series(options: Options) -> int:
     return 0
 
 
+def packages_of(kind: str, options: Options, folder: Path, config: str) -> List[Path]:
+    """Build packages of this kind from a configuration, and return them."""
+    fragment = extra_config(options)
+    claim(folder)
+    base = package.find_config(config, folder)
+    say(f"The kernel is configured as {base} says, and with guest callchains.")
+    return package.Packages(folder, linux(options), package.Config(
+        base, fragment, options.localmod), options.jobs).build(kind, results_dir(kind))
+
+
+def make_packages(kind: str, options: Options) -> int:
+    made = packages_of(kind, options, build_dir(options) / "package", options.config)
+    say(f"Install them with: {package.KINDS[kind].install} "
+        + " ".join(map(str, made)))
+    say(f"Then boot the kernel whose name ends in -guest-callchain; its perf is {package.PERF}. "
+        "It is not signed, so Secure Boot has to be off.")
+    return 0
+
+
+def cmd_deb(options: Options) -> int:
+    return make_packages("deb", options)
+
+
+def cmd_rpm(options: Options) -> int:
+    return make_packages("rpm", options)
+
+
+def cmd_test_packages(options: Options) -> int:
+    """With the configuration of the emulated host: a distribution's takes hours."""
+    installed.check_root()
+    build = built(options)
+    config = str(build.kernel / ".config")
+    folder = build_dir(options) / "package-test"
+    counts = installed.debs(build, packages_of("deb", options, folder, config),
+                            choose_accel(options.accel), results_dir("packages"))
+    counts.add(installed.rpms(packages_of("rpm", options, folder, config),
+                              results_dir("packages-rpm")))
+    return say_all(counts)
+
+
 def cmd_check(options: Options) -> int:
     results = results_dir("check")
     claim(build_dir(options))
@@ -451,6 +497,16 @@ COMMANDS: Dict[str, Command] = {
     "shell": Command(
         cmd_shell, "a shell on the running patched host, with perf and the tests",
         (*_HOST, "vendor", "kargs", "kconfig", "baseline"), _BOOTS),
+    "deb": Command(
+        cmd_deb, "build Debian packages of the patched kernel and perf, for your own machines",
+        (*_BUILD, "config", "kconfig", "localmod"), (*_BUILDS, "deb")),
+    "rpm": Command(
+        cmd_rpm, "build RPM packages of the patched kernel and perf",
+        (*_BUILD, "config", "kconfig", "localmod"), (*_BUILDS, "rpm")),
+    "test-packages": Command(
+        cmd_test_packages,
+        "install deb's packages in a fresh Debian, boot it, sample a guest there",
+        _HOST, (*_BOOTS, "deb", "rpm", "packages")),
     "series": Command(
         cmd_series, "write the patches for a kernel's mailing list, for git am",
         _SOURCE, ("source", "series")),

@@ -8,6 +8,7 @@ programs are the ones that are installed here.  It writes to one shared folder.
 import os
 import re
 import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -95,15 +96,24 @@ class EmulatedHost:
         counted: emulate it with a clock that ticks once an instruction, at 1 GHz, so
             that what takes time there is counted rather than measured
         watch_device: have the kernel fail that reads a stack from UNUSED_DEVICE
+        root: the root of another system, whose own kernel and modules are to run
     """
 
     def __init__(self, build: Build, accel: str, kernel_args: str = "",
-                 counted: bool = False, watch_device: bool = False) -> None:
+                 counted: bool = False, watch_device: bool = False,
+                 root: Path = Path("/")) -> None:
         self._build = build
         self._accel = "tcg" if counted else accel
         self._kernel_args = kernel_args
         self._counted = counted
         self._watch_device = watch_device
+        self._root = root
+        self._kernel, self._modules, self._init = build.bzimage, build.modules, _INIT
+        if root != Path("/"):
+            self._kernel, self._modules = next(root.glob("boot/vmlinuz-*")), Path("/")
+            # Of all that it needs, only this is not the other system's.
+            self._init = Path("/init.sh")
+            shutil.copy(_INIT, root / "init.sh")
 
     def _argv(self, shared: Path, serial: List[str], mode: str) -> List[str]:
         cpus, job_cpus = 2, "0-1"
@@ -133,12 +143,13 @@ class EmulatedHost:
             "panic=-1 panic_on_warn=1 oops=panic reboot=t",
             # What the kernel doesn't know becomes init's environment; QEMU appends its
             # devices, hence nothing behind a "--".
-            f"init={_INIT} mode={mode} job_cpus={job_cpus}", *tsc, self._kernel_args])
+            f"init={self._init} mode={mode} job_cpus={job_cpus}", *tsc, self._kernel_args])
         return [
             "qemu-system-x86_64", "-M", "microvm,acpi=off,rtc=on", *cpu, "-smp", str(cpus),
             "-m", "2G", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
-            *serial, "-kernel", str(self._build.bzimage), "-append", append,
-            "-fsdev", "local,id=root,path=/,security_model=none,readonly=on,multidevs=remap",
+            *serial, "-kernel", str(self._kernel), "-append", append,
+            "-fsdev", f"local,id=root,path={self._root},security_model=none,readonly=on,"
+            "multidevs=remap",
             "-device", "virtio-9p-device,fsdev=root,mount_tag=rootfs",
             "-fsdev", f"local,id=shared,path={shared},security_model=none,multidevs=remap",
             "-device", "virtio-9p-device,fsdev=shared,mount_tag=shared",
@@ -161,7 +172,7 @@ class EmulatedHost:
         (shared / "job_env").write_text("\n".join([
             f"export BUILD_TREE={shlex.quote(str(build.tree.path))}",
             f"export BUILD_KERNEL={shlex.quote(str(build.kernel))}",
-            f"export BUILD_MODULES={shlex.quote(str(build.modules))}",
+            f"export BUILD_MODULES={shlex.quote(str(self._modules))}",
             f"export BUILD_SELFTESTS={shlex.quote(str(build.selftests))}",
             f"export REPO={shlex.quote(str(REPO))}",
             f"export PATH={shlex.quote(str(build.perf.parent))}:$PATH",

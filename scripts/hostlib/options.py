@@ -35,6 +35,8 @@ class Options:
     mutants: str = ""
     today: str = ""
     one_today: bool = False
+    config: str = ""
+    localmod: bool = False
     junit: str = ""
     json: str = ""
 
@@ -93,6 +95,9 @@ OPTIONS: Dict[str, Option] = {
                       "NAMES"),
     "today": Option("TODAY", "try N of them, on each day others", "N"),
     "one_today": Option("TODAY", "run one of the two passes, on each day another"),
+    "config": Option("CONFIG", "configure the kernel as this file does, not as the running one",
+                     "FILE"),
+    "localmod": Option("LOCALMOD", "leave out modules that are not loaded on this machine"),
     "junit": Option("JUNIT", "write the results to it, as JUnit's XML", "FILE"),
     "json": Option("JSON", "write the results as KernelCI's JSON, to standard output unless FILE "
                    "is named; all else goes to standard error then", "FILE", alone="-"),

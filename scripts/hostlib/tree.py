@@ -113,13 +113,16 @@ class Tree:
         build: the build folder
         extra: a folder with a series of its own, to lay over all else, and its new files
         patched: false for the source as it is, to compare with
+        instruments: false for what is to be installed, which no test needs to see into
     """
 
-    def __init__(self, build: Path, extra: Optional[Path] = None, patched: bool = True) -> None:
+    def __init__(self, build: Path, extra: Optional[Path] = None, patched: bool = True,
+                 instruments: bool = True) -> None:
         self.topics: List[Topic] = []
         self.new_files: Dict[str, Path] = {}
         if patched:
-            self.topics = topics() + topics(INSTRUMENTS) + (topics(extra) if extra else [])
+            self.topics = (topics() + (topics(INSTRUMENTS) if instruments else [])
+                           + (topics(extra) if extra else []))
             self.new_files = {path: REPO / path for path in new_files()}
         if extra:
             self.new_files.update({path: extra / path for topic in topics(extra)

@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Install the packages in a fresh Debian, boot what was installed, and sample a guest with it."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Dict, Iterator, List
+
+from . import guest, pool, source, stacks, unikernel
+from .build import UNIKERNEL, Build
+from .emulated import EmulatedHost, pass_on
+from .package import PERF, PERF_PACKAGE
+from .selftests import Counts, judge
+from .tree import REPO
+from .ui import Failure, run_logged
+
+_SUITE = "bookworm"
+
+# What an operator's host has, and what init.sh takes.
+_PROGRAMS = ("binutils", "busybox-static", "initramfs-tools", "kmod", "python3",
+             "qemu-system-x86")
+
+# What an RPM must have, beside what the kernel's release is in.
+_RPM_FILES = (f"usr/bin/{PERF}", f"usr/lib/{PERF_PACKAGE}/bin/perf")
+
+# Seconds; a machine may be several times slower than others.
+_DEADLINE = 600
+
+
+def check_root() -> None:
+    """Raise Failure unless this can make a system of its own."""
+    if os.geteuid():
+        raise Failure("test-packages makes a Debian of its own, which only root can; "
+                      "run it as root")
+
+
+def _bootstrap(root: Path, logs: Path) -> None:
+    """Make a Debian in a folder."""
+    shutil.rmtree(root, ignore_errors=True)
+    cache = source.cache_dir() / "debootstrap"
+    cache.mkdir(parents=True, exist_ok=True)
+    run_logged(f"Make a Debian, {_SUITE}",
+               ["debootstrap", "--variant=minbase", f"--include={','.join(_PROGRAMS)}",
+                f"--cache-dir={cache}", f"--keyring={source.KEYRING}", _SUITE, str(root),
+                source.apt_mirror() or pool.mirror()], logs / "debootstrap.log")
+
+
+def _in(root: Path, *command: str) -> List[str]:
+    return ["chroot", str(root), "env", "DEBIAN_FRONTEND=noninteractive",
+            "PATH=/usr/sbin:/usr/bin:/sbin:/bin", *command]
+
+
+def _ours(root: Path) -> Iterator[Path]:
+    """What packages of ours have left in a system."""
+    for pattern in ("boot/*guest-callchain*", "lib/modules/*guest-callchain*",
+                    f"usr/bin/{PERF}", f"usr/lib/{PERF_PACKAGE}"):
+        yield from root.glob(pattern)
+
+
+def _judge_sampling(folder: Path, release: str) -> Dict[str, bool]:
+    """What must hold of a guest's profile that was made with what was installed."""
+    running = (folder / "release").read_text().strip()
+    doctor = json.loads((folder / "doctor.json").read_text())
+    samples = [sample for sample in
+               stacks.read((folder / "script.txt").read_text().splitlines()) if sample.is_guest]
+    return {
+        f"the kernel that runs is {running}, {release} was installed": running == release,
+        f"the doctor says: {doctor['summary']}": bool(doctor["command"]),
+        **unikernel.cases(samples, (folder / "report.txt").read_text()),
+    }
+
+
+def debs(build: Build, packages: List[Path], accel: str, folder: Path) -> Counts:
+    """Install, boot, sample, remove.
+
+    Args:
+        build: has the guest
+        packages: what "make deb" built
+        accel: what emulates the host
+        folder: for the results
+    """
+    root = build.path / "debian"
+    _bootstrap(root, folder)
+    for package in packages:
+        shutil.copy(package, root / "tmp")
+    run_logged("Install the packages",
+               _in(root, "apt-get", "install", "--yes", "--no-install-recommends",
+                   *(f"/tmp/{package.name}" for package in packages)), folder / "install.log")
+    release = next((root / "lib/modules").iterdir()).name
+    made = {f"the package's scripts have made /boot/initrd.img-{release}":
+            (root / f"boot/initrd.img-{release}").stat().st_size > 1 << 20}
+
+    shutil.copy(build.selftests / UNIKERNEL, folder / "unikernel")
+    shutil.copy(REPO / "scripts/doctor.py", folder)
+    job = (guest.SCRIPTS / "unikernel-host.sh").read_text()
+    (folder / "unikernel-host.sh").write_text(job)
+    if EmulatedHost(build, accel, root=root).run(
+            f"uname -r > /run/shared/release\nperf() {{ {PERF} \"$@\"; }}\n"
+            "UNIKERNEL=/run/shared/unikernel\n. /run/shared/unikernel-host.sh\n"
+            f"python3 /run/shared/doctor.py --json --perf {PERF} $vm "
+            "> /run/shared/doctor.json", folder, _DEADLINE, pass_on).status:
+        raise Failure(f"A guest could not be sampled with what was installed, see {folder}")
+    made.update(_judge_sampling(folder, release))
+
+    names = [subprocess.run(["dpkg-deb", "--field", str(package), "Package"], check=True,
+                            stdout=subprocess.PIPE, text=True).stdout.strip()
+             for package in packages]
+    run_logged("Remove the packages", _in(root, "apt-get", "purge", "--yes", *names),
+               folder / "remove.log")
+    left = ", ".join(str(path.relative_to(root)) for path in _ours(root))
+    made[f"nothing is left when they are removed{left and f', but {left}'}"] = not left
+    return judge("deb", made)
+
+
+def rpms(packages: List[Path], folder: Path) -> Counts:
+    """Unpack them into an empty system, as rpm does."""
+    root = folder / "rpm-root"
+    root.mkdir()
+    run_logged("Install the RPMs", ["rpm", f"--root={root}", "--install", "--nodeps",
+                                    "--noscripts", "--notriggers", *map(str, packages)],
+               folder / "rpm.log")
+    modules = sorted((root / "lib/modules").iterdir()) if (root / "lib/modules").exists() else []
+    wanted = [root / name for name in _RPM_FILES] + [
+        release / name for release in modules for name in ("vmlinuz", "modules.dep")]
+    missing = ", ".join(str(path.relative_to(root)) for path in wanted if not path.is_file())
+    return judge("rpm", {
+        f"one kernel is installed, {', '.join(path.name for path in modules)}": len(modules) == 1,
+        f"it has all files{missing and f', but not {missing}'}": not missing})

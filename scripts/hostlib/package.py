@@ -1,0 +1,284 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Packages of the patched kernel and its perf, to install beside a distribution's own."""
+
+import gzip
+import os
+import platform
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Dict, List, Optional
+
+from . import kconfig
+from .build import CONFIGS, PERF_FLAGS
+from .source import SERIES, Source
+from .tree import Tree
+from .ui import Failure, run_logged, say
+
+# A kernel of a distribution's configuration, with the debug information that BTF is made of.
+_NEEDS_GIB, _NEEDS_GIB_DEBUG = 8, 30
+
+# Where distributions keep the configuration of the kernel that runs.
+_RUNNING = ("/boot/config-{release}", "/lib/modules/{release}/config",
+            "/usr/lib/modules/{release}/config", "/proc/config.gz")
+
+# In the way of no other perf; Debian's used to be called so as well.
+PERF_PACKAGE = "perf-guest-callchain"
+PERF = f"perf_{SERIES}"
+_PERF_ABOUT = "perf of Linux, with callchains and names of KVM guests"
+
+_PERF_CONTROL = """\
+Package: {name}
+Version: {version}
+Architecture: amd64
+Maintainer: {maintainer}
+Section: devel
+Priority: optional
+{depends}
+Description: {about}
+ Call it as {program}.  It goes together with a kernel that has the option
+ GUEST_PERF_CALLCHAIN.
+"""
+
+_PERF_SPEC = """\
+Name: {name}
+Version: {version}
+Release: 1
+Summary: {about}
+License: GPL-2.0-only
+%define debug_package %{{nil}}
+%description
+Call it as {program}.  It goes together with a kernel that has the option
+GUEST_PERF_CALLCHAIN.
+%install
+cp -a {stage}/. %{{buildroot}}/
+%files
+/usr/bin/{program}
+/usr/lib/{name}
+"""
+
+
+@dataclass(frozen=True)
+class Config:
+    """What the kernel of a package is configured with.
+
+    Args:
+        base: a distribution's configuration, or that of the running kernel
+        fragment: more, of the user's
+        localmod: leave out modules that are not loaded on this machine now
+    """
+    base: Path
+    fragment: Optional[Path] = None
+    localmod: bool = False
+
+
+def find_config(given: str, folder: Path, running: str = platform.release(),
+                top: Path = Path("/")) -> Path:
+    """The configuration to start from: the one that is given, or the running kernel's.
+
+    Args:
+        given: a file's name, or nothing
+        folder: for a copy that had to be unpacked
+        running: what "uname -r" says
+        top: where the system's files are
+
+    Raises Failure if there is none, or if it is none of an x86-64 kernel with modules.
+    """
+    if given:
+        names = [Path(given).expanduser()]
+    else:
+        names = [top / name.format(release=running).lstrip("/") for name in _RUNNING]
+    base = next((name for name in names if name.is_file()), None)
+    if given and not base:
+        raise Failure(f"CONFIG={given} is no file; name a kernel's configuration, as "
+                      "distributions have them in /boot/config-*")
+    if not base:
+        raise Failure(f"The configuration of the running kernel, {running}, is not on this "
+                      "machine; name one with CONFIG=FILE, as distributions have them in "
+                      "/boot/config-*")
+    data = base.read_bytes()
+    if data.startswith(b"\x1f\x8b"):
+        base = folder / "running.config"
+        folder.mkdir(parents=True, exist_ok=True)
+        data = gzip.decompress(data)
+        base.write_bytes(data)
+    lines = data.decode(errors="replace").splitlines()
+    for option in ("CONFIG_X86_64=y", "CONFIG_MODULES=y"):
+        if option not in lines:
+            raise Failure(f"{base} does not say {option}, which a KVM host needs; name another "
+                          "configuration with CONFIG=FILE")
+    return base.resolve()
+
+
+class Packages:
+    """What is built from one source and one configuration.
+
+    Args:
+        folder: the folder of these builds
+        source: the kernel's source
+        config: what the kernel is configured with
+        jobs: how many things to do at once; as many as there are CPUs if it is 0
+    """
+
+    def __init__(self, folder: Path, source: Source, config: Config, jobs: int = 0) -> None:
+        # No instruments: they open holes for tests.
+        self._tree = Tree(folder, instruments=False)
+        self._folder = folder
+        self._source = source
+        self._config = config
+        self._kernel = folder / "kernel"
+        self._perf = folder / "perf"
+        self._logs = folder / "log"
+        self._jobs = f"-j{jobs or os.cpu_count() or 1}"
+        # No debug information of its own: it is for who debugs this kernel, and is large.
+        self._env = {"CCACHE_BASEDIR": str(folder), "CCACHE_NOHASHDIR": "1",
+                     "KBUILD_BUILD_VERSION": "1",
+                     "DEB_BUILD_PROFILES": "pkg.linux-upstream.nokerneldbg"}
+
+    def _make_argv(self, *args: str) -> List[str]:
+        cc = ["CC=ccache gcc", "HOSTCC=ccache gcc"] if shutil.which("ccache") else []
+        return ["make", "-C", str(self._tree.path), f"O={self._kernel}", self._jobs, *cc, *args]
+
+    def _make(self, title: str, log: str, *args: str) -> None:
+        run_logged(title, self._make_argv(*args), self._logs / log, env=self._env)
+
+    def _ask_make(self, target: str) -> str:
+        return subprocess.run(self._make_argv("-s", target), check=True, text=True,
+                              stdout=subprocess.PIPE).stdout.split()[-1]
+
+    def _local_config(self) -> Path:
+        """The configuration without what is not loaded on this machine."""
+        loaded = Path("/proc/modules")
+        if not os.environ.get("LSMOD") and not (loaded.exists() and loaded.read_text()):
+            raise Failure("LOCALMOD=1 leaves out modules that are not loaded, and on this machine "
+                          "none are; leave it away")
+        config, local = self._kernel / ".config", self._kernel / "localmod.config"
+        shutil.copy(self._config.base, config)
+        # It asks about each option that is new; the answer is the default.
+        run_logged("Leave out modules that are not loaded",
+                   ["sh", "-c", 'yes "" | "$@"', "sh", *self._make_argv("localmodconfig")],
+                   self._logs / "localmod.log")
+        return config.rename(local)
+
+    def _configure(self) -> None:
+        self._kernel.mkdir(parents=True, exist_ok=True)
+        base = self._local_config() if self._config.localmod else self._config.base
+        fragment = [self._config.fragment.resolve()] if self._config.fragment else []
+        kconfig.merge(self._tree.path, self._kernel, base, [CONFIGS / "package.config", *fragment],
+                      self._make, self._logs)
+        text = (self._kernel / ".config").read_text()
+        needs = _NEEDS_GIB_DEBUG if "CONFIG_DEBUG_INFO=y\n" in text else _NEEDS_GIB
+        free = shutil.disk_usage(self._folder).free / 2**30
+        if free < needs and not (self._kernel / "vmlinux").exists():
+            raise Failure(f"This configuration needs {needs} GiB, {self._folder} has {free:.1f} "
+                          "GiB free; free some, choose another folder with BUILD=DIR, or leave "
+                          "out modules with LOCALMOD=1")
+        lost = "CONFIG_DEBUG_INFO_BTF=y"
+        if lost in self._config.base.read_text() and f"{lost}\n" not in text:
+            say("This kernel will have no BTF, which BPF programs may want: there is no pahole.")
+
+    def build(self, kind: str, results: Path) -> List[Path]:
+        """Build all packages.
+
+        Args:
+            kind: a key of KINDS
+            results: a folder for them
+
+        Returns the packages that are to be installed.
+        """
+        self._tree.assemble(self._source)
+        self._configure()
+        packages = [*KINDS[kind].kernel(self), KINDS[kind].perf(self, self._stage_perf())]
+        for package in packages:
+            shutil.copy(package, results)
+        return [results / package.name for package in packages]
+
+    def _build_kernel(self, target: str, where: str, pattern: str, *args: str) -> List[Path]:
+        """Make one of the kernel's own kinds of packages, and return what it left."""
+        for old in (self._folder / where).rglob(pattern):
+            old.unlink()
+        self._make("Build the kernel and its package, 10 minutes to hours", f"{target}.log", target,
+                   *args)
+        return sorted((self._folder / where).rglob(pattern))
+
+    def kernel_deb(self) -> List[Path]:
+        # The C library's headers are the distribution's.
+        return [package for package in self._build_kernel("bindeb-pkg", ".", "linux-*.deb")
+                if not package.name.startswith("linux-libc-dev")]
+
+    def kernel_rpm(self) -> List[Path]:
+        return [package for package in self._build_kernel(
+                    "binrpm-pkg", "kernel/rpmbuild/RPMS", "kernel-*.rpm",
+                    "RPMOPTS=--without=debuginfo")
+                if not package.name.startswith("kernel-headers")]
+
+    def _stage_perf(self) -> Path:
+        """Build and install perf into a folder, and return that."""
+        stage = self._folder / "perf-root"
+        shutil.rmtree(stage, ignore_errors=True)
+        self._perf.mkdir(parents=True, exist_ok=True)
+        home = f"/usr/lib/{PERF_PACKAGE}"
+        cc = ["CC=ccache gcc", "HOSTCC=ccache gcc"] if shutil.which("ccache") else []
+        run_logged("Build perf", ["make", "-C", str(self._tree.path / "tools/perf"),
+                                  f"O={self._perf}", self._jobs, *cc, *PERF_FLAGS,
+                                  f"prefix={home}", f"DESTDIR={stage}", "install-bin"],
+                   self._logs / "perf.log", env=self._env)
+        subprocess.run(["strip", str(stage / home.lstrip("/") / "bin/perf")], check=True)
+        (stage / "usr/bin").mkdir()
+        (stage / "usr/bin" / PERF).symlink_to(f"../lib/{PERF_PACKAGE}/bin/perf")
+        return stage
+
+    def _perf_facts(self, stage: Path) -> Dict[str, str]:
+        return {"name": PERF_PACKAGE, "version": self._ask_make("kernelversion"),
+                "about": _PERF_ABOUT, "program": PERF, "stage": str(stage)}
+
+    def perf_deb(self, stage: Path) -> Path:
+        facts = self._perf_facts(stage)
+        # This asks for a source package's control file.
+        control = self._folder / "debian" / "control"
+        control.parent.mkdir(exist_ok=True)
+        control.write_text(f"Source: {PERF_PACKAGE}\n\nPackage: {PERF_PACKAGE}\n"
+                           "Architecture: amd64\n")
+        depends = subprocess.run(
+            ["dpkg-shlibdeps", "-O", str(stage / f"usr/lib/{PERF_PACKAGE}/bin/perf")],
+            cwd=self._folder, check=True, text=True, stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL).stdout.strip()
+        (stage / "DEBIAN").mkdir()
+        (stage / "DEBIAN/control").write_text(_PERF_CONTROL.format(
+            **facts, depends=depends.replace("shlibs:Depends=", "Depends: "),
+            maintainer=f"{os.environ.get('USER') or 'root'} <root@localhost>"))
+        package = self._folder / f"{PERF_PACKAGE}_{facts['version']}_amd64.deb"
+        run_logged("Pack perf", ["dpkg-deb", "--root-owner-group", "--build", str(stage),
+                                 str(package)], self._logs / "perf-deb.log")
+        return package
+
+    def perf_rpm(self, stage: Path) -> Path:
+        top = self._folder / "rpmbuild"
+        shutil.rmtree(top, ignore_errors=True)
+        top.mkdir()
+        spec = top / f"{PERF_PACKAGE}.spec"
+        spec.write_text(_PERF_SPEC.format(**self._perf_facts(stage)))
+        run_logged("Pack perf", ["rpmbuild", "-bb", f"--define=_topdir {top}", str(spec)],
+                   self._logs / "perf-rpm.log")
+        return next(top.rglob("*.rpm"))
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of packages.
+
+    Args:
+        kernel: builds the kernel's, returns them
+        perf: packs perf from a folder, returns the package
+        install: the command that installs them
+    """
+    kernel: Callable[[Packages], List[Path]]
+    perf: Callable[[Packages, Path], Path]
+    install: str
+
+
+KINDS: Dict[str, Kind] = {
+    "deb": Kind(Packages.kernel_deb, Packages.perf_deb, "apt install"),
+    "rpm": Kind(Packages.kernel_rpm, Packages.perf_rpm, "dnf install"),
+}

@@ -1,0 +1,87 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Packages: which configuration they start from, and what it must keep."""
+
+import gzip
+import tempfile
+import unittest
+from pathlib import Path
+
+from hostlib import kconfig
+from hostlib.package import find_config
+from hostlib.ui import Failure
+
+_HOST = "CONFIG_X86_64=y\nCONFIG_MODULES=y\n"
+
+
+class FindConfigTest(unittest.TestCase):
+    def setUp(self) -> None:
+        tmp = tempfile.TemporaryDirectory()
+        self.addCleanup(tmp.cleanup)
+        self.top = Path(tmp.name).resolve()
+
+    def _find(self, given: str = "") -> Path:
+        return find_config(given, self.top / "build", "7.0-test", self.top)
+
+    def _write(self, name: str, text: str = _HOST) -> Path:
+        path = self.top / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        return path
+
+    def test_running_kernel(self) -> None:
+        self._write("boot/config-6.9-other")
+        running = self._write("boot/config-7.0-test")
+        self.assertEqual(self._find(), running)
+
+    def test_where_fedora_has_it(self) -> None:
+        running = self._write("lib/modules/7.0-test/config")
+        self.assertEqual(self._find(), running)
+
+    def test_in_proc(self) -> None:
+        (self.top / "proc").mkdir()
+        (self.top / "proc/config.gz").write_bytes(gzip.compress(_HOST.encode()))
+        self.assertEqual(self._find().read_text(), _HOST)
+
+    def test_given_wins(self) -> None:
+        self._write("boot/config-7.0-test")
+        given = self._write("mine")
+        self.assertEqual(self._find(str(given)), given)
+
+    def test_given_is_missing(self) -> None:
+        self._write("boot/config-7.0-test")
+        with self.assertRaisesRegex(Failure, "CONFIG=.*nowhere is no file; name"):
+            self._find(str(self.top / "nowhere"))
+
+    def test_none(self) -> None:
+        with self.assertRaisesRegex(Failure, "7.0-test, is not on this machine; name one with"):
+            self._find()
+
+    def test_of_another_machine(self) -> None:
+        for option in ("CONFIG_X86_64=y", "CONFIG_MODULES=y"):
+            given = self._write("mine", _HOST.replace(option, ""))
+            with self.assertRaisesRegex(Failure, f"mine does not say {option}, which"):
+                self._find(str(given))
+
+
+class DroppedTest(unittest.TestCase):
+    def _dropped(self, fragment: str, config: str) -> str:
+        with tempfile.TemporaryDirectory() as tmp:
+            (Path(tmp) / "fragment").write_text(fragment)
+            (Path(tmp) / "config").write_text(config)
+            return " ".join(kconfig.dropped([Path(tmp) / "fragment"], Path(tmp) / "config"))
+
+    def test_what_is_taken(self) -> None:
+        self.assertEqual(self._dropped('# why\nCONFIG_A=y\nCONFIG_B=""\n# CONFIG_C is not set\n',
+                                       'CONFIG_A=y\nCONFIG_B=""\n# CONFIG_C is not set\n'), "")
+
+    def test_what_a_configuration_does_not_name_is_off_and_empty(self) -> None:
+        self.assertEqual(self._dropped('CONFIG_B=""\n# CONFIG_C is not set\n', ""), "")
+
+    def test_what_is_dropped(self) -> None:
+        self.assertEqual(self._dropped('CONFIG_A=y\nCONFIG_B=""\n# CONFIG_C is not set\n',
+                                       'CONFIG_B="keys.pem"\nCONFIG_C=m\n'),
+                         'CONFIG_A=y CONFIG_B="" # CONFIG_C is not set')
+
+
+if __name__ == "__main__":
+    unittest.main()
