@@ -123,7 +123,7 @@ def rpms(packages: List[Path], folder: Path) -> Counts:
                folder / "rpm.log")
     modules = sorted((root / "lib/modules").iterdir()) if (root / "lib/modules").exists() else []
     wanted = [root / name for name in _RPM_FILES] + [
-        release / name for release in modules for name in ("vmlinuz", "modules.dep")]
+        release / name for release in modules for name in ("vmlinuz", "kernel/arch/x86/kvm/kvm.ko")]
     missing = ", ".join(str(path.relative_to(root)) for path in wanted if not path.is_file())
     return judge("rpm", {
         f"one kernel is installed, {', '.join(path.name for path in modules)}": len(modules) == 1,
