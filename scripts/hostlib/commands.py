@@ -34,7 +34,8 @@ INTEL_PASSES = (("", ""), ("kvm_intel.ept=0", ""),
                  "guest_callchain_test guest_callchain_modes_test"))
 
 # What differs from AMD: VMX's registers, modes, L2 and memslots, and how an NMI comes.
-INTEL_QUICK = "guest_callchain_test guest_callchain_modes_test guest_callchain_memory_test"
+INTEL_QUICK = ("guest_callchain_test guest_callchain_modes_test guest_callchain_memory_test "
+               "memslots_debugfs_test")
 
 
 def build_dir(options: Options) -> Path:
