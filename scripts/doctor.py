@@ -614,8 +614,8 @@ def judge_kvm(host: Host, has_vm: bool) -> Check:
                       "enable virtualization in the firmware; in a VM, nesting on its host", True)
 
 
-APPLY = ("install the kernel that make deb or make rpm builds, and boot it; or have make series "
-         "write the patches for a tree of yours, with CONFIG_GUEST_PERF_CALLCHAIN=y")
+APPLY = ("install the kernel that make deb or make rpm builds, and boot it; or apply what make "
+         "series writes to a tree of yours, and build it with CONFIG_GUEST_PERF_CALLCHAIN=y")
 ENABLE = "scripts/config -e GUEST_PERF_CALLCHAIN in its tree; build, install and boot it"
 
 

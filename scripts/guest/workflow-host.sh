@@ -7,9 +7,10 @@ out=/run/shared
 seconds=${WORKFLOW_SECONDS:-6}
 web=
 db=
-# Either may not run; this job's output is open as long as one does.
+vm=
+# Any of them may not run; this job's output is open as long as one does.
 # shellcheck disable=SC2086
-trap 'kill $web $db 2>/dev/null' EXIT
+trap 'kill $web $db $vm 2>/dev/null' EXIT
 
 fail()
 {

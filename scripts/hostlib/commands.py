@@ -371,20 +371,27 @@ def cmd_series(options: Options) -> int:
     return 0
 
 
-def packages_of(kind: str, options: Options, folder: Path, config: str) -> List[Path]:
-    """Build packages of this kind from a configuration, and return them."""
-    fragment = extra_config(options)
+def packages_of(kind: str, options: Options, folder: Path, config: str,
+                fragment: Optional[Path]) -> List[Path]:
+    """Build packages of this kind in a folder, and return them.
+
+    Args:
+        config: what the kernel is configured with; as the running one is, if empty
+        fragment: merged into it
+    """
     claim(folder)
     base = package.find_config(config, folder)
     say(f"The kernel is configured as {base} says, and with guest callchains.")
     return package.Packages(folder, linux(options), package.Config(
-        base, fragment, options.localmod), options.jobs).build(kind, results_dir(kind))
+        base, fragment, options.localmod), options.jobs).build(kind)
 
 
 def make_packages(kind: str, options: Options) -> int:
-    made = packages_of(kind, options, build_dir(options) / "package", options.config)
-    say(f"Install them with: {package.KINDS[kind].install} "
-        + " ".join(map(str, made)))
+    built_ones = packages_of(kind, options, build_dir(options) / "package", options.config,
+                             extra_config(options))
+    results = results_dir(kind)
+    made = [shutil.copy(path, results) for path in built_ones]
+    say(f"Install them with: {package.KINDS[kind].install} {' '.join(map(str, made))}")
     say(f"Then boot the kernel whose name ends in -guest-callchain; its perf is {package.PERF}. "
         "It is not signed, so Secure Boot has to be off.")
     return 0
@@ -402,11 +409,11 @@ def cmd_test_packages(options: Options) -> int:
     """With the configuration of the emulated host: a distribution's takes hours."""
     installed.check_root()
     build = built(options)
-    config = str(build.kernel / ".config")
+    config, fragment = str(build.kernel / ".config"), CONFIGS / "package-test.config"
     folder = build_dir(options) / "package-test"
-    counts = installed.debs(build, packages_of("deb", options, folder, config),
+    counts = installed.debs(build, packages_of("deb", options, folder, config, fragment),
                             choose_accel(options.accel), results_dir("packages"))
-    counts.add(installed.rpms(packages_of("rpm", options, folder, config),
+    counts.add(installed.rpms(packages_of("rpm", options, folder, config, fragment),
                               results_dir("packages-rpm")))
     return say_all(counts)
 

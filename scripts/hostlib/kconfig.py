@@ -48,4 +48,4 @@ def merge(tree: Path, kernel: Path, base: Path, fragments: Sequence[Path], make:
     missing = dropped(fragments, kernel / ".config")
     if missing:
         raise Failure(f"This kernel can't be configured with {', '.join(missing)}; correct "
-                      f"{', '.join(map(str, fragments))}")
+                      f"{', '.join(map(str, [base, *fragments]))}")

@@ -97,7 +97,7 @@ OPTIONS: Dict[str, Option] = {
     "one_today": Option("TODAY", "run one of the two passes, on each day another"),
     "config": Option("CONFIG", "configure the kernel as this file does, not as the running one",
                      "FILE"),
-    "localmod": Option("LOCALMOD", "leave out modules that are not loaded on this machine"),
+    "localmod": Option("LOCALMOD", "leave out modules that are not loaded; let VMs run here"),
     "junit": Option("JUNIT", "write the results to it, as JUnit's XML", "FILE"),
     "json": Option("JSON", "write the results as KernelCI's JSON, to standard output unless FILE "
                    "is named; all else goes to standard error then", "FILE", alone="-"),

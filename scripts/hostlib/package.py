@@ -16,21 +16,27 @@ from .source import SERIES, Source
 from .tree import Tree
 from .ui import Failure, run_logged, say
 
-# A kernel of a distribution's configuration, with the debug information that BTF is made of.
+# Without and with the debug information that BTF is made of: estimates.
 _NEEDS_GIB, _NEEDS_GIB_DEBUG = 8, 30
+
+# The modules that are loaded now.
+_LOADED = Path("/proc/modules")
 
 # Where distributions keep the configuration of the kernel that runs.
 _RUNNING = ("/boot/config-{release}", "/lib/modules/{release}/config",
             "/usr/lib/modules/{release}/config", "/proc/config.gz")
 
-# In the way of no other perf; Debian's used to be called so as well.
+# No distribution uses these names now; Debian's perf was called so before bookworm.
 PERF_PACKAGE = "perf-guest-callchain"
 PERF = f"perf_{SERIES}"
 _PERF_ABOUT = "perf of Linux, with callchains and names of KVM guests"
 
+# What the builder's machine happens to have, and the machine where perf is to run may not.
+_PERF_FLAGS = [*PERF_FLAGS, "NO_LIBLLVM=1", "NO_JVMTI=1"]
+
 _PERF_CONTROL = """\
 Package: {name}
-Version: {version}
+Version: {version}-{revision}
 Architecture: amd64
 Maintainer: {maintainer}
 Section: devel
@@ -44,7 +50,7 @@ Description: {about}
 _PERF_SPEC = """\
 Name: {name}
 Version: {version}
-Release: 1
+Release: {revision}
 Summary: {about}
 License: GPL-2.0-only
 %define debug_package %{{nil}}
@@ -131,9 +137,10 @@ class Packages:
         self._perf = folder / "perf"
         self._logs = folder / "log"
         self._jobs = f"-j{jobs or os.cpu_count() or 1}"
-        # No debug information of its own: it is for who debugs this kernel, and is large.
+        # Debug information is for who debugs this kernel, and is large: no package of it, and
+        # none in modules.  The kernel strips these by itself for Debian, but not for RPM.
         self._env = {"CCACHE_BASEDIR": str(folder), "CCACHE_NOHASHDIR": "1",
-                     "KBUILD_BUILD_VERSION": "1",
+                     "INSTALL_MOD_STRIP": "1",
                      "DEB_BUILD_PROFILES": "pkg.linux-upstream.nokerneldbg"}
 
     def _make_argv(self, *args: str) -> List[str]:
@@ -143,16 +150,20 @@ class Packages:
     def _make(self, title: str, log: str, *args: str) -> None:
         run_logged(title, self._make_argv(*args), self._logs / log, env=self._env)
 
-    def _ask_make(self, target: str) -> str:
-        return subprocess.run(self._make_argv("-s", target), check=True, text=True,
-                              stdout=subprocess.PIPE).stdout.split()[-1]
+    def _ask(self, *argv: str) -> str:
+        """What a command prints; Failure with its last words if it fails."""
+        done = subprocess.run(argv, cwd=self._folder, text=True, check=False,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        if done.returncode:
+            said = (done.stderr.strip() or "nothing").splitlines()[-1]
+            raise Failure(f"{argv[0]} failed, it says: {said}")
+        return done.stdout.strip()
 
     def _local_config(self) -> Path:
         """The configuration without what is not loaded on this machine."""
-        loaded = Path("/proc/modules")
-        if not os.environ.get("LSMOD") and not (loaded.exists() and loaded.read_text()):
+        if not os.environ.get("LSMOD") and not (_LOADED.exists() and _LOADED.read_text()):
             raise Failure("LOCALMOD=1 leaves out modules that are not loaded, and on this machine "
-                          "none are; leave it away")
+                          "none are; leave LOCALMOD=1 out")
         config, local = self._kernel / ".config", self._kernel / "localmod.config"
         shutil.copy(self._config.base, config)
         # It asks about each option that is new; the answer is the default.
@@ -167,32 +178,28 @@ class Packages:
         fragment = [self._config.fragment.resolve()] if self._config.fragment else []
         kconfig.merge(self._tree.path, self._kernel, base, [CONFIGS / "package.config", *fragment],
                       self._make, self._logs)
-        text = (self._kernel / ".config").read_text()
-        needs = _NEEDS_GIB_DEBUG if "CONFIG_DEBUG_INFO=y\n" in text else _NEEDS_GIB
+        options = (self._kernel / ".config").read_text().splitlines()
+        if not {"CONFIG_KVM_INTEL=m", "CONFIG_KVM_AMD=m"}.intersection(options):
+            raise Failure(f"{base} leaves out KVM for Intel's CPUs and for AMD's; load kvm_intel "
+                          "or kvm_amd before LOCALMOD=1, or name another configuration with "
+                          "CONFIG=FILE")
+        needs = _NEEDS_GIB_DEBUG if "CONFIG_DEBUG_INFO=y" in options else _NEEDS_GIB
         free = shutil.disk_usage(self._folder).free / 2**30
         if free < needs and not (self._kernel / "vmlinux").exists():
             raise Failure(f"This configuration needs {needs} GiB, {self._folder} has {free:.1f} "
                           "GiB free; free some, choose another folder with BUILD=DIR, or leave "
                           "out modules with LOCALMOD=1")
-        lost = "CONFIG_DEBUG_INFO_BTF=y"
-        if lost in self._config.base.read_text() and f"{lost}\n" not in text:
-            say("This kernel will have no BTF, which BPF programs may want: there is no pahole.")
+        btf = "CONFIG_DEBUG_INFO_BTF=y"
+        if btf in self._config.base.read_text().splitlines() and btf not in options:
+            say("This kernel will have no BTF, which BPF programs may want: see in menuconfig "
+                "what DEBUG_INFO_BTF depends on.")
 
-    def build(self, kind: str, results: Path) -> List[Path]:
-        """Build all packages.
-
-        Args:
-            kind: a key of KINDS
-            results: a folder for them
-
-        Returns the packages that are to be installed.
-        """
+    def build(self, kind: str) -> List[Path]:
+        """Build all packages of a kind, a key of KINDS; return those that are to be installed."""
         self._tree.assemble(self._source)
         self._configure()
-        packages = [*KINDS[kind].kernel(self), KINDS[kind].perf(self, self._stage_perf())]
-        for package in packages:
-            shutil.copy(package, results)
-        return [results / package.name for package in packages]
+        stage = self._stage_perf()
+        return [*KINDS[kind].kernel(self), KINDS[kind].perf(self, stage)]
 
     def _build_kernel(self, target: str, where: str, pattern: str, *args: str) -> List[Path]:
         """Make one of the kernel's own kinds of packages, and return what it left."""
@@ -221,17 +228,20 @@ class Packages:
         home = f"/usr/lib/{PERF_PACKAGE}"
         cc = ["CC=ccache gcc", "HOSTCC=ccache gcc"] if shutil.which("ccache") else []
         run_logged("Build perf", ["make", "-C", str(self._tree.path / "tools/perf"),
-                                  f"O={self._perf}", self._jobs, *cc, *PERF_FLAGS,
-                                  f"prefix={home}", f"DESTDIR={stage}", "install-bin"],
+                                  f"O={self._perf}", self._jobs, *cc, *_PERF_FLAGS,
+                                  f"prefix={home}", f"DESTDIR={stage}", "install-tools"],
                    self._logs / "perf.log", env=self._env)
-        subprocess.run(["strip", str(stage / home.lstrip("/") / "bin/perf")], check=True)
+        self._ask("strip", str(stage / home.lstrip("/") / "bin/perf"))
         (stage / "usr/bin").mkdir()
         (stage / "usr/bin" / PERF).symlink_to(f"../lib/{PERF_PACKAGE}/bin/perf")
         return stage
 
     def _perf_facts(self, stage: Path) -> Dict[str, str]:
-        return {"name": PERF_PACKAGE, "version": self._ask_make("kernelversion"),
-                "about": _PERF_ABOUT, "program": PERF, "stage": str(stage)}
+        """What control files say of perf; the revision is that of the kernel beside it."""
+        return {"name": PERF_PACKAGE,
+                "version": self._ask(*self._make_argv("-s", "kernelversion")).splitlines()[-1],
+                "revision": (self._kernel / ".version").read_text().strip(), "about": _PERF_ABOUT,
+                "program": PERF, "stage": str(stage)}
 
     def perf_deb(self, stage: Path) -> Path:
         facts = self._perf_facts(stage)
@@ -240,15 +250,13 @@ class Packages:
         control.parent.mkdir(exist_ok=True)
         control.write_text(f"Source: {PERF_PACKAGE}\n\nPackage: {PERF_PACKAGE}\n"
                            "Architecture: amd64\n")
-        depends = subprocess.run(
-            ["dpkg-shlibdeps", "-O", str(stage / f"usr/lib/{PERF_PACKAGE}/bin/perf")],
-            cwd=self._folder, check=True, text=True, stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL).stdout.strip()
+        depends = self._ask("dpkg-shlibdeps", "-O",
+                            str(stage / f"usr/lib/{PERF_PACKAGE}/bin/perf"))
         (stage / "DEBIAN").mkdir()
         (stage / "DEBIAN/control").write_text(_PERF_CONTROL.format(
             **facts, depends=depends.replace("shlibs:Depends=", "Depends: "),
             maintainer=f"{os.environ.get('USER') or 'root'} <root@localhost>"))
-        package = self._folder / f"{PERF_PACKAGE}_{facts['version']}_amd64.deb"
+        package = self._folder / f"{PERF_PACKAGE}_{facts['version']}-{facts['revision']}_amd64.deb"
         run_logged("Pack perf", ["dpkg-deb", "--root-owner-group", "--build", str(stage),
                                  str(package)], self._logs / "perf-deb.log")
         return package

@@ -268,13 +268,13 @@ class SituationTest(DoctorTest):
         self.assertEqual(self.told(), HOST.replace(line(HOST, "the kernel records"), """\
   no the kernel refuses guest_callchain: the patches aren't applied, by
        /boot/config-7.3.4
-     > install the kernel that make deb or make rpm builds, and boot it; or have
-       make series write the patches for a tree of yours, with
+     > install the kernel that make deb or make rpm builds, and boot it; or
+       apply what make series writes to a tree of yours, and build it with
        CONFIG_GUEST_PERF_CALLCHAIN=y
 """) + GUEST + """\
 This guest can't be recorded with its callchain here. First: install the kernel
-that make deb or make rpm builds, and boot it; or have make series write the
-patches for a tree of yours, with CONFIG_GUEST_PERF_CALLCHAIN=y.
+that make deb or make rpm builds, and boot it; or apply what make series writes
+to a tree of yours, and build it with CONFIG_GUEST_PERF_CALLCHAIN=y.
 """)
 
     def test_kernel_with_the_option_off(self) -> None:
@@ -513,8 +513,8 @@ This host
   ok KVM is there: /dev/kvm
   no the kernel refuses guest_callchain: the patches or
        CONFIG_GUEST_PERF_CALLCHAIN are missing
-     > install the kernel that make deb or make rpm builds, and boot it; or have
-       make series write the patches for a tree of yours, with
+     > install the kernel that make deb or make rpm builds, and boot it; or
+       apply what make series writes to a tree of yours, and build it with
        CONFIG_GUEST_PERF_CALLCHAIN=y
   -- not known: how long callchains may be
   ok there is a hardware PMU: cycles
@@ -533,8 +533,8 @@ Process 1234
   -- not known: how walks of its stacks have ended: debugfs is not mounted
      > mount -t debugfs debugfs /sys/kernel/debug
 This guest can't be recorded with its callchain here. First: install the kernel
-that make deb or make rpm builds, and boot it; or have make series write the
-patches for a tree of yours, with CONFIG_GUEST_PERF_CALLCHAIN=y.
+that make deb or make rpm builds, and boot it; or apply what make series writes
+to a tree of yours, and build it with CONFIG_GUEST_PERF_CALLCHAIN=y.
 """)
 
 

@@ -2,12 +2,17 @@
 """Packages: which configuration they start from, and what it must keep."""
 
 import gzip
+import os
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
-from hostlib import kconfig
+import doctor
+from hostlib import kconfig, package
 from hostlib.package import find_config
+from hostlib.source import Source
+from hostlib.tree import REPO
 from hostlib.ui import Failure
 
 _HOST = "CONFIG_X86_64=y\nCONFIG_MODULES=y\n"
@@ -61,6 +66,28 @@ class FindConfigTest(unittest.TestCase):
             given = self._write("mine", _HOST.replace(option, ""))
             with self.assertRaisesRegex(Failure, f"mine does not say {option}, which"):
                 self._find(str(given))
+
+
+class PackagesTest(unittest.TestCase):
+    def test_no_module_is_loaded(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp, mock.patch.dict(os.environ, clear=True):
+            packages = package.Packages(Path(tmp), Source("none"), package.Config(
+                Path(tmp) / "config", localmod=True))
+            for loaded in (Path(tmp) / "missing", Path("/dev/null")):
+                with mock.patch.object(package, "_LOADED", loaded), \
+                        self.assertRaisesRegex(Failure, "none are; leave LOCALMOD=1 out"):
+                    packages._local_config()
+
+    def test_what_a_command_says_is_passed_on(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            packages = package.Packages(Path(tmp), Source("none"), package.Config(Path(tmp)))
+            self.assertEqual(packages._ask("echo", "yes"), "yes")
+            with self.assertRaisesRegex(Failure, "^sh failed, it says: no library$"):
+                packages._ask("sh", "-c", "echo no library >&2; exit 2")
+
+    def test_perf_is_called_so_everywhere(self) -> None:
+        self.assertIn(package.PERF, doctor.BUILD_PERF)
+        self.assertIn(package.PERF, (REPO / "README.md").read_text())
 
 
 class DroppedTest(unittest.TestCase):

@@ -529,6 +529,8 @@ static int test_kernels(struct machine *machine)
 	TEST_ASSERT_VAL("a task of the second", tid_of(machine, stack, 100) == 17);
 	TEST_ASSERT_VAL("its machine", maps__machine(map__kmaps(map)) == machine);
 	map__put(map);
+	sample_at(machine, 101, KERNEL, first);
+	TEST_ASSERT_VAL("no way back", has_symbol(machine, 0xffffffff92000000, "do_2"));
 	sample_at(machine, 199 + 2 * NSEC_PER_SEC, KERNEL, second);
 	TEST_ASSERT_VAL("for two seconds", has_symbol(machine, 0xffffffff92000000, "do_2"));
 

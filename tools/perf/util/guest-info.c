@@ -41,7 +41,7 @@
 /* Names that the kernel gives to files in /proc/PID are short. */
 #define MAX_PROC_PATH	64
 
-/* For so long after it was last seen may code be a kernel's that has booted again since. */
+/* How long after a kernel was last seen its code may still run. */
 #define MAX_UNSEEN_NSEC	(2 * NSEC_PER_SEC)
 
 /* Does the process have a VM of KVM's?  Return false, with errno set, if nothing tells. */
@@ -579,11 +579,13 @@ static u64 find_next_kernel(const char *top, u64 time, char path[PATH_MAX])
 
 /*
  * A kernel may run on after it was last seen: perf's thread had no time to look.  Samples of its
- * code are its own then, until the first of other code in kernel mode: the firmware's.
+ * code are its own then, until the first of other code in kernel mode.  That is the firmware's or
+ * the next kernel's; code of the old one that is in no map, e.g. of BPF programs, costs its names.
  */
 static bool is_of_last_kernel(struct machine *machine, const struct perf_sample *sample)
 {
 	struct map *map;
+	bool found;
 
 	if (sample->time - machine->next_kernel >= MAX_UNSEEN_NSEC)
 		return false;
@@ -591,8 +593,9 @@ static bool is_of_last_kernel(struct machine *machine, const struct perf_sample 
 		return true;
 
 	map = maps__find(machine__kernel_maps(machine), sample->ip);
+	found = map;
 	map__put(map);
-	return map;
+	return found;
 }
 
 /**
