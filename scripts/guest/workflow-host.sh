@@ -150,6 +150,7 @@ rmdir /run/top || fail "perf kvm top has left its files"
 
 kill $web $db
 wait $web $db
-modprobe -r kvm_amd 2>/dev/null || modprobe -r kvm_intel
+rmmod kvm_amd 2>/dev/null || rmmod kvm_intel
+[ ! -e /dev/kvm ] || fail "KVM is still there"
 # shellcheck disable=SC2086
 doctor no-kvm $look

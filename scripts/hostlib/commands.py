@@ -381,7 +381,6 @@ def packages_of(kind: str, options: Options, folder: Path, config: str,
     """
     claim(folder)
     base = package.find_config(config, folder)
-    say(f"The kernel is configured as {base} says, and with guest callchains.")
     return package.Packages(folder, linux(options), package.Config(
         base, fragment, options.localmod), options.jobs).build(kind)
 
@@ -427,9 +426,13 @@ def cmd_check(options: Options) -> int:
 def cmd_clean(options: Options) -> int:
     folder = build_dir(options)
     if folder.exists():
-        if not (folder / "linux.base").exists() and any(folder.iterdir()):
+        # Packages and kernels to compare with are built in folders of their own.
+        builds = [base.parent for base in [folder / "linux.base", *folder.glob("*/linux.base")]
+                  if base.exists()]
+        if not builds and any(folder.iterdir()):
             raise Failure(f"{folder} holds no build of ours; remove it by hand if you mean it")
-        claim(folder)
+        for build in [folder, *builds]:
+            claim(build)
     for remove in (folder, REPO / "results" / "latest"):
         shutil.rmtree(remove, ignore_errors=True)
     return 0

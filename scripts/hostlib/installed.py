@@ -91,7 +91,9 @@ def debs(build: Build, packages: List[Path], accel: str, folder: Path) -> Counts
                    *(f"/tmp/{package.name}" for package in packages)), folder / "install.log")
     release = next((root / "lib/modules").glob("*guest-callchain*")).name
     made = {f"the package's scripts have made /boot/initrd.img-{release}":
-            (root / f"boot/initrd.img-{release}").is_file()}
+            (root / f"boot/initrd.img-{release}").is_file(),
+            "the kernel has no exports for tests": "perf_event_overflow" not in
+            next((root / "usr/src").glob("*guest-callchain*/Module.symvers")).read_text()}
 
     shutil.copy(build.selftests / UNIKERNEL, folder / "unikernel")
     shutil.copy(REPO / "scripts/doctor.py", folder)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Configurations of kernels: a base and fragments, merged by the kernel's own script."""
 
+import re
 from pathlib import Path
 from typing import List, Protocol, Sequence
 
@@ -16,9 +17,10 @@ class Make(Protocol):
 def dropped(fragments: Sequence[Path], config: Path) -> List[str]:
     """What fragments ask for, and a configuration does not say."""
     taken = config.read_text().splitlines()
-    asked = {line.split("=")[0].removeprefix("# ").split(" ")[0]: line
-             for fragment in fragments
-             for line in fragment.read_text().splitlines()
+    # In a fragment, "=n" is a way to say that something is not set.
+    lines = [re.sub(r"^(CONFIG_\w+)=n$", r"# \1 is not set", line.strip())
+             for fragment in fragments for line in fragment.read_text().splitlines()]
+    asked = {line.split("=")[0].removeprefix("# ").split(" ")[0]: line for line in lines
              if line.startswith("CONFIG_") or line.endswith("is not set")}
     # A configuration does not name what depends on something that is off.
     named = {line.split("=")[0] for line in taken}

@@ -172,7 +172,11 @@ def _from_environment(command: Command, environment: Mapping[str, str]) -> List[
         if value:
             flag = "--today" if name == "one_today" else f"--{name.replace('_', '-')}"
             option = OPTIONS[name]
-            arguments.append(f"{flag}={value}" if option.choices or option.metavar else flag)
+            is_switch = not (option.choices or option.metavar)
+            if is_switch and value != "1":
+                raise Failure(f"{option.variable}={value} is neither yes nor no; say "
+                              f"{option.variable}=1, or leave it out")
+            arguments.append(flag if is_switch else f"{flag}={value}")
     return arguments
 
 

@@ -6,6 +6,8 @@ import os
 import platform
 import shutil
 import subprocess
+import time
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Dict, List, Optional
@@ -85,9 +87,11 @@ def find_config(given: str, folder: Path, running: str = platform.release(),
 
     Args:
         given: a file's name, or nothing
-        folder: for a copy that had to be unpacked
+        folder: for a copy
         running: what "uname -r" says
         top: where the system's files are
+
+    Returns a copy of it, as text, under a name that the kernel's scripts can take.
 
     Raises Failure if there is none, or if it is none of an x86-64 kernel with modules.
     """
@@ -98,23 +102,26 @@ def find_config(given: str, folder: Path, running: str = platform.release(),
     base = next((name for name in names if name.is_file()), None)
     if given and not base:
         raise Failure(f"CONFIG={given} is no file; name a kernel's configuration, as "
-                      "distributions have them in /boot/config-*")
+                      "distributions have them in /boot/config-*, or a .config")
     if not base:
         raise Failure(f"The configuration of the running kernel, {running}, is not on this "
                       "machine; name one with CONFIG=FILE, as distributions have them in "
                       "/boot/config-*")
     data = base.read_bytes()
-    if data.startswith(b"\x1f\x8b"):
-        base = folder / "running.config"
-        folder.mkdir(parents=True, exist_ok=True)
-        data = gzip.decompress(data)
-        base.write_bytes(data)
-    lines = data.decode(errors="replace").splitlines()
+    try:
+        text = (gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data).decode()
+    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
+        raise Failure(f"{base} can't be read ({error}); name another configuration with "
+                      "CONFIG=FILE") from error
     for option in ("CONFIG_X86_64=y", "CONFIG_MODULES=y"):
-        if option not in lines:
-            raise Failure(f"{base} does not say {option}, which a KVM host needs; name another "
-                          "configuration with CONFIG=FILE")
-    return base.resolve()
+        if option not in text.splitlines():
+            raise Failure(f"{base} does not say {option}, which a KVM host's whole .config does; "
+                          "name another one with CONFIG=FILE")
+    say(f"The kernel is configured as {base} says, and with guest callchains.")
+    folder.mkdir(parents=True, exist_ok=True)
+    copy = folder / "base.config"
+    copy.write_text(text)
+    return copy
 
 
 class Packages:
@@ -145,7 +152,8 @@ class Packages:
 
     def _make_argv(self, *args: str) -> List[str]:
         cc = ["CC=ccache gcc", "HOSTCC=ccache gcc"] if shutil.which("ccache") else []
-        return ["make", "-C", str(self._tree.path), f"O={self._kernel}", self._jobs, *cc, *args]
+        return ["make", "--no-print-directory", "-C", str(self._tree.path), f"O={self._kernel}",
+                self._jobs, *cc, *args]
 
     def _make(self, title: str, log: str, *args: str) -> None:
         run_logged(title, self._make_argv(*args), self._logs / log, env=self._env)
@@ -185,7 +193,8 @@ class Packages:
                           "CONFIG=FILE")
         needs = _NEEDS_GIB_DEBUG if "CONFIG_DEBUG_INFO=y" in options else _NEEDS_GIB
         free = shutil.disk_usage(self._folder).free / 2**30
-        if free < needs and not (self._kernel / "vmlinux").exists():
+        begun = (self._kernel / "arch/x86/kernel").exists()
+        if free < needs and not begun:
             raise Failure(f"This configuration needs {needs} GiB, {self._folder} has {free:.1f} "
                           "GiB free; free some, choose another folder with BUILD=DIR, or leave "
                           "out modules with LOCALMOD=1")
@@ -205,6 +214,8 @@ class Packages:
         """Make one of the kernel's own kinds of packages, and return what it left."""
         for old in (self._folder / where).rglob(pattern):
             old.unlink()
+        # The next number after this one is that of the packages, which a later one must exceed.
+        (self._kernel / ".version").write_text(f"{time.strftime('%y%m%d%H%M', time.gmtime())}\n")
         self._make("Build the kernel and its package, 10 minutes to hours", f"{target}.log", target,
                    *args)
         return sorted((self._folder / where).rglob(pattern))
@@ -236,10 +247,15 @@ class Packages:
         (stage / "usr/bin" / PERF).symlink_to(f"../lib/{PERF_PACKAGE}/bin/perf")
         return stage
 
+    def _version(self) -> str:
+        """The kernel's version, in which a candidate comes before its release."""
+        version = self._ask(*self._make_argv("-s", "kernelversion")).splitlines()[-1]
+        return version.replace("-rc", "~rc")
+
     def _perf_facts(self, stage: Path) -> Dict[str, str]:
         """What control files say of perf; the revision is that of the kernel beside it."""
         return {"name": PERF_PACKAGE,
-                "version": self._ask(*self._make_argv("-s", "kernelversion")).splitlines()[-1],
+                "version": self._version(),
                 "revision": (self._kernel / ".version").read_text().strip(), "about": _PERF_ABOUT,
                 "program": PERF, "stage": str(stage)}
 

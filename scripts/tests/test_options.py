@@ -46,6 +46,11 @@ class ParseTest(unittest.TestCase):
     def test_empty_variables_are_none(self) -> None:
         self.assertEqual(parse("selftests", KARGS="", ALL="", JOBS="", VENDOR=""), Options())
 
+    def test_a_switch_is_on_or_not_there(self) -> None:
+        for value in ("0", "no", "2"):
+            with self.assertRaisesRegex(Failure, f"LOCALMOD={value} is neither .*LOCALMOD=1, or"):
+                parse("deb", LOCALMOD=value)
+
     def test_wrong_values(self) -> None:
         for argv, why in ((("demo", "--vendor=x"), "choose from 'amd', 'intel'"),
                           (("demo", "--jobs=0"), "0 is no number from 1 on"),
@@ -154,6 +159,15 @@ class CommandTest(unittest.TestCase):
                 commands.cmd_clean(Options(build=str(folders["other"])))
             self.assertEqual(commands.cmd_clean(Options(build=str(folders["ours"]))), 0)
             self.assertEqual([folder.exists() for folder in folders.values()], [False, True])
+
+            # Only packages were built there.
+            (folders["other"] / "package").mkdir()
+            (folders["other"] / "package/linux.base").write_text("")
+            with mock.patch.object(commands, "claim") as claim:
+                self.assertEqual(commands.cmd_clean(Options(build=str(folders["other"]))), 0)
+            self.assertEqual([call.args[0] for call in claim.call_args_list],
+                             [folders["other"], folders["other"] / "package"])
+            self.assertFalse(folders["other"].exists())
 
 
 if __name__ == "__main__":

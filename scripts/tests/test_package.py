@@ -9,10 +9,11 @@ from pathlib import Path
 from unittest import mock
 
 import doctor
-from hostlib import kconfig, package
+from hostlib import commands, kconfig, package
+from hostlib.options import Options
 from hostlib.package import find_config
 from hostlib.source import Source
-from hostlib.tree import REPO
+from hostlib.tree import INSTRUMENTS, REPO, topics
 from hostlib.ui import Failure
 
 _HOST = "CONFIG_X86_64=y\nCONFIG_MODULES=y\n"
@@ -30,17 +31,18 @@ class FindConfigTest(unittest.TestCase):
     def _write(self, name: str, text: str = _HOST) -> Path:
         path = self.top / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_text(f"# {path}\n{text}")
         return path
 
     def test_running_kernel(self) -> None:
         self._write("boot/config-6.9-other")
         running = self._write("boot/config-7.0-test")
-        self.assertEqual(self._find(), running)
+        self.assertEqual(self._find(), self.top / "build/base.config")
+        self.assertIn(f"# {running}", self._find().read_text())
 
     def test_where_fedora_has_it(self) -> None:
         running = self._write("lib/modules/7.0-test/config")
-        self.assertEqual(self._find(), running)
+        self.assertIn(f"# {running}", self._find().read_text())
 
     def test_in_proc(self) -> None:
         (self.top / "proc").mkdir()
@@ -50,7 +52,18 @@ class FindConfigTest(unittest.TestCase):
     def test_given_wins(self) -> None:
         self._write("boot/config-7.0-test")
         given = self._write("mine")
-        self.assertEqual(self._find(str(given)), given)
+        self.assertIn(f"# {given}", self._find(str(given)).read_text())
+
+    def test_given_twice(self) -> None:
+        given = self._write("build/base.config")
+        self.assertIn(f"# {given}", self._find(str(given)).read_text())
+
+    def test_what_is_no_text(self) -> None:
+        whole = gzip.compress(_HOST.encode() * 99)
+        for data in (whole[:40], whole[:20] + b"\xff" + whole[21:], b"# caf\xe9\n"):
+            (self.top / "mine").write_bytes(data)
+            with self.assertRaisesRegex(Failure, "mine can't be read .*; name another"):
+                self._find(str(self.top / "mine"))
 
     def test_given_is_missing(self) -> None:
         self._write("boot/config-7.0-test")
@@ -85,6 +98,45 @@ class PackagesTest(unittest.TestCase):
             with self.assertRaisesRegex(Failure, "^sh failed, it says: no library$"):
                 packages._ask("sh", "-c", "echo no library >&2; exit 2")
 
+    def test_packages_to_install(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            folder = Path(tmp)
+            packages = package.Packages(folder, Source("none"), package.Config(folder))
+            (folder / "kernel").mkdir()
+            (folder / "linux-image-old_1_amd64.deb").touch()
+
+            def make(title: str, log: str, *args: str) -> None:
+                for name in ("linux-image-7", "linux-headers-7", "linux-libc-dev"):
+                    (folder / f"{name}_1_amd64.deb").touch()
+
+            with mock.patch.object(packages, "_make", make):
+                self.assertEqual([path.name for path in packages.kernel_deb()],
+                                 ["linux-headers-7_1_amd64.deb", "linux-image-7_1_amd64.deb"])
+
+    def test_no_instruments(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            packages = package.Packages(Path(tmp), Source("none"), package.Config(Path(tmp)))
+            instruments = {topic.patch for topic in topics(INSTRUMENTS)}
+            self.assertTrue(instruments)
+            self.assertFalse(instruments.intersection(
+                topic.patch for topic in packages._tree.topics))
+
+    def test_options_are_heeded(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp, \
+                mock.patch.object(package, "Packages") as made, \
+                mock.patch.object(package, "find_config") as found, \
+                mock.patch.object(commands, "linux"):
+            fragment = Path(tmp) / "fragment"
+            fragment.touch()
+            with mock.patch.object(commands, "results_dir"):
+                commands.cmd_deb(Options(build=f"{tmp}/b", config="mine", localmod=True,
+                                         kconfig=str(fragment)))
+            self.assertEqual(found.call_args.args[0], "mine")
+            config = made.call_args.args[2]
+            self.assertEqual((config.base, config.fragment, config.localmod),
+                             (found.return_value, fragment, True))
+            made.return_value.build.assert_called_once_with("deb")
+
     def test_perf_is_called_so_everywhere(self) -> None:
         self.assertIn(package.PERF, doctor.BUILD_PERF)
         self.assertIn(package.PERF, (REPO / "README.md").read_text())
@@ -103,6 +155,12 @@ class DroppedTest(unittest.TestCase):
 
     def test_what_a_configuration_does_not_name_is_off_and_empty(self) -> None:
         self.assertEqual(self._dropped('CONFIG_B=""\n# CONFIG_C is not set\n', ""), "")
+
+    def test_n_is_not_set(self) -> None:
+        self.assertEqual(self._dropped("CONFIG_A=n\nCONFIG_B=y \n",
+                                       "# CONFIG_A is not set\nCONFIG_B=y\n"), "")
+        self.assertEqual(self._dropped("CONFIG_A=n\n", "CONFIG_A=y\n"),
+                         "# CONFIG_A is not set")
 
     def test_what_is_dropped(self) -> None:
         self.assertEqual(self._dropped('CONFIG_A=y\nCONFIG_B=""\n# CONFIG_C is not set\n',

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What is judged of perf kvm's whole workflow."""
 
+import tempfile
 import unittest
+from pathlib import Path
 
 from hostlib import workflow
 
@@ -31,6 +33,15 @@ class JudgeTest(unittest.TestCase):
         for words in ("4000000", "status 1"):
             self.assertEqual(len(list(workflow.judge_doctor(said.replace(words, ""), wanted))), 1,
                              words)
+
+    def test_nothing_said_is_a_failure(self) -> None:
+        names = [f"doctor-{name}" for name in workflow._DOCTOR]
+        with tempfile.TemporaryDirectory() as tmp:
+            for name in (*names, "callers", "all", "both", "host", "host-callers", "diff", "top"):
+                (Path(tmp) / f"{name}.txt").touch()
+            counts = workflow.judge(Path(tmp))
+        self.assertEqual(counts.passed, 0, counts.remarks)
+        self.assertGreaterEqual(counts.failed, len(names))
 
     def test_callers_have_their_own_levels(self) -> None:
         self.assertEqual(list(workflow.judge_levels(_CALLERS, _WANTED)), [])

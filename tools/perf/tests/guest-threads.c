@@ -510,6 +510,7 @@ static int test_kernels(struct machine *machine)
 {
 	const u64 stack = 0xffffc90000000010, firmware = 0xfffffff0;
 	const u64 first = 0xffffffff81000100, second = 0xffffffff92000100;
+	const u64 third = 0xffffffff93000100;
 	struct map *map;
 
 	sample_at(machine, 99, KERNEL, firmware);
@@ -534,10 +535,13 @@ static int test_kernels(struct machine *machine)
 	sample_at(machine, 199 + 2 * NSEC_PER_SEC, KERNEL, second);
 	TEST_ASSERT_VAL("for two seconds", has_symbol(machine, 0xffffffff92000000, "do_2"));
 
+	sample_at(machine, 200 + 2 * NSEC_PER_SEC, KERNEL, third);
+	TEST_ASSERT_VAL("the third kernel", has_symbol(machine, 0xffffffff93000000, "do_3"));
+
 	/* One is left out, of which there was no sample. */
-	sample_at(machine, 200 + 2 * NSEC_PER_SEC, KERNEL, second);
-	TEST_ASSERT_VAL("the last kernel", has_symbol(machine, 0xffffffff94000000, "do_4"));
-	TEST_ASSERT_VAL("no tasks", tid_of(machine, stack, 200 + 2 * NSEC_PER_SEC) == VMM);
+	sample_at(machine, 1000 + 2 * NSEC_PER_SEC, KERNEL, third);
+	TEST_ASSERT_VAL("the last kernel", has_symbol(machine, 0xffffffff96000000, "do_6"));
+	TEST_ASSERT_VAL("no tasks", tid_of(machine, stack, 1000 + 2 * NSEC_PER_SEC) == VMM);
 	return 0;
 }
 
@@ -685,6 +689,7 @@ static int test_guest(const char *dir)
 		{ "1000", 4, "" },
 		{ "100", 2, "100 ffffc90000000000 0 17 17 second\n" },
 		{ "200", 3, "" },
+		{ "2000", 6, "" },
 		/* Names that nobody writes. */
 		{ "+101", 5, "" },
 		{ "0102", 5, "" },
