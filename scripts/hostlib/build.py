@@ -47,6 +47,11 @@ PERF_FLAGS = ["NO_RUST=1", "NO_LIBPYTHON=1", "NO_LIBPERL=1", "NO_JEVENTS=1", "NO
               "BUILD_BPF_SKEL=0", f"PYTHON={_PYTHON}"]
 
 
+def cached_cc() -> List[str]:
+    """What make is told so that ccache keeps what is compiled, if it is there."""
+    return ["CC=ccache gcc", "HOSTCC=ccache gcc"] if shutil.which("ccache") else []
+
+
 def _compiler() -> str:
     """Which compiler this is: another one is to build all anew."""
     said = subprocess.run(["gcc", "--version"], stdout=subprocess.PIPE, text=True, check=True)
@@ -147,8 +152,8 @@ class Build:
                 and all(product.exists() for product in products))
 
     def _make(self, *args: str) -> List[str]:
-        cc = ["CC=ccache gcc", "HOSTCC=ccache gcc"] if shutil.which("ccache") else []
-        return ["make", "-C", str(self.tree.path), f"O={self.kernel}", self._jobs, *cc, *args]
+        return ["make", "-C", str(self.tree.path), f"O={self.kernel}", self._jobs, *cached_cc(),
+                *args]
 
     def _run_make(self, title: str, log: str, *args: str) -> None:
         run_logged(title, self._make(*args), self.log_dir / log, env=self._env)
@@ -204,9 +209,8 @@ class Build:
             return
         stamp.unlink(missing_ok=True)
         self.perf.parent.mkdir(parents=True, exist_ok=True)
-        cc = ["CC=ccache gcc", "HOSTCC=ccache gcc"] if shutil.which("ccache") else []
         run_logged("Build perf", ["make", "-C", str(self.tree.path / "tools/perf"),
-                                  f"O={self.perf.parent}", self._jobs, *cc, *PERF_FLAGS],
+                                  f"O={self.perf.parent}", self._jobs, *cached_cc(), *PERF_FLAGS],
                    self.log_dir / "perf.log", env=self._env)
         stamp.write_text(inputs)
 

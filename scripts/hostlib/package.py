@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Callable, Dict, List, Optional
 
 from . import kconfig
-from .build import CONFIGS, PERF_FLAGS
+from .build import CONFIGS, PERF_FLAGS, cached_cc
 from .source import SERIES, Source
 from .tree import Tree
 from .ui import Failure, run_logged, say
@@ -151,9 +151,8 @@ class Packages:
                      "DEB_BUILD_PROFILES": "pkg.linux-upstream.nokerneldbg"}
 
     def _make_argv(self, *args: str) -> List[str]:
-        cc = ["CC=ccache gcc", "HOSTCC=ccache gcc"] if shutil.which("ccache") else []
         return ["make", "--no-print-directory", "-C", str(self._tree.path), f"O={self._kernel}",
-                self._jobs, *cc, *args]
+                self._jobs, *cached_cc(), *args]
 
     def _make(self, title: str, log: str, *args: str) -> None:
         run_logged(title, self._make_argv(*args), self._logs / log, env=self._env)
@@ -214,7 +213,8 @@ class Packages:
         """Make one of the kernel's own kinds of packages, and return what it left."""
         for old in (self._folder / where).rglob(pattern):
             old.unlink()
-        # The next number after this one is that of the packages, which a later one must exceed.
+        # The kernel adds one to this number, and names its packages by it.  Take the time: later
+        # packages must have higher numbers.
         (self._kernel / ".version").write_text(f"{time.strftime('%y%m%d%H%M', time.gmtime())}\n")
         self._make("Build the kernel and its package, 10 minutes to hours", f"{target}.log", target,
                    *args)
@@ -237,9 +237,8 @@ class Packages:
         shutil.rmtree(stage, ignore_errors=True)
         self._perf.mkdir(parents=True, exist_ok=True)
         home = f"/usr/lib/{PERF_PACKAGE}"
-        cc = ["CC=ccache gcc", "HOSTCC=ccache gcc"] if shutil.which("ccache") else []
         run_logged("Build perf", ["make", "-C", str(self._tree.path / "tools/perf"),
-                                  f"O={self._perf}", self._jobs, *cc, *_PERF_FLAGS,
+                                  f"O={self._perf}", self._jobs, *cached_cc(), *_PERF_FLAGS,
                                   f"prefix={home}", f"DESTDIR={stage}", "install-tools"],
                    self._logs / "perf.log", env=self._env)
         self._ask("strip", str(stage / home.lstrip("/") / "bin/perf"))
