@@ -31,7 +31,7 @@ struct tokens {
 static bool read_tokens(struct tokens *tokens, struct guest_kernel *kernel)
 {
 	const struct guest_vmcoreinfo *info = &kernel->info;
-	size_t size = 0;
+	size_t size = 0, len;
 
 	if (!guest_memory__read(kernel->mem, info->token_index, tokens->index,
 				sizeof(tokens->index)))
@@ -39,9 +39,12 @@ static bool read_tokens(struct tokens *tokens, struct guest_kernel *kernel)
 
 	for (size_t i = 0; i < NR_TOKENS; i++)
 		size = max(size, (size_t)tokens->index[i] + MAX_NAME);
-	/* Byte by byte: it may lie at the end of what can be read. */
-	for (size_t i = 0; i < size; i++) {
-		if (!guest_memory__read(kernel->mem, info->token_table + i, &tokens->table[i], 1))
+	/* Page by page: it may lie at the end of what can be read. */
+	for (size_t i = 0; i < size; i += len) {
+		u64 at = info->token_table + i;
+
+		len = min((size_t)(GUEST_PAGE_SIZE - (at & ~GUEST_PAGE_MASK)), size - i);
+		if (!guest_memory__read(kernel->mem, at, &tokens->table[i], len))
 			break;
 	}
 	return true;
