@@ -26,7 +26,7 @@ boot()
 	qemu-system-x86_64 -M microvm,acpi=off,rtc=on -accel kvm -cpu host -m 256M \
 		-name "guest=$1,debug-threads=on" -nodefaults -no-user-config -display none \
 		-no-reboot -serial "file:$out/$1.log" -initrd $out/initrd.img \
-		-kernel "${3:-$out/kernel/vmlinuz}" \
+		-kernel "${3:-$out/kernels/$1/vmlinuz}" \
 		-append "console=ttyS0 quiet panic=-1 reboot=t clearcpuid=154 work=$2" &
 	vm=$!
 	for _ in $(seq 900); do

@@ -77,6 +77,18 @@ class JudgeTest(unittest.TestCase):
         self.assertEqual(len(list(workflow.judge_vms(both.replace("web", "76 ")))), 1)
         self.assertEqual(len(list(workflow.judge_vms(both.split("\n", maxsplit=1)[0]))), 1)
 
+    def test_names_are_of_the_vms_own_kernel(self) -> None:
+        both = ("     2.99%  web    program   [guest.kernel.kallsyms.76]   [g] clear_user_erms\n"
+                "     2.89%  db     dd        [guest.kernel.kallsyms.184]  "
+                "[g] rep_stos_alternative\n"
+                "     0.47%  db     init      [guest.kernel.kallsyms.184]  [g] memset_orig\n")
+        self.assertEqual(list(workflow.judge_kernels(both)), [])
+        for good, bad in (("clear_user_erms", "memset_erms"), ("memset_orig", "clear_user_erms"),
+                          ("memset_orig", "0xffffffff81000000"), ("rep_stos_alternative", "a")):
+            self.assertEqual(len(list(workflow.judge_kernels(both.replace(good, bad)))), 1, bad)
+        swapped = both.replace("web", "x").replace("db ", "web").replace("x", "db ")
+        self.assertEqual(len(list(workflow.judge_kernels(swapped))), 4)
+
     def test_diff_has_functions(self) -> None:
         line = "    11.08%     -1.93%  [guest.kernel.kallsyms.76]  [g] clear_user_erms\n"
         missing = "               +0.40%  [guest.kernel.kallsyms.76]  [g] entry_SYSCALL_64\n"
