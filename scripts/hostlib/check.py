@@ -168,7 +168,7 @@ def _patches(tree: Path, mails: Path, accepted: Sequence[Accepted],
     def job(name: str, arguments: Sequence[str]) -> Callable[[], Result]:
         return lambda: _checkpatch(tree, name, accepted, arguments)
 
-    paths = [str(mail) for mail in sorted(mails.glob("*.patch"))]
+    paths = [str(mail) for mail in sorted(mails.rglob("*.patch"))]
     return [job("checkpatch of C files in no mail", ["-f", *without_mail()]),
             *(job(f"checkpatch of mails, part {part + 1}", paths[part::number])
               for part in range(number))]

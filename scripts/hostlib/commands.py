@@ -366,8 +366,8 @@ def cmd_shell(options: Options) -> int:
 def cmd_series(options: Options) -> int:
     folder = results_dir("series")
     claim(build_dir(options))
-    series.write(linux(options), build_dir(options), folder)
-    say(f"git am {folder}/*.patch")
+    for mails in series.write(linux(options), build_dir(options), folder):
+        say(f"git am {mails}/*.patch")
     return 0
 
 

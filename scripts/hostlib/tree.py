@@ -30,21 +30,25 @@ _NOT_OVERLAID = {"tools/testing/selftests/Makefile"}
 
 @dataclass(frozen=True)
 class Topic:
-    """One patch, and the new files that belong to it."""
+    """One patch, and the new files that belong to it; and which series it is posted in."""
     patch: Path
     new_files: List[str]
+    series: str
 
 
 def topics(folder: Path = PATCHES) -> List[Topic]:
-    """A series, in order.  Its format is told in patches/README.md."""
+    """All patches of a folder, in order.  The format is told in patches/README.md."""
     result: List[Topic] = []
+    series = ""
     for line in (folder / "series").read_text().splitlines():
         if not line.strip() or line.startswith("#"):
             continue
-        if line[0].isspace():
+        if line.startswith("["):
+            series = line.strip("[]")
+        elif line[0].isspace():
             result[-1].new_files.append(line.strip())
         else:
-            result.append(Topic(folder / line.strip(), []))
+            result.append(Topic(folder / line.strip(), [], series))
     return result
 
 
@@ -113,17 +117,15 @@ class Tree:
         build: the build folder
         extra: a folder with a series of its own, to lay over all else, and its new files
         patched: false for the source as it is, to compare with
-        instruments: false for what is to be installed, which no test needs to see into
+        instruments: false without what our tests need to see into either of them
     """
 
     def __init__(self, build: Path, extra: Optional[Path] = None, patched: bool = True,
                  instruments: bool = True) -> None:
-        self.topics: List[Topic] = []
-        self.new_files: Dict[str, Path] = {}
-        if patched:
-            self.topics = (topics() + (topics(INSTRUMENTS) if instruments else [])
-                           + (topics(extra) if extra else []))
-            self.new_files = {path: REPO / path for path in new_files()}
+        self.topics = ((topics() if patched else [])
+                       + (topics(INSTRUMENTS) if instruments else [])
+                       + (topics(extra) if extra else []))
+        self.new_files = {path: REPO / path for path in new_files()} if patched else {}
         if extra:
             self.new_files.update({path: extra / path for topic in topics(extra)
                                    for path in topic.new_files})

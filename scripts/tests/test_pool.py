@@ -148,7 +148,7 @@ class TarballTest(unittest.TestCase):
     def test_is_unpacked_once(self) -> None:
         digest = hashlib.sha256(self.tarball.read_bytes()).hexdigest()
         found = source.find("", str(self.tarball), digest.upper())
-        tree = Tree(self.tmp / "build", patched=False)
+        tree = Tree(self.tmp / "build", patched=False, instruments=False)
         tree.assemble(found)
         self.assertEqual((tree.path / "new").read_text(), "content\n")
         (tree.path / "new").write_text("kept\n")
@@ -162,7 +162,7 @@ class TarballTest(unittest.TestCase):
         subprocess.run(["tar", "-cJf", "data.tar.xz", "-C", "package", "./usr"], cwd=self.tmp,
                        check=True)
         subprocess.run(["ar", "rc", "a.deb", "data.tar.xz"], cwd=self.tmp, check=True)
-        tree = Tree(self.tmp / "build", patched=False)
+        tree = Tree(self.tmp / "build", patched=False, instruments=False)
         tree.assemble(source.Source("a", tarball_package=self.tmp / "a.deb"))
         self.assertEqual((tree.path / "new").read_text(), "content\n")
 

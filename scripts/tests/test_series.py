@@ -6,7 +6,7 @@ import unittest
 from pathlib import Path
 
 from hostlib import series
-from hostlib.tree import REPO, apply_patch, new_files, topics
+from hostlib.tree import PATCHES, REPO, apply_patch, new_files, topics
 
 
 class SeriesTest(unittest.TestCase):
@@ -19,6 +19,22 @@ class SeriesTest(unittest.TestCase):
             for path in sorted(ours):
                 with self.subTest(path):
                     self.assertEqual((folder / path).read_bytes(), (REPO / path).read_bytes())
+
+    def test_each_patch_is_in_one_of_three_series(self) -> None:
+        parts = series.parts()
+        self.assertEqual([part[0].series for part in parts], ["fixes", "kernel", "tools"])
+        # "git am" takes one after the other, so that what is between them is in order.
+        self.assertEqual([topic for part in parts for topic in part], topics())
+
+    def test_cover_letters_are_as_wide_as_mails_are(self) -> None:
+        covers = sorted(PATCHES.glob("cover-*.txt"))
+        self.assertEqual([cover.stem for cover in covers],
+                         [f"cover-{part[0].series}" for part in series.parts()])
+        for cover in covers:
+            subject, empty, *_ = lines = cover.read_text().splitlines()
+            self.assertTrue(subject, cover.name)
+            self.assertEqual(empty, "", cover.name)
+            self.assertLessEqual(max(map(len, lines)), 79, cover.name)
 
 
 if __name__ == "__main__":
