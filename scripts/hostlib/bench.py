@@ -39,6 +39,9 @@ TOO_SLOW = "does not keep up"
 # One boot has to end by then, in seconds.
 _DEADLINE = 3000
 
+# What runs guests and processes under "perf record -a"; see whole_hosts().
+WHOLE_HOST = 'sh "$REPO/scripts/guest/whole-host.sh" > /run/shared/whole-host.txt'
+
 # How a host that was built with BASELINE=v3 is told to walk as in 2023.
 _V3_PARAMETER = "/sys/module/kvm/parameters/stack_walk_v3"
 
@@ -103,10 +106,29 @@ class Figure:
 
 
 @dataclass
+class WholeHost:
+    """What processes lose together while "perf record -a" samples all of the host.
+
+    who: "guests", of one vCPU each, or "processes"
+    number: of them, that share a CPU
+    way: how they are sampled
+    slowdown: the share of its time that each lost, on average
+    """
+    who: str
+    number: int
+    way: str
+    slowdown: float
+
+
+@dataclass
 class Results:
     """All figures of one command, and where they come from."""
     environment: Dict[str, Any]
     figures: List[Figure]
+    # By kernel: what those pay there who ask for no guest's callchain.
+    peers: Dict[str, List[Figure]] = field(default_factory=dict)
+    # Of "perf record -a": what all vCPUs lose together.
+    whole_hosts: List[WholeHost] = field(default_factory=list)
 
     def find(self, has: str = "run", /, **wanted: Any) -> Optional[Figure]:
         """The first figure of a run with these properties that has an attribute.
@@ -121,17 +143,27 @@ class Results:
         return None
 
     def to_json(self) -> Dict[str, Any]:
-        return {"schema": SCHEMA_VERSION, "environment": self.environment,
-                "figures": [asdict(figure) for figure in self.figures]}
+        data: Dict[str, Any] = {"schema": SCHEMA_VERSION, "environment": self.environment,
+                                "figures": [asdict(figure) for figure in self.figures]}
+        if self.peers:
+            data["peers"] = {kernel: [asdict(figure) for figure in figures]
+                             for kernel, figures in self.peers.items()}
+        if self.whole_hosts:
+            data["whole_hosts"] = [asdict(each) for each in self.whole_hosts]
+        return data
 
     @staticmethod
     def from_json(data: Dict[str, Any]) -> "Results":
+        def figures(listed: List[Dict[str, Any]]) -> List[Figure]:
+            return [Figure(**dict(figure, run=Run(**figure["run"]))) for figure in listed]
+
         if data.get("schema") != SCHEMA_VERSION:
             raise Failure(f"These results have schema {data.get('schema')}, this is "
                           f"{SCHEMA_VERSION}; make them anew")
-        return Results(data["environment"],
-                       [Figure(**dict(figure, run=Run(**figure["run"])))
-                        for figure in data["figures"]])
+        return Results(data["environment"], figures(data["figures"]),
+                       {kernel: figures(listed)
+                        for kernel, listed in data.get("peers", {}).items()},
+                       [WholeHost(**each) for each in data.get("whole_hosts", [])])
 
 
 def _latencies(clock: str, depths: Iterable[int], modes: Iterable[str]) -> List[Run]:
@@ -214,6 +246,13 @@ def plan(quick: bool, timed: bool) -> List[Run]:
                if timed else []))
 
 
+def peers_plan() -> List[Run]:
+    """What costs something without a guest's callchain: on any kernel, patched or not."""
+    return [Run("counted", "guest", "ip"), Run("counted", "host", "ip"),
+            *(Run("counted", "host", "callchain", depth=depth) for depth in DEPTHS),
+            Run("counted", "exit", "off", rate=1)]
+
+
 def gate_plan() -> List[Run]:
     """The runs of "make gate", on a host that can't walk as in 2023."""
     return (_latencies("counted", DEPTHS, ("callchain", "deferred"))
@@ -241,14 +280,14 @@ echo "environment clocksource $(cat $clocksource)"
 """
 
 
-def _measure(emulated: EmulatedHost, clock: str, runs: List[Run], results: Path,
+def _measure(emulated: EmulatedHost, title: str, runs: List[Run], folder: Path,
              more: str) -> Tuple[Dict[str, str], List[Dict[str, Any]]]:
     """Boot once, do all runs; return what the host says of itself, and their lines."""
     environment: Dict[str, str] = {}
     lines: List[Dict[str, Any]] = []
     unread = ""
 
-    with Step(f"Benchmark, {clock}, {len(runs)} runs") as step:
+    with Step(f"Benchmark, {title}, {len(runs)} runs") as step:
         def output(text: str) -> None:
             nonlocal unread
             *complete, unread = (unread + text).split("\n")
@@ -262,7 +301,6 @@ def _measure(emulated: EmulatedHost, clock: str, runs: List[Run], results: Path,
                     step.tick(f"{len(lines)} of {len(runs)}: {run.target} {run.mode}, "
                               f"depth {run.depth}, {run.rate} Hz")
 
-        folder = results / clock
         commands = "\n".join(run.script() for run in runs)
         outcome = emulated.run(_JOB.format(runs=commands, more=more), folder, _DEADLINE, output)
 
@@ -350,12 +388,34 @@ def _commit() -> str:
     return _said("git", "describe", "--always", "--dirty", "--abbrev=12")
 
 
+def whole_hosts(said: str) -> List[WholeHost]:
+    """What the lines of whole-host.sh come to, each beside those that nobody sampled."""
+    took = {(who, int(number), way): float(ns)
+            for who, number, way, ns in (line.split() for line in said.splitlines())}
+    return [WholeHost(who, number, way, 1 - took[who, number, "off"] / ns)
+            for (who, number, way), ns in took.items() if way != "off"]
+
+
+def measure_peers(builds: Dict[str, Build], accel: str, results: Path,
+                  kernel_args: str) -> Dict[str, List[Figure]]:
+    """What those pay who ask for no guest's callchain, on each of these kernels."""
+    peers = {}
+    for kernel, build in builds.items():
+        runs = peers_plan()
+        emulated = EmulatedHost(build, accel, kernel_args, counted=True)
+        folder = results / kernel.replace(" ", "-")
+        host, lines = _measure(emulated, kernel, runs, folder, "")
+        peers[kernel] = _figures(runs, lines, host["clocksource"] == "tsc")
+    return peers
+
+
 def measure(build: Build, accel: str, results: Path, runs: List[Run],
-            kernel_args: str = "", timed_job: str = "") -> Results:
+            kernel_args: str = "", counted_job: str = "", timed_job: str = "") -> Results:
     """Do all runs, one boot for each clock.
 
     Args:
-        timed_job: a shell script to run after the timed runs
+        counted_job: a shell script to run after the counted runs
+        timed_job: another, after the timed runs
     """
     environment: Dict[str, Any] = {
         "commit": _commit(),
@@ -369,8 +429,8 @@ def measure(build: Build, accel: str, results: Path, runs: List[Run],
         if not these:
             continue
         emulated = EmulatedHost(build, accel, kernel_args, counted=clock == "counted")
-        host, lines = _measure(emulated, clock, these, results,
-                               timed_job if clock == "timed" else "")
+        host, lines = _measure(emulated, clock, these, results / clock,
+                               timed_job if clock == "timed" else counted_job)
         environment.update({name: host[name] for name in ("kernel", "cpus", "cpu")})
         environment[f"{clock}_clocksource"] = host["clocksource"]
         figures += _figures(these, lines, host["clocksource"] == "tsc")

@@ -218,6 +218,32 @@ def _exits(results: Results) -> str:
             f"{_number(deferred.latency['median'])} while there is an event that defers callchains.")
 
 
+def _peer_table(results: Results) -> str:
+    """What is paid where nobody asks for a guest's callchain, by kernel."""
+    ways = [("guest, ip only", "guest", "ip", 0), ("process, ip only", "host", "ip", 0),
+            *((f"process, {depth} frames", "host", "callchain", depth) for depth in DEPTHS),
+            ("exit and entry", "exit", "off", 0)]
+    rows = []
+    for kernel, figures in results.peers.items():
+        peer = Results({}, figures)
+        rows.append([kernel, *(_cell(peer.find(target=target, mode=mode, depth=depth),
+                                     lambda f: _number(f.latency["median"]))
+                               for _, target, mode, depth in ways)])
+    return _table(["Without a guest's callchain, PMI, median", *(way for way, *_ in ways)], rows)
+
+
+def _whole_host_table(results: Results) -> str:
+    """What perf record -a takes of several vCPUs, and of as many processes."""
+    ways = (("guests, ip only", "guests", "ip"), ("guests, deferred callchains", "guests", "callchain"),
+            ("processes, perf's own callchains", "processes", "callchain"))
+    lost = {(each.who, each.way, each.number): each.slowdown for each in results.whole_hosts}
+    numbers = sorted({number for _, _, number in lost})
+    return _table(["Time lost to `perf record -a` at 4 kHz, 16 frames",
+                   *(f"{number} of them" for number in numbers)],
+                  [[label, *(_percent(lost[who, way, number]) for number in numbers)]
+                   for label, who, way in ways])
+
+
 def _page_figures(results: Results, mode: str) -> List[Figure]:
     return sorted((f for f in results.figures if f.run.clock == "counted" and f.run.mode == mode
                    and f.run.target == "guest" and f.run.depth == 127 and f.run.rate == 500),
@@ -328,6 +354,10 @@ def write(results: Results, folder: Path) -> None:
         _latency_table(results), _cost_table(results, counted), _lost_table(results, counted),
         _meaning(results) + "\n", _other_table(results), _dump_table(results),
         _exits(results) + "\n", _page_table(results)]
+    if results.peers:
+        parts.append(_peer_table(results))
+    if results.whole_hosts:
+        parts.append(_whole_host_table(results))
     _plot_latency(results, folder / "latency.svg")
     _plot_overhead(results, "counted", folder / "overhead.svg")
     if timed:

@@ -119,6 +119,27 @@ class Build:
         self._build_perf()
         self._build_selftests(kernel_inputs)
 
+    def host_and_bench(self, programs: Path) -> None:
+        """Build a host for the benchmark program of another build, whose selftests these are.
+
+        A kernel without our patches has no selftests library that it could be built with.
+        """
+        kernel_inputs = self._build_host()
+        folder = (self.selftests / BENCH).parent
+        folder.mkdir(parents=True, exist_ok=True)
+        stamp = self.path / "bench.stamp"
+        sources = REPO / "tools/testing/guest_callchain"
+        inputs = _hash([kernel_inputs, *sorted((sources / "modules").glob("*")),
+                        programs / BENCH])
+        if self._is_current(stamp, inputs, self.selftests / BENCH, folder / "test_pmi.ko"):
+            return
+        stamp.unlink(missing_ok=True)
+        shutil.copy(programs / BENCH, folder)
+        run_logged("Build its module", [
+            "make", "-C", str(sources), f"KDIR={self.kernel}", f"MO={folder}",
+            "MODULES=test_pmi.o", "modules"], self.log_dir / "bench.log", env=self._env)
+        stamp.write_text(inputs)
+
     def host_and_perf(self) -> None:
         """Build no selftests, which a tree without our patches hasn't got."""
         self._build_host()

@@ -301,6 +301,17 @@ def cmd_fuzz(options: Options) -> int:
     return 0 if fuzz.in_kernel(build, using, folder, limits, options.kargs) else 1
 
 
+def bench_peers(options: Options) -> Dict[str, Build]:
+    """Kernels on which nobody asks for a guest's callchain, built for the benchmark."""
+    patched, unpatched = with_and_without(options)
+    patched.all()
+    without = Build(build_dir(options), linux(options), CONFIGS / "no-callchain.config",
+                    jobs=options.jobs)
+    for build in (unpatched, without):
+        build.host_and_bench(patched.selftests)
+    return {"unpatched": unpatched, "option off": without, "option on": patched}
+
+
 def cmd_bench(options: Options) -> int:
     from . import benchreport
 
@@ -308,7 +319,12 @@ def cmd_bench(options: Options) -> int:
     build = built(dataclasses.replace(options, baseline="v3"))
     folder = results_dir("bench")
     results = bench.measure(build, using, folder, bench.plan(options.quick, using == "kvm"),
-                            options.kargs, benchreport.whole_commands(options.quick))
+                            options.kargs, "" if options.quick else bench.WHOLE_HOST,
+                            benchreport.whole_commands(options.quick))
+    if not options.quick:
+        results.whole_hosts = bench.whole_hosts(
+            (folder / "counted" / "whole-host.txt").read_text())
+        results.peers = bench.measure_peers(bench_peers(options), using, folder, options.kargs)
     bench.write(results, folder / "bench.json")
     benchreport.write(results, folder)
     return 0

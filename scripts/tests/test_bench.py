@@ -2,6 +2,7 @@
 """What is made of the lines that the benchmark program prints."""
 
 import json
+import tempfile
 import unittest
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
@@ -197,6 +198,43 @@ class JsonTest(unittest.TestCase):
         script = Run("counted", "guest", "v3").script()
         self.assertIn("-m callchain", script)
         self.assertTrue(script.startswith("echo 1 > ") and "\necho 0 > " in script)
+
+
+class PeersTest(unittest.TestCase):
+    def test_whole_hosts_lose_what_was_not_sampled_did_not(self) -> None:
+        said = ("guests 1 off 1000\nguests 1 ip 1250\nguests 4 off 3000\nguests 4 ip 4000\n"
+                "processes 4 off 900\nprocesses 4 callchain 1000\n")
+        found = bench.whole_hosts(said)
+        self.assertEqual([(each.who, each.number, each.way) for each in found],
+                         [("guests", 1, "ip"), ("guests", 4, "ip"),
+                          ("processes", 4, "callchain")])
+        for each, lost in zip(found, (0.2, 0.25, 0.1)):
+            self.assertAlmostEqual(each.slowdown, lost)
+
+    def test_tables_have_all_figures(self) -> None:
+        hosts = [bench.WholeHost(who, number, way, number / 100)
+                 for who, way in (("guests", "ip"), ("guests", "callchain"),
+                                  ("processes", "callchain"))
+                 for number in (1, 4, 16)]
+        figures = [Figure(run, {"median": 1000.0 + number})
+                   for number, run in enumerate(bench.peers_plan())]
+        results = Results({}, [], {"unpatched": figures, "option on": figures}, hosts)
+        *_, first, second = benchreport._peer_table(results).splitlines()
+        numbers = " | ".join(f"1 00{number}" for number in range(7))
+        self.assertEqual(first, f"| unpatched | {numbers} |")
+        self.assertEqual(second, f"| option on | {numbers} |")
+        *_, third = benchreport._whole_host_table(results).splitlines()
+        self.assertEqual(third, "| processes, perf's own callchains | 1.0 % | 4.0 % | 16.0 % |")
+
+    def test_both_survive_the_file(self) -> None:
+        figures = [Figure(run, {"median": 1.0}) for run in bench.peers_plan()]
+        environment = {name: "tcg" for name in ("commit", "kernel", "qemu", "compiler", "accel",
+                                                "cpu", "cpus")}
+        results = Results(environment, figures, {"unpatched": figures},
+                          [bench.WholeHost("guests", 4, "ip", 0.1)])
+        with tempfile.TemporaryDirectory() as tmp:
+            bench.write(results, Path(tmp) / "bench.json")
+            self.assertEqual(bench.read(Path(tmp) / "bench.json"), results)
 
 
 if __name__ == "__main__":

@@ -507,8 +507,9 @@ static void check_event_had_pmu(void)
 
 static void open_event(struct perf_event_attr *attr, bool deferred, unsigned int nr_pages)
 {
-	/* Who samples the host asks for no guests. */
-	enum pmi_source source = PMI_ATTR, flags = bench.host ? PMI_STOCK : 0;
+	/* What needs no guest's callchain asks for none, and runs on any kernel. */
+	bool stock = bench.host || bench.mode == MODE_IP;
+	enum pmi_source source = PMI_ATTR, flags = stock ? PMI_STOCK : 0;
 
 	if (deferred)
 		flags |= PMI_DEFERRED;
