@@ -193,6 +193,7 @@ class Host:
     paranoid: Optional[int] = None
     max_stack: Optional[int] = None
     max_contexts: Optional[int] = None
+    permits: Optional[int] = None
     cycles: Optional[str] = None
     mediated: Optional[str] = None
     perf: Perf = field(default_factory=lambda: Perf("perf", "missing"))
@@ -232,6 +233,7 @@ class Guest:
     has_memfd: bool = False
     debugfs: Optional[str] = None
     slots: Optional[Tuple[int, int]] = None
+    policies: List[str] = field(default_factory=list)
     mappings: List[int] = field(default_factory=list)
     info: Optional[Info] = None
     ends: Optional[Dict[str, int]] = None
@@ -374,6 +376,7 @@ def gather_host(system: System, program: str) -> Host:
     host.paranoid = sysctl(system, "perf_event_paranoid")
     host.max_stack = sysctl(system, "perf_event_max_stack")
     host.max_contexts = sysctl(system, "perf_event_max_contexts_per_stack")
+    host.permits = sysctl(system, "perf_event_guest_callchain")
     host.cycles = find_cycles(system, host.may_sample != "all")
     host.mediated = mediated_module(system)
     host.perf = look_at_perf(system, program)
@@ -425,6 +428,12 @@ def read_slots(system: System, folders: List[str]) -> Optional[Tuple[int, int]]:
     sizes = [int(size, 16) for size in
              re.findall(r"^as_id=0 .*\bsize=0x([0-9a-f]+)", text, re.M)]
     return (len(sizes), sum(sizes)) if sizes else None
+
+
+def read_policies(system: System, folders: List[str]) -> List[str]:
+    """What the VMM has said of each VM: "allowed", "forbidden", or "undecided"."""
+    said = [system.read(f"{folder}/guest_callchain") for folder in folders]
+    return [policy.strip() for policy in said if policy]
 
 
 def read_ends(system: System, folders: List[str]) -> Optional[Dict[str, int]]:
@@ -525,6 +534,7 @@ def gather_guest(system: System, host: Host, pid: int) -> Guest:
     if guest.debugfs:
         folders = vm_folders(system, guest.debugfs, pid)
         guest.slots = read_slots(system, folders)
+        guest.policies = read_policies(system, folders)
         guest.ends = read_ends(system, folders)
     if host.perf.state == "ok" and guest.memory_error == errno.EFAULT and not guest.encrypted_by:
         guest.info = look_into(system, host.perf, pid)
@@ -673,6 +683,17 @@ def judge_limits(host: Host) -> Check:
     return host_check("limits", "ok", f"perf's limits allow deferred callchains of {depth} frames")
 
 
+def judge_switch(host: Host) -> List[Check]:
+    """The administrator's switch, where it is not as it is by default."""
+    if host.permits == 0:
+        return [host_check("switch", "no", "no guest may be read: perf_event_guest_callchain is 0",
+                           "sysctl kernel.perf_event_guest_callchain=2", True)]
+    if host.permits == 1:
+        return [host_check("switch", "ok", "guests may be read whose VMM allows it: "
+                           "perf_event_guest_callchain is 1")]
+    return []
+
+
 def judge_pmu(host: Host) -> Check:
     if host.cycles == "ok":
         fact = "there is a hardware PMU: cycles"
@@ -737,7 +758,8 @@ def judge_host(host: Host, guest: Optional[Guest]) -> List[Check]:
         return [machine]
     has_vm = bool(guest and guest.vms)
     return [machine, judge_kvm(host, has_vm), judge_kernel(host), judge_limits(host),
-            judge_pmu(host), judge_perf(host.perf), judge_user(host, guest)]
+            *judge_switch(host), judge_pmu(host), judge_perf(host.perf),
+            judge_user(host, guest)]
 
 
 def list_vmms(host: Host) -> str:
@@ -768,6 +790,18 @@ def judge_vmm(host: Host, guest: Guest) -> Check:
     vms = "a VM" if guest.vms == 1 else f"{guest.vms} VMs"
     vcpus = "1 vCPU" if guest.vcpus == 1 else f"{guest.vcpus} vCPUs"
     return guest_check("vmm", "ok", f"{guest.comm} has {vms}{called} with {vcpus}")
+
+
+def judge_policy(host: Host, guest: Guest) -> List[Check]:
+    """What the VMM has said of callchains of its guest, where that is known and matters."""
+    if "forbidden" in guest.policies:
+        return [guest_check("policy", "no", "its VMM has forbidden that its stack is read",
+                            "start it anew with a VMM that doesn't: it can't take that back",
+                            True)]
+    if host.permits == 1 and set(guest.policies) - {"allowed"}:
+        return [guest_check("policy", "no", "its VMM has not allowed that its stack is read",
+                            "sysctl kernel.perf_event_guest_callchain=2", True)]
+    return []
 
 
 def judge_sample(host: Host, guest: Guest) -> Check:
@@ -931,8 +965,9 @@ def judge_guest(host: Host, guest: Guest) -> List[Check]:
     vmm = judge_vmm(host, guest)
     if vmm.blocks:
         return [vmm]
-    return [vmm, judge_sample(host, guest), judge_memory(host, guest), judge_secret(guest),
-            judge_ram(host, guest), *judge_names(host, guest),
+    return [vmm, *judge_policy(host, guest), judge_sample(host, guest),
+            judge_memory(host, guest), judge_secret(guest), judge_ram(host, guest),
+            *judge_names(host, guest),
             *judge_unwinding(host, guest), *judge_walks(host, guest)]
 
 

@@ -4,11 +4,39 @@
  */
 
 #include <linux/filter.h>
+#include <linux/kvm_types.h>
 #include <linux/perf_event.h>
+#include <linux/sysctl.h>
 
 #include <asm/tlb.h>
 
 #include "internal.h"
+
+/*
+ * Events ask for it by an attribute, and need the same rights as for callchains of the
+ * VMM: nothing more has to be allowed by default.
+ */
+int sysctl_perf_event_guest_callchain __read_mostly = 2;
+EXPORT_SYMBOL_FOR_KVM(sysctl_perf_event_guest_callchain);
+
+static const struct ctl_table guest_callchain_sysctl_table[] = {
+	{
+		.procname	= "perf_event_guest_callchain",
+		.data		= &sysctl_perf_event_guest_callchain,
+		.maxlen		= sizeof(sysctl_perf_event_guest_callchain),
+		.mode		= 0644,
+		.proc_handler	= proc_dointvec_minmax,
+		.extra1		= SYSCTL_ZERO,
+		.extra2		= SYSCTL_TWO,
+	},
+};
+
+static int __init init_guest_callchain_sysctl(void)
+{
+	register_sysctl_init("kernel", guest_callchain_sysctl_table);
+	return 0;
+}
+core_initcall(init_guest_callchain_sysctl);
 
 /*
  * BPF stack helpers read the very chain that is recorded, and know host stacks only: with

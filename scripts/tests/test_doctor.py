@@ -313,6 +313,19 @@ GUEST_PERF_CALLCHAIN in its tree; build, install and boot it.
      > sysctl kernel.perf_event_max_contexts_per_stack=8
 """) + GUEST + RECORD)
 
+    def test_the_administrator_forbids_all(self) -> None:
+        self.host.write("/proc/sys/kernel/perf_event_guest_callchain", "0\n")
+        self.host.found = "Names: kernel.perf_event_guest_callchain is 0\n"
+        told = self.told()
+        self.assertIn("""\
+  no no guest may be read: perf_event_guest_callchain is 0
+     > sysctl kernel.perf_event_guest_callchain=2
+""", told)
+        self.assertTrue(told.endswith("""\
+This guest can't be recorded with its callchain here. First: sysctl
+kernel.perf_event_guest_callchain=2.
+"""))
+
     def test_perf_is_too_old(self) -> None:
         self.host.perf = (_OLD_USAGE, "perf version 6.1.187\n")
         self.assertEqual(self.told(), HOST.replace(line(HOST, "perf 7.3.4"), """\
@@ -581,6 +594,29 @@ kernel.perf_event_paranoid=1.
         self.host.write("/proc/sys/kernel/perf_event_max_stack", "16\n")
         self.assertEqual(self.fact("limits", "host"),
                          "no: callchains end early: perf_event_max_stack is 16")
+
+    def test_switch_of_the_administrator(self) -> None:
+        for value, said in (("", ""), ("2", ""), ("1", "ok: guests may be read whose VMM allows "
+                                                  "it: perf_event_guest_callchain is 1"),
+                            ("0", "no: no guest may be read: perf_event_guest_callchain is 0")):
+            with self.subTest(value):
+                if value:
+                    self.host.write("/proc/sys/kernel/perf_event_guest_callchain", f"{value}\n")
+                self.assertEqual(self.fact("switch", "host"), said)
+
+    def test_policy_of_the_vmm(self) -> None:
+        forbidden = "no: its VMM has forbidden that its stack is read"
+        not_allowed = "no: its VMM has not allowed that its stack is read"
+        for value, policy, said in (
+                ("2", "undecided", ""), ("2", "allowed", ""), ("2", "forbidden", forbidden),
+                ("1", "undecided", not_allowed), ("1", "allowed", ""),
+                ("1", "forbidden", forbidden)):
+            with self.subTest(f"{value}, {policy}"):
+                self.host.write("/proc/sys/kernel/perf_event_guest_callchain", f"{value}\n")
+                self.host.kvm("guest_callchain", f"{policy}\n")
+                self.assertEqual(self.fact("policy"), said)
+                found = self.check("policy")
+                self.assertEqual(bool(said), bool(found and found.blocks))
 
     def test_mediated_pmu_that_no_vm_has_yet(self) -> None:
         self.host.write("/sys/module/kvm_amd/parameters/enable_mediated_pmu", "Y\n")

@@ -807,6 +807,13 @@ static void guest_memory_end(struct kvm_vcpu *vcpu, int srcu_idx)
 		kvm_load_guest_pkru(vcpu);
 }
 
+/* Return true if the host can see the guest's stack, and may. */
+static bool guest_shows_stack(struct kvm_vcpu *vcpu)
+{
+	return !vcpu->arch.guest_state_protected &&
+	       perf_guest_callchain_permitted(READ_ONCE(vcpu->kvm->callchain_policy));
+}
+
 static void guest_unwind(struct guest_unwind_state *state)
 {
 	struct kvm_vcpu *vcpu = state->vcpu;
@@ -850,7 +857,7 @@ unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned 
 	struct guest_unwind_state state __uninitialized;
 
 	*nr_kernel = 0;
-	if (vcpu->arch.guest_state_protected || !max)
+	if (!guest_shows_stack(vcpu) || !max)
 		return 0;
 
 	guest_unwind_start(&state, vcpu, ips, max);
@@ -912,7 +919,7 @@ bool kvm_arch_vcpu_stack_begin(struct kvm_vcpu *vcpu, struct perf_guest_stack *s
 	struct guest_unwind_state state __uninitialized;
 	gva_t end;
 
-	if (vcpu->arch.guest_state_protected)
+	if (!guest_shows_stack(vcpu))
 		return false;
 
 	guest_unwind_start(&state, vcpu, &info->ip, 1);
@@ -961,7 +968,7 @@ struct perf_guest_callchain_request *kvm_arch_vcpu_callchain_request(struct kvm_
 
 	lockdep_assert_once(kvm_arch_pmi_in_guest(vcpu));
 
-	if (vcpu->arch.guest_state_protected)
+	if (!guest_shows_stack(vcpu))
 		return NULL;
 
 	/* Inline for 64-bit code, this is on the PMI's path. */

@@ -31,6 +31,7 @@
 #include "guest-memory.h"
 #include "guest-memslots.h"
 #include "guest-modules.h"
+#include "guest-policy.h"
 #include "guest-tasks.h"
 #include "symbol.h"
 #include "symbol_conf.h"
@@ -2412,6 +2413,73 @@ static int test_listed(const char *dir)
 	return 0;
 }
 
+/* This host's sysctl is not what is tested. */
+#define NO_SYSCTL	"/nowhere"
+
+/* What the sysctl says, if there is one, and what the VMM has said of its VM. */
+static const struct {
+	const char	*what;
+	const char	*sysctl;
+	const char	*policy;
+	bool		found;
+} policies[] = {
+	{ "no sysctl",		NULL,	NULL,		true },
+	{ "0",			"0\n",	"allowed\n",	false },
+	{ "1, undecided",	"1\n",	"undecided\n",	false },
+	{ "1, not known",	"1\n",	NULL,		false },
+	{ "1, allowed",		"1\n",	"allowed\n",	true },
+	{ "1, forbidden",	"1\n",	"forbidden\n",	false },
+	{ "2, undecided",	"2\n",	"undecided\n",	true },
+	{ "2, not known",	"2\n",	NULL,		true },
+	{ "2, forbidden",	"2\n",	"forbidden\n",	false },
+};
+
+static bool write_text(const char *path, const char *text)
+{
+	FILE *file;
+
+	unlink(path);
+	file = text ? fopen(path, "we") : NULL;
+	return !text || (file && fputs(text, file) >= 0 && !fclose(file));
+}
+
+/* Nothing is read of a guest that someone has forbidden to read. */
+static int test_policy(const char *dir)
+{
+	char path[PATH_MAX], sysctl[PATH_MAX], policy[PATH_MAX], vm[32];
+
+	snprintf(path, sizeof(path), "%s/kvm", dir);
+	rm_rf(path);
+	TEST_ASSERT_VAL("no directory", !mkdir(path, 0700));
+	snprintf(vm, sizeof(vm), "%d-5", getpid());
+	snprintf(sysctl, sizeof(sysctl), "%s/sysctl", dir);
+	snprintf(policy, sizeof(policy), "%s/kvm/%s/guest_callchain", dir, vm);
+	guest_memslots__dir = dir;
+	guest_policy__sysctl = sysctl;
+	high = true;
+	make_guest(FROM_BASE, false);
+	TEST_ASSERT_VAL("no list", make_list(dir, vm, HIGH_RAM LOW_RAM));
+	swap_ram();
+	for (size_t i = 0; i < ARRAY_SIZE(policies); i++) {
+		TEST_ASSERT_VAL("no files", write_text(sysctl, policies[i].sysctl) &&
+				write_text(policy, policies[i].policy));
+		TEST_ASSERT_VAL(policies[i].what,
+				(find_all(dir) == GUEST_INFO_TABLES) == policies[i].found);
+	}
+
+	/* A VM that nobody has listed allows nothing. */
+	guest_memslots__dir = "/nowhere";
+	swap_ram();
+	TEST_ASSERT_VAL("no file", write_text(sysctl, "1\n"));
+	TEST_ASSERT_VAL("1, no VM", find_all(dir) == GUEST_INFO_NONE);
+	TEST_ASSERT_VAL("no file", write_text(sysctl, "2\n"));
+	TEST_ASSERT_VAL("2, no VM", find_all(dir) == GUEST_INFO_TABLES);
+	high = false;
+	guest_memslots__dir = NULL;
+	guest_policy__sysctl = NO_SYSCTL;
+	return 0;
+}
+
 static bool exists(const char *path)
 {
 	return !access(path, F_OK);
@@ -2470,12 +2538,15 @@ static int test__guest_memory(struct test_suite *test __maybe_unused, int subtes
 		   MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	TEST_ASSERT_VAL("no memory", ram != MAP_FAILED);
 	TEST_ASSERT_VAL("no directory", mkdtemp(dir));
+	guest_policy__sysctl = NO_SYSCTL;
 	err = test_guest(dir) || test_broken(dir) || test_release(dir) ||
 	      test_broken_tables(dir) || test_no_header(dir) || test_hole(dir) ||
 	      test_copies(dir) || test_holes(dir) || test_broken_modules(dir) ||
 	      test_later_modules(dir) || test_tasks(dir) || test_maps(dir) ||
 	      test_second_look(dir) || test_broken_ids(dir) || test_many_copies(dir) ||
-	      test_reset(dir) || test_listed(dir) || test_beside(dir);
+	      test_reset(dir) || test_listed(dir) || test_policy(dir) ||
+	      test_beside(dir);
+	guest_policy__sysctl = NULL;
 	rm_rf(dir);
 	munmap(ram, RAM_SIZE);
 	return err ? TEST_FAIL : TEST_OK;

@@ -19,6 +19,7 @@
 #include "guest-kernel.h"
 #include "guest-memory.h"
 #include "guest-modules.h"
+#include "guest-policy.h"
 
 /* Where x86-64 has its kernel, KASLR or not, and what it calls its page tables. */
 #define START_KERNEL_MAP	0xffffffff80000000ULL
@@ -239,6 +240,10 @@ struct guest_kernel *guest_kernel__find(pid_t pid, const struct guest_kernel *bu
 
 	*why_not = "perf can do that on hosts of x86-64 only";
 	if (EM_HOST != EM_X86_64)
+		goto err;
+
+	*why_not = guest_policy__refusal(pid);
+	if (*why_not)
 		goto err;
 
 	kernel->mem = guest_memory__open(pid);

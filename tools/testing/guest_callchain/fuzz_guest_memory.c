@@ -97,6 +97,11 @@ bool guest_memslots__find(pid_t pid, unsigned int nr, char path[PATH_MAX])
 	return false;
 }
 
+const char *guest_policy__refusal(pid_t pid)
+{
+	return NULL;
+}
+
 size_t guest_memslots__read(const char *path, struct guest_memslot *slots)
 {
 	return 0;

@@ -68,7 +68,14 @@ struct mm_struct;
 struct kvm {
 	struct mm_struct *mm;
 	int srcu;
+	int callchain_policy;
 };
+
+/* With the sysctl at 2, as it is by default. */
+static inline bool perf_guest_callchain_permitted(int policy)
+{
+	return policy >= 0;
+}
 
 struct kvm_memory_slot;
 

@@ -810,6 +810,19 @@ u64 vcpu_get_callchain_end_stat(struct kvm_vcpu *vcpu, const char *end)
 	return value;
 }
 
+/* Settings may be negative. */
+static bool read_setting(const char *path, int *value)
+{
+	FILE *f = fopen(path, "r");
+	bool ok;
+
+	if (!f)
+		return false;
+	ok = fscanf(f, "%d", value) == 1;
+	fclose(f);
+	return ok;
+}
+
 /**
  * read_number - read what the kernel has in a file of /proc or /sys
  * @path:	the file
@@ -818,15 +831,9 @@ u64 vcpu_get_callchain_end_stat(struct kvm_vcpu *vcpu, const char *end)
  */
 int read_number(const char *path)
 {
-	FILE *f = fopen(path, "r");
 	int value;
 
-	if (!f)
-		return -1;
-	if (fscanf(f, "%d", &value) != 1)
-		value = -1;
-	fclose(f);
-	return value;
+	return read_setting(path, &value) ? value : -1;
 }
 
 /**
@@ -941,8 +948,7 @@ bool host_override(const char *path, int value)
 
 	/* Another test may have ended, whose guardian has not come to it yet. */
 	TEST_ASSERT(!flock(fd, LOCK_EX), "flock() of %s failed: %s", path, strerror(errno));
-	old = read_number(path);
-	if (old < 0 || !write_number(path, value)) {
+	if (!read_setting(path, &old) || !write_number(path, value)) {
 		err = errno;
 		close(fd);
 		errno = err;

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Who has said no to reading a guest: the administrator or the VMM.  The kernel holds perf
+ * events to that; here it is for what perf reads of the VMM's memory itself.
+ */
+#include <limits.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <api/fs/fs.h>
+#include <linux/kernel.h>
+
+#include "guest-memslots.h"
+#include "guest-policy.h"
+
+/* Values of kernel.perf_event_guest_callchain. */
+#define NEVER		0
+#define IF_ALLOWED	1
+
+#define NOT_ALLOWED \
+	"kernel.perf_event_guest_callchain is 1, and its VMM is not known to allow it"
+
+const char *guest_policy__sysctl;
+
+/* A kernel that has no such sysctl says nothing. */
+static bool read_sysctl(int *level)
+{
+	char path[PATH_MAX];
+	bool found;
+	FILE *file;
+
+	scnprintf(path, sizeof(path), "%s/sys/kernel/perf_event_guest_callchain",
+		  procfs__mountpoint() ?: "");
+	file = fopen(guest_policy__sysctl ?: path, "re");
+	found = file && fscanf(file, "%d", level) == 1;
+	if (file)
+		fclose(file);
+	return found;
+}
+
+/* What a VMM has said of a VM, which lies beside the list of its memslots. */
+static void read_policy(char path[PATH_MAX], char policy[16])
+{
+	char *name = strrchr(path, '/');
+	FILE *file;
+
+	scnprintf(name, PATH_MAX - (name - path), "/guest_callchain");
+	*policy = 0;
+	file = fopen(path, "re");
+	if (!file)
+		return;
+	if (fscanf(file, "%15s", policy) != 1)
+		*policy = 0;
+	fclose(file);
+}
+
+/**
+ * guest_policy__refusal - tell who forbids that a guest is read
+ * @pid: of its VMM
+ *
+ * Only root sees what a VMM has said.  Of a VMM with several VMs, any can say no.
+ *
+ * Return: that, or NULL.
+ */
+const char *guest_policy__refusal(pid_t pid)
+{
+	char path[PATH_MAX], policy[16];
+	unsigned int nr;
+	int level;
+
+	if (!read_sysctl(&level))
+		return NULL;
+	if (level == NEVER)
+		return "kernel.perf_event_guest_callchain is 0";
+
+	for (nr = 0; guest_memslots__find(pid, nr, path); nr++) {
+		read_policy(path, policy);
+		if (!strcmp(policy, "forbidden"))
+			return "its VMM forbids it";
+		if (level == IF_ALLOWED && strcmp(policy, "allowed"))
+			return NOT_ALLOWED;
+	}
+	return level == IF_ALLOWED && !nr ? NOT_ALLOWED : NULL;
+}

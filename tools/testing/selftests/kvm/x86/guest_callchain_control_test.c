@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Who may see callchains of a guest, and who may say no: the administrator, by the sysctl
+ * kernel.perf_event_guest_callchain, and the VMM, by KVM_CAP_GUEST_CALLCHAIN.  What is
+ * on the stack of a guest that may not be read must be nowhere in the ring buffer.
+ */
+#include <fcntl.h>
+#include <linux/capability.h>
+#include <linux/kvm.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "callchain_harness.h"
+
+#define SYSCTL		"/proc/sys/kernel/perf_event_guest_callchain"
+#define NR_SAMPLES	20
+#define NR_FRAMES	8
+#define MAX_ROUNDS	8
+
+#define ALLOW		KVM_GUEST_CALLCHAIN_ALLOW
+#define FORBID		KVM_GUEST_CALLCHAIN_FORBID
+
+PMI_FIXTURE(control)
+
+static const struct control_case {
+	const char *name;
+	int sysctl;
+	u64 said[2];
+	bool shown;
+} cases[] = {
+	{ "0",				0, {},			false },
+	{ "0, allowed",			0, { ALLOW },		false },
+	{ "0, forbidden",		0, { FORBID },		false },
+	{ "1",				1, {},			false },
+	{ "1, allowed",			1, { ALLOW },		true },
+	{ "1, forbidden",		1, { FORBID },		false },
+	{ "1, allowed, forbidden",	1, { ALLOW, FORBID },	false },
+	{ "2",				2, {},			true },
+	{ "2, allowed",			2, { ALLOW },		true },
+	{ "2, forbidden",		2, { FORBID },		false },
+	{ "2, allowed, forbidden",	2, { ALLOW, FORBID },	false },
+};
+
+/**
+ * struct control - a case that is tested
+ * @c:		the case
+ * @e:		what each sample of the guest must be, if its stack is shown
+ * @stack:	the guest's
+ * @nr_guest:	how many samples hit the guest
+ */
+struct control {
+	const struct control_case *c;
+	struct callchain_expectation e;
+	struct guest_stack stack;
+	unsigned int nr_guest;
+};
+
+static void check_sample(const struct callchain_sample *s, void *arg)
+{
+	struct control *control = arg;
+	const char *name = control->c->name;
+	u64 dumped = s->stack.size ? s->stack.info->pieces[0].size : 0;
+
+	/* Where the ring may be too small, a sample may have lost its other half. */
+	if (!callchain_sample_is_guest(s) || s->alone)
+		return;
+
+	control->nr_guest++;
+	if (control->c->shown) {
+		callchain_sample_compare(s, &control->e);
+		TEST_ASSERT(dumped, "%s: no stack", name);
+		return;
+	}
+
+	TEST_ASSERT(s->ip == control->e.ip, "%s: the IP is 0x%lx", name, s->ip);
+	TEST_ASSERT(!s->nr && !s->cookie, "%s: a callchain of %lu entries", name, s->nr);
+	TEST_ASSERT(!dumped, "%s: %lu bytes of stack", name, dumped);
+	TEST_ASSERT(!s->stack.size || !s->stack.info->sp, "%s: registers", name);
+}
+
+/* Is a return address of the guest's anywhere in the ring buffer? */
+static bool ring_has_stack(const struct callchain_event *event, const struct guest_stack *stack)
+{
+	const u64 *word = (void *)event->ring + PAGE_SIZE;
+	const u64 *end = (void *)event->ring + event->map_size;
+
+	for (; word < end; word++) {
+		if (*word >= stack->ras[0] && *word <= stack->ras[NR_FRAMES - 1])
+			return true;
+	}
+	return false;
+}
+
+static void sample_guest(struct kvm_vcpu *vcpu, enum pmi_source source, struct control *control)
+{
+	struct perf_event_attr attr = {
+		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_GUEST_STACK,
+		.sample_stack_guest = 512,
+		.sample_period = 1000000,
+		.wakeup_events = NR_SAMPLES,
+	};
+	const char *name = control->c->name;
+	struct callchain_event event;
+	unsigned int i;
+
+	for (i = 0; i < MAX_ROUNDS && control->nr_guest < NR_SAMPLES / 2; i++) {
+		TEST_ASSERT(!callchain_event_open(&event, source, &attr, 0, -1),
+			    "%s: perf_event_open() failed: %s", name, strerror(errno));
+		vcpu_run_until_sampled(vcpu, &event, NR_SAMPLES);
+		callchain_event_read(&event, check_sample, control);
+		TEST_ASSERT(!event.waits, "%s: a sample lacks what was deferred", name);
+		TEST_ASSERT(ring_has_stack(&event, &control->stack) == control->c->shown,
+			    "%s: the stack is %sin the ring buffer", name,
+			    control->c->shown ? "not " : "");
+		callchain_event_close(&event);
+		/* A slow host may have the next PMI before it is back in the guest. */
+		attr.sample_period *= 2;
+	}
+	TEST_ASSERT(control->nr_guest >= NR_SAMPLES / 2, "%s: only %u samples are the guest's",
+		    name, control->nr_guest);
+}
+
+CALLCHAIN_TEST(control, shown_or_not)
+{
+	const struct guest_stack_layout layout = { .nr_frames = NR_FRAMES, .stride = 64,
+						    .offset = 256 };
+	const struct control_case *c;
+	struct kvm_vcpu *vcpu;
+	struct kvm_vm *vm;
+	unsigned int i;
+
+	for_each_case(c, cases) {
+		struct control control = { .c = c };
+
+		SKIP_UNLESS_OVERRIDDEN(SYSCTL, c->sysctl);
+		vm = vm_create_looping(&vcpu, 4, false);
+		guest_stack_build_and_use(vcpu, &control.stack, &layout, false);
+		expect_guest_stack(&control.e, c->name, false, &control.stack,
+				   DEFAULT_MAX_STACK);
+		for (i = 0; i < ARRAY_SIZE(c->said) && c->said[i]; i++)
+			vm_enable_cap(vm, KVM_CAP_GUEST_CALLCHAIN, c->said[i]);
+		sample_guest(vcpu, variant->source, &control);
+		kvm_vm_free(vm);
+	}
+}
+
+/* Who looks at the guest of OWNER's, and from which kernel.perf_event_paranoid on not. */
+#define OWNER		60001
+#define OTHER		60002
+#define NEVER		(-2)
+#define ALWAYS		100
+
+#define PARANOID	"/proc/sys/kernel/perf_event_paranoid"
+
+static const struct user {
+	const char *name;
+	uid_t uid;
+	bool perfmon;
+	int denied_from;
+} users[] = {
+	{ "root",			0,	true,	ALWAYS },
+	{ "the owner",			OWNER,	false,	2 },
+	{ "another user",		OTHER,	false,	NEVER },
+	{ "another, with CAP_PERFMON",	OTHER,	true,	ALWAYS },
+};
+
+static void become(const struct user *user)
+{
+	struct __user_cap_header_struct header = { .version = _LINUX_CAPABILITY_VERSION_3 };
+	struct __user_cap_data_struct data[2] = {};
+
+	if (!user->uid)
+		return;
+
+	TEST_ASSERT(!prctl(PR_SET_KEEPCAPS, 1) && !setresgid(user->uid, user->uid, user->uid) &&
+		    !setresuid(user->uid, user->uid, user->uid), "setresuid(): %s",
+		    strerror(errno));
+	if (user->perfmon)
+		data[CAP_PERFMON / 32].permitted = BIT(CAP_PERFMON % 32);
+	data[CAP_PERFMON / 32].effective = data[CAP_PERFMON / 32].permitted;
+	TEST_ASSERT(!syscall(SYS_capset, &header, data), "capset(): %s", strerror(errno));
+}
+
+/* Run the guest as its owner, until this is killed. */
+static void run_owners_guest(struct kvm_vcpu *vcpu, int ready_fd)
+{
+	static const struct user owner = { .uid = OWNER };
+
+	become(&owner);
+	/* As a VMM that its user has started is. */
+	TEST_ASSERT(!prctl(PR_SET_DUMPABLE, 1) && !prctl(PR_SET_PDEATHSIG, SIGKILL),
+		    "prctl(): %s", strerror(errno));
+	TEST_ASSERT(write(ready_fd, "", 1) == 1, "write(): %s", strerror(errno));
+	for (;;)
+		__vcpu_run(vcpu);
+}
+
+/* Sample the VMM as @user, and compare what comes with what this user may see. */
+static void look_as(const struct user *user, int paranoid, enum pmi_source source, pid_t vmm,
+		    struct control *control)
+{
+	const struct perf_event_attr attr = {
+		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_GUEST_STACK,
+		.sample_stack_guest = 512,
+	};
+	const bool denied = paranoid >= user->denied_from;
+	struct callchain_event event;
+	unsigned int i;
+	int r;
+
+	become(user);
+	r = callchain_event_open(&event, source, &attr, vmm, -1);
+	TEST_ASSERT(!!r == denied && (!r || errno == EACCES),
+		    "%s, paranoid %d: perf_event_open() returned %d, errno %d", user->name,
+		    paranoid, r, errno);
+	if (r)
+		return;
+
+	/* On a slow host, it is long until this process runs again. */
+	event.may_lose = true;
+	callchain_event_enable(&event);
+	for (i = 0; i < 1000 && control->nr_guest < NR_SAMPLES; i++) {
+		usleep(10000);
+		callchain_event_read(&event, check_sample, control);
+	}
+	TEST_ASSERT(control->nr_guest >= NR_SAMPLES, "%s, paranoid %d: %u samples of the guest",
+		    user->name, paranoid, control->nr_guest);
+}
+
+static void wait_for(pid_t pid, const char *who)
+{
+	int status;
+
+	TEST_ASSERT(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && !WEXITSTATUS(status),
+		    "%s has failed, status 0x%x", who, status);
+}
+
+/* Sampling a VMM's guest takes what sampling the VMM and the kernel takes. */
+CALLCHAIN_TEST(control, users)
+{
+	static const struct control_case shown = { .name = "users", .shown = true };
+	const struct guest_stack_layout layout = { .nr_frames = NR_FRAMES, .stride = 64,
+						    .offset = 256 };
+	struct control control = { .c = &shown };
+	struct kvm_vcpu *vcpu;
+	struct kvm_vm *vm;
+	int pipefd[2], paranoid;
+	unsigned int i;
+	pid_t vmm, pid;
+	char byte;
+
+	if (getuid())
+		SKIP(return, "This takes root, who can become other users");
+	SKIP_UNLESS_OVERRIDDEN(SYSCTL, 2);
+	SKIP_UNLESS_OVERRIDDEN(PARANOID, 2);
+
+	TEST_ASSERT(!pipe(pipefd), "pipe(): %s", strerror(errno));
+	vmm = fork();
+	TEST_ASSERT(vmm >= 0, "fork(): %s", strerror(errno));
+	/* KVM wants the process that has made the VM; the layout is the same in both. */
+	vm = vm_create_looping(&vcpu, 4, false);
+	guest_stack_build_and_use(vcpu, &control.stack, &layout, false);
+	expect_guest_stack(&control.e, "users", false, &control.stack, DEFAULT_MAX_STACK);
+	if (!vmm)
+		run_owners_guest(vcpu, pipefd[1]);
+
+	TEST_ASSERT(read(pipefd[0], &byte, 1) == 1, "The VMM has failed");
+	for (paranoid = -1; paranoid <= 2; paranoid++) {
+		TEST_ASSERT(write_number(PARANOID, paranoid), "%d is not taken", paranoid);
+		for (i = 0; i < ARRAY_SIZE(users); i++) {
+			pid = fork();
+			TEST_ASSERT(pid >= 0, "fork(): %s", strerror(errno));
+			if (!pid) {
+				look_as(&users[i], paranoid, variant->source, vmm, &control);
+				_exit(0);
+			}
+			wait_for(pid, users[i].name);
+		}
+	}
+	TEST_ASSERT(!kill(vmm, SIGKILL) && waitpid(vmm, NULL, 0) == vmm, "kill()");
+	close(pipefd[0]);
+	close(pipefd[1]);
+	kvm_vm_free(vm);
+}
+
+FIXTURE(capability)
+{
+	struct kvm_vm *vm;
+};
+
+FIXTURE_SETUP(capability)
+{
+	self->vm = vm_create_barebones();
+	if (!vm_check_cap(self->vm, KVM_CAP_GUEST_CALLCHAIN))
+		SKIP(return, "The kernel has no callchains of guests, CONFIG_GUEST_PERF_CALLCHAIN");
+}
+
+FIXTURE_TEARDOWN(capability)
+{
+	kvm_vm_free(self->vm);
+}
+
+static void assert_fails(struct kvm_vm *vm, const char *what, struct kvm_enable_cap cap, int err)
+{
+	int r = __vm_ioctl(vm, KVM_ENABLE_CAP, &cap);
+
+	TEST_ASSERT(r == -1 && errno == err, "%s: KVM_ENABLE_CAP returned %d, errno %d", what, r,
+		    errno);
+}
+
+/* What was forbidden stays so, whatever comes. */
+TEST_F(capability, sealed)
+{
+	const struct kvm_enable_cap none = { .cap = KVM_CAP_GUEST_CALLCHAIN };
+	const struct kvm_enable_cap both = {
+		.cap = KVM_CAP_GUEST_CALLCHAIN,
+		.args = { ALLOW | FORBID },
+	};
+	const struct kvm_enable_cap unknown = {
+		.cap = KVM_CAP_GUEST_CALLCHAIN,
+		.args = { 1ULL << 32 | ALLOW },
+	};
+	const struct kvm_enable_cap flags = {
+		.cap = KVM_CAP_GUEST_CALLCHAIN,
+		.flags = 1,
+		.args = { FORBID },
+	};
+	const struct kvm_enable_cap allow = {
+		.cap = KVM_CAP_GUEST_CALLCHAIN,
+		.args = { ALLOW },
+	};
+
+	TEST_ASSERT_EQ(vm_check_cap(self->vm, KVM_CAP_GUEST_CALLCHAIN), (ALLOW | FORBID));
+	assert_fails(self->vm, "no argument", none, EINVAL);
+	assert_fails(self->vm, "both", both, EINVAL);
+	assert_fails(self->vm, "an unknown bit", unknown, EINVAL);
+	assert_fails(self->vm, "a flag", flags, EINVAL);
+
+	/* None of these has forbidden it. */
+	vm_enable_cap(self->vm, KVM_CAP_GUEST_CALLCHAIN, ALLOW);
+	vm_enable_cap(self->vm, KVM_CAP_GUEST_CALLCHAIN, ALLOW);
+	vm_enable_cap(self->vm, KVM_CAP_GUEST_CALLCHAIN, FORBID);
+	vm_enable_cap(self->vm, KVM_CAP_GUEST_CALLCHAIN, FORBID);
+	assert_fails(self->vm, "to allow what was forbidden", allow, EPERM);
+}
+
+static void assert_debugfs_says(struct kvm_vm *vm, const char *wanted)
+{
+	char path[64], said[32] = {};
+	struct stat st;
+	ssize_t size;
+	int fd;
+
+	snprintf(path, sizeof(path), "/sys/kernel/debug/kvm/%d-%d/guest_callchain", getpid(),
+		 vm->fd);
+	fd = open(path, O_RDONLY);
+	TEST_ASSERT(fd >= 0, "%s: %s", path, strerror(errno));
+	TEST_ASSERT(!fstat(fd, &st) && (st.st_mode & 07777) == 0400, "Its mode is %o", st.st_mode);
+	size = read(fd, said, sizeof(said) - 1);
+	close(fd);
+	TEST_ASSERT(size > 0 && !strcmp(said, wanted), "debugfs says %s, not %s", said, wanted);
+}
+
+TEST_F(capability, debugfs)
+{
+	if (access("/sys/kernel/debug/kvm", X_OK))
+		SKIP(return, "debugfs is not mounted, or not for you");
+
+	assert_debugfs_says(self->vm, "undecided\n");
+	vm_enable_cap(self->vm, KVM_CAP_GUEST_CALLCHAIN, ALLOW);
+	assert_debugfs_says(self->vm, "allowed\n");
+	vm_enable_cap(self->vm, KVM_CAP_GUEST_CALLCHAIN, FORBID);
+	assert_debugfs_says(self->vm, "forbidden\n");
+}
+
+FIXTURE(sysctl) {};
+FIXTURE_SETUP(sysctl) {}
+FIXTURE_TEARDOWN(sysctl)
+{
+	host_restore();
+}
+
+TEST_F(sysctl, range)
+{
+	static const int wrong[] = { -1, 3, 1000 };
+	unsigned int i;
+
+	SKIP_UNLESS_OVERRIDDEN(SYSCTL, 1);
+	for (i = 0; i < ARRAY_SIZE(wrong); i++) {
+		TEST_ASSERT(!write_number(SYSCTL, wrong[i]) && errno == EINVAL,
+			    "The sysctl took %d", wrong[i]);
+		TEST_ASSERT_EQ(read_number(SYSCTL), 1);
+	}
+}
+
+TEST_HARNESS_MAIN
