@@ -801,6 +801,9 @@ def judge_policy(host: Host, guest: Guest) -> List[Check]:
     if host.permits == 1 and set(guest.policies) - {"allowed"}:
         return [guest_check("policy", "no", "its VMM has not allowed that its stack is read",
                             "sysctl kernel.perf_event_guest_callchain=2", True)]
+    if host.permits == 1 and not guest.policies:
+        return [guest_check("policy", "unknown", "whether its VMM allows that its stack is read: "
+                            "only root sees that, in debugfs", "run this as root")]
     return []
 
 

@@ -12,11 +12,7 @@
 
 #include "internal.h"
 
-/*
- * Events ask for it by an attribute, and need the same rights as for callchains of the
- * VMM: nothing more has to be allowed by default.
- */
-int sysctl_perf_event_guest_callchain __read_mostly = 2;
+int sysctl_perf_event_guest_callchain __read_mostly = PERF_GUEST_CALLCHAIN_UNLESS_FORBIDDEN;
 EXPORT_SYMBOL_FOR_KVM(sysctl_perf_event_guest_callchain);
 
 static const struct ctl_table guest_callchain_sysctl_table[] = {
@@ -153,7 +149,8 @@ struct perf_callchain_entry *perf_callchain_guest(struct perf_sample_data *data,
 	if (!guest_state || perf_callchain_is_hosts(event))
 		return NULL;
 
-	if (unlikely(!perf_callchain_guest_wanted(event, guest_state)))
+	if (unlikely(perf_callchain_guest_never() ||
+		     !perf_callchain_guest_wanted(event, guest_state)))
 		return &__empty_callchain;
 
 	if (event->attr.defer_guest_callchain)

@@ -37,7 +37,7 @@ void __perf_prepare_guest_stack(struct perf_sample_data *data, struct perf_event
 
 	/* The guest's memory is read through the VMM's mappings, see guest_callchain_walk(). */
 	if (!guest_state || perf_callchain_is_hosts(event) ||
-	    !perf_callchain_guest_wanted(event, guest_state) ||
+	    perf_callchain_guest_never() || !perf_callchain_guest_wanted(event, guest_state) ||
 	    !guest_stack_visible(&event->attr, guest_state) || !nmi_uaccess_okay())
 		return;
 

@@ -75,7 +75,7 @@ class Build:
         source: the kernel's source
         extra_config: a fragment that is merged over host.config
         extra_patches: a folder with a series that is laid over ours
-        patched: false for a kernel without our patches; it has Linux's selftests only
+        patched: false for a kernel without our series; it has Linux's selftests only
         jobs: how many things to do at once; as many as there are CPUs if it is 0
     """
 

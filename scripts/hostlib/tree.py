@@ -116,8 +116,8 @@ class Tree:
     Args:
         build: the build folder
         extra: a folder with a series of its own, to lay over all else, and its new files
-        patched: false for the source as it is, to compare with
-        instruments: false without what our tests need to see into either of them
+        patched: false for Linux without our series, to compare with
+        instruments: lay patches/instruments over it as well, patched or not
     """
 
     def __init__(self, build: Path, extra: Optional[Path] = None, patched: bool = True,

@@ -201,7 +201,7 @@ class JsonTest(unittest.TestCase):
 
 
 class PeersTest(unittest.TestCase):
-    def test_whole_hosts_lose_what_was_not_sampled_did_not(self) -> None:
+    def test_loss_is_told_from_runs_without_perf(self) -> None:
         said = ("guests 1 off 1000\nguests 1 ip 1250\nguests 4 off 3000\nguests 4 ip 4000\n"
                 "processes 4 off 900\nprocesses 4 callchain 1000\n")
         found = bench.whole_hosts(said)

@@ -618,6 +618,13 @@ kernel.perf_event_paranoid=1.
                 found = self.check("policy")
                 self.assertEqual(bool(said), bool(found and found.blocks))
 
+    def test_policy_that_only_root_sees(self) -> None:
+        self.host.become(1000, "all")
+        self.host.write("/proc/sys/kernel/perf_event_guest_callchain", "1\n")
+        self.assertTrue(self.fact("policy").startswith("unknown: whether its VMM allows"))
+        self.host.write("/proc/sys/kernel/perf_event_guest_callchain", "2\n")
+        self.assertEqual(self.fact("policy"), "")
+
     def test_mediated_pmu_that_no_vm_has_yet(self) -> None:
         self.host.write("/sys/module/kvm_amd/parameters/enable_mediated_pmu", "Y\n")
         self.assertEqual(self.fact("pmu", "host"), "ok: there is a hardware PMU: cycles; while "

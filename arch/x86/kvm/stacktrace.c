@@ -808,10 +808,18 @@ static void guest_memory_end(struct kvm_vcpu *vcpu, int srcu_idx)
 }
 
 /* Return true if the host can see the guest's stack, and may. */
-static bool guest_shows_stack(struct kvm_vcpu *vcpu)
+static __always_inline bool guest_shows_stack(struct kvm_vcpu *vcpu)
 {
-	return !vcpu->arch.guest_state_protected &&
-	       perf_guest_callchain_permitted(READ_ONCE(vcpu->kvm->callchain_policy));
+	enum kvm_callchain_policy policy = READ_ONCE(vcpu->kvm->callchain_policy);
+	int level = READ_ONCE(sysctl_perf_event_guest_callchain);
+
+	if (vcpu->arch.guest_state_protected)
+		return false;
+
+	if (likely(level == PERF_GUEST_CALLCHAIN_UNLESS_FORBIDDEN))
+		return policy != KVM_CALLCHAIN_FORBIDDEN;
+
+	return level == PERF_GUEST_CALLCHAIN_IF_ALLOWED && policy == KVM_CALLCHAIN_ALLOWED;
 }
 
 static void guest_unwind(struct guest_unwind_state *state)
@@ -908,7 +916,7 @@ static unsigned int guest_stack_map(struct guest_unwind_state *state,
  * registers by which it can be unwound.  The pages were normal memory when they were
  * looked for, and memslots stay until kvm_arch_vcpu_stack_end().  The VMM's mappings may
  * change: copies must not fault pages in, and end where they would.  Return false if the
- * host can't see the guest's state.
+ * guest's stack is not shown.
  *
  * Called as kvm_arch_vcpu_stack_walk().
  */
@@ -959,7 +967,7 @@ void kvm_arch_vcpu_stack_end(struct kvm_vcpu *vcpu, struct perf_guest_stack *sta
 
 /*
  * Return the vCPU's request for a deferred walk of the guest's stack, NULL if the
- * host can't see the guest's state.  vcpu_enter_guest() serves the request before
+ * guest's stack is not shown.  vcpu_enter_guest() serves the request before
  * it handles the exit, as that changes registers and memory.
  */
 struct perf_guest_callchain_request *kvm_arch_vcpu_callchain_request(struct kvm_vcpu *vcpu)

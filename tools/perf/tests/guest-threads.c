@@ -66,7 +66,8 @@ static const char tasks[] =
 	"30 ffffc90000024000 12000 12 12 new\n"
 	"0 ffffc90000044000 16000 16 16 long\n"
 	"9000000000 ffffc90000028000 14000 13 13 too late\n"
-	"9000000000 ffffc90000044000\n";
+	"9000000000 ffffc90000044000\n"
+	"9500000000 ffffc9000004c000 1a000 18 18 begins\n";
 
 static const struct {
 	const char	*name;
@@ -247,6 +248,9 @@ static const struct {
 	{ "two seconds before",		USER, 7000000000, 0x500000, VCPU, 0x16000 },
 	{ "not so late",		USER, 6999999999, 0x500000, 16, 0x16000 },
 	{ "exec ends no task",		USER, 19, 0x300000, 7, 0x2000 },
+	{ "its file, not seen yet",	USER, 9499999999, 0x400000, 18, 0x1a000 },
+	{ "elsewhere, not seen yet",	USER, 9499999999, 0x500000, VCPU, 0x1a000 },
+	{ "elsewhere, seen by then",	USER, 9500000000, 0x500000, 18, 0x1a000 },
 };
 
 /* When a task has ended and perf did not look so far, another one may have its stack. */
@@ -368,6 +372,8 @@ static bool write_maps(const char *top)
 		     "500000 600000 3000 8:1 5 %1$s %2$s\n"
 		     "0 16000 16\n"
 		     "400000 500000 0 8:1 11 - /long\n"
+		     "9500000000 1a000 18\n"
+		     "400000 500000 0 8:1 12 - /begins\n"
 		     "0 4000 9\n"
 		     "400000 500000 0 8:2 5 - %2$s\n"
 		     "900000 a00000 0 9:1 5 - %2$s\n"

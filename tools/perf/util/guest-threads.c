@@ -285,15 +285,16 @@ static bool ends_soon(const struct guest_threads *threads, const struct note *no
 }
 
 /*
- * Between a task's end and the next look, another one may have its stack and page tables.  What
- * user mode runs must be the task's then.
+ * Between a task's end and the next look, another one may have its stack and page tables, and so
+ * may one between the last look and the task's beginning.  What user mode runs must be the task's
+ * then.
  */
 static bool is_anothers(const struct guest_threads *threads, const struct note *note,
 			const struct perf_sample *sample)
 {
 	u64 ip = user_ip(sample);
 
-	return ip && ends_soon(threads, note, sample->time) &&
+	return ip && (note->time > sample->time || ends_soon(threads, note, sample->time)) &&
 	       guest_thread_maps__lacks(threads->maps, note->root, note->pid, sample->time, ip);
 }
 

@@ -65,17 +65,26 @@ struct pt_regs {
 
 struct mm_struct;
 
+/* As in the kernel; the sysctl is what it is by default. */
+enum {
+	PERF_GUEST_CALLCHAIN_NEVER,
+	PERF_GUEST_CALLCHAIN_IF_ALLOWED,
+	PERF_GUEST_CALLCHAIN_UNLESS_FORBIDDEN,
+};
+
+static const int sysctl_perf_event_guest_callchain = PERF_GUEST_CALLCHAIN_UNLESS_FORBIDDEN;
+
+enum kvm_callchain_policy {
+	KVM_CALLCHAIN_UNDECIDED,
+	KVM_CALLCHAIN_ALLOWED,
+	KVM_CALLCHAIN_FORBIDDEN,
+};
+
 struct kvm {
 	struct mm_struct *mm;
 	int srcu;
-	int callchain_policy;
+	enum kvm_callchain_policy callchain_policy;
 };
-
-/* With the sysctl at 2, as it is by default. */
-static inline bool perf_guest_callchain_permitted(int policy)
-{
-	return policy >= 0;
-}
 
 struct kvm_memory_slot;
 

@@ -79,6 +79,8 @@ static void check_sample(const struct callchain_sample *s, void *arg)
 	TEST_ASSERT(!s->nr && !s->cookie, "%s: a callchain of %lu entries", name, s->nr);
 	TEST_ASSERT(!dumped, "%s: %lu bytes of stack", name, dumped);
 	TEST_ASSERT(!s->stack.size || !s->stack.info->sp, "%s: registers", name);
+	/* perf itself knows that, and leaves no room for a dump. */
+	TEST_ASSERT(!s->stack.size || control->c->sysctl, "%s: room for a stack", name);
 }
 
 /* Is a return address of the guest's anywhere in the ring buffer? */
@@ -147,7 +149,54 @@ CALLCHAIN_TEST(control, shown_or_not)
 	}
 }
 
-/* Who looks at the guest of OWNER's, and from which kernel.perf_event_paranoid on not. */
+static void check_rest(struct kvm_vcpu *vcpu, struct callchain_event *event,
+		       struct control *control, const struct control_case *c)
+{
+	control->c = c;
+	control->nr_guest = 0;
+	vcpu_run_until_sampled(vcpu, event, 0);
+	callchain_event_read(event, check_sample, control);
+	TEST_ASSERT(control->nr_guest, "%s: no sample of the guest", c->name);
+}
+
+/* A no counts from then on, for an event that is open and a vCPU that has run before. */
+CALLCHAIN_TEST(control, no_at_any_time)
+{
+	static const struct control_case shown = { .name = "before", .sysctl = 2, .shown = true };
+	static const struct control_case never = { .name = "the sysctl says no" };
+	static const struct control_case again = { .name = "after", .sysctl = 2, .shown = true };
+	static const struct control_case forbidden = { .name = "the VMM says no", .sysctl = 2 };
+	const struct perf_event_attr attr = {
+		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_GUEST_STACK,
+		.sample_stack_guest = 512,
+		.wakeup_events = NR_SAMPLES,
+	};
+	const struct guest_stack_layout layout = { .nr_frames = NR_FRAMES, .stride = 64,
+						    .offset = 256 };
+	struct control control = {};
+	struct callchain_event event;
+	struct kvm_vcpu *vcpu;
+	struct kvm_vm *vm;
+
+	SKIP_UNLESS_OVERRIDDEN(SYSCTL, 2);
+	vm = vm_create_looping(&vcpu, 4, false);
+	guest_stack_build_and_use(vcpu, &control.stack, &layout, false);
+	expect_guest_stack(&control.e, "no at any time", false, &control.stack,
+			   DEFAULT_MAX_STACK);
+	callchain_event_start(&event, variant->source, &attr, 0, -1);
+	event.may_lose = true;
+	check_rest(vcpu, &event, &control, &shown);
+	TEST_ASSERT(write_number(SYSCTL, 0), "The sysctl: %s", strerror(errno));
+	check_rest(vcpu, &event, &control, &never);
+	TEST_ASSERT(write_number(SYSCTL, 2), "The sysctl: %s", strerror(errno));
+	check_rest(vcpu, &event, &control, &again);
+	vm_enable_cap(vm, KVM_CAP_GUEST_CALLCHAIN, FORBID);
+	check_rest(vcpu, &event, &control, &forbidden);
+	callchain_event_close(&event);
+	kvm_vm_free(vm);
+}
+
+/* Who looks at the guest of OWNER's, and up to which kernel.perf_event_paranoid. */
 #define OWNER		60001
 #define OTHER		60002
 #define NEVER		(-2)
@@ -159,10 +208,10 @@ static const struct user {
 	const char *name;
 	uid_t uid;
 	bool perfmon;
-	int denied_from;
+	int allowed_to;
 } users[] = {
 	{ "root",			0,	true,	ALWAYS },
-	{ "the owner",			OWNER,	false,	2 },
+	{ "the owner",			OWNER,	false,	1 },
 	{ "another user",		OTHER,	false,	NEVER },
 	{ "another, with CAP_PERFMON",	OTHER,	true,	ALWAYS },
 };
@@ -206,7 +255,7 @@ static void look_as(const struct user *user, int paranoid, enum pmi_source sourc
 		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_GUEST_STACK,
 		.sample_stack_guest = 512,
 	};
-	const bool denied = paranoid >= user->denied_from;
+	const bool denied = paranoid > user->allowed_to;
 	struct callchain_event event;
 	unsigned int i;
 	int r;
@@ -254,9 +303,8 @@ CALLCHAIN_TEST(control, users)
 
 	if (getuid())
 		SKIP(return, "This takes root, who can become other users");
-	SKIP_UNLESS_OVERRIDDEN(SYSCTL, 2);
-	SKIP_UNLESS_OVERRIDDEN(PARANOID, 2);
 
+	/* Before settings are overridden: what puts them back waits for all who might. */
 	TEST_ASSERT(!pipe(pipefd), "pipe(): %s", strerror(errno));
 	vmm = fork();
 	TEST_ASSERT(vmm >= 0, "fork(): %s", strerror(errno));
@@ -267,6 +315,9 @@ CALLCHAIN_TEST(control, users)
 	if (!vmm)
 		run_owners_guest(vcpu, pipefd[1]);
 
+	close(pipefd[1]);
+	SKIP_UNLESS_OVERRIDDEN(SYSCTL, 2);
+	SKIP_UNLESS_OVERRIDDEN(PARANOID, 2);
 	TEST_ASSERT(read(pipefd[0], &byte, 1) == 1, "The VMM has failed");
 	for (paranoid = -1; paranoid <= 2; paranoid++) {
 		TEST_ASSERT(write_number(PARANOID, paranoid), "%d is not taken", paranoid);
@@ -282,7 +333,6 @@ CALLCHAIN_TEST(control, users)
 	}
 	TEST_ASSERT(!kill(vmm, SIGKILL) && waitpid(vmm, NULL, 0) == vmm, "kill()");
 	close(pipefd[0]);
-	close(pipefd[1]);
 	kvm_vm_free(vm);
 }
 

@@ -114,10 +114,15 @@ bool pmi_source_available(enum pmi_source source, const char **why_not)
 		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN,
 		.disabled = 1,
 	};
-	int fd;
+	int fd, level;
 
 	*why_not = "There is no hardware counter, and " NMI_PMU_VARIABLE " names no PMU";
 	if (!pmi_source_config(source, &attr))
+		return false;
+
+	*why_not = "kernel.perf_event_guest_callchain is not 2";
+	level = read_number("/proc/sys/kernel/perf_event_guest_callchain");
+	if (level >= 0 && level != 2)
 		return false;
 
 	fd = perf_event_open(&attr, 0, -1);
