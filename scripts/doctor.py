@@ -579,8 +579,12 @@ ENDS = {
                   "give the host memory, so that the guest isn't swapped out; don't use nodefer"),
 }
 
+MOUNT_DEBUGFS = "mount -t debugfs debugfs /sys/kernel/debug"
+
 # What perf says of names that it has not found, and what helps.
 NAME_MENDS = (
+    ("perf_event_guest_callchain is", "sysctl kernel.perf_event_guest_callchain=2"),
+    ("its VMM forbids it", "start it anew with a VMM that doesn't: it can't take that back"),
     ("may not trace", "run this, and perf, as root"),
     ("no Linux kernel", "if it has not booted yet, wait; else its frames stay addresses"),
     ("doesn't tell where symbols are", "give perf files of the guest's: --guestkallsyms=FILE, "
@@ -802,8 +806,9 @@ def judge_policy(host: Host, guest: Guest) -> List[Check]:
         return [guest_check("policy", "no", "its VMM has not allowed that its stack is read",
                             "sysctl kernel.perf_event_guest_callchain=2", True)]
     if host.permits == 1 and not guest.policies:
+        mend = "run this as root" if host.uid else MOUNT_DEBUGFS
         return [guest_check("policy", "unknown", "whether its VMM allows that its stack is read: "
-                            "only root sees that, in debugfs", "run this as root")]
+                            "debugfs tells root", mend)]
     return []
 
 
@@ -946,7 +951,7 @@ def judge_walks(host: Host, guest: Guest) -> List[Check]:
         if host.uid or guest.debugfs:
             return []
         return [guest_check("walks", "unknown", "how walks of its stacks have ended: debugfs is "
-                            "not mounted", "mount -t debugfs debugfs /sys/kernel/debug")]
+                            "not mounted", MOUNT_DEBUGFS)]
     total = sum(guest.ends.values())
     if not total:
         return [guest_check("walks", "unknown", "how walks of its stacks end, as there was "

@@ -9,11 +9,15 @@ out=/run/whole-host
 
 # It is its own child under perf: do the work $2 times at once, by the benchmark's option $3.
 if [ "${1-}" = work ]; then
+	pids=
 	for i in $(seq "$2"); do
 		# shellcheck disable=SC2086
 		"$bench" ${3-} -m off -t 0 -w 10000000 -d 16 > "$out/$i" &
+		pids="$pids $!"
 	done
-	wait
+	for pid in $pids; do
+		wait "$pid"
+	done
 	exit
 fi
 
@@ -30,7 +34,8 @@ each()
 	[ "$who" = guests ] || target=-H
 	[ $# = 0 ] || set -- "$@" -q -a -e cpu-clock -c 250000 -o /tmp/whole-host.data --
 	"$@" sh "$REPO/scripts/guest/whole-host.sh" work "$number" $target
-	cat "$out"/* | sed 's/.*"cpu_ns": \([0-9]*\),.*/\1/' |
+	# Its other lines are no figures.
+	cat "$out"/* | sed -n '/^{/s/.*"cpu_ns": \([0-9]*\),.*/\1/p' |
 		awk -v who="$who" -v number="$number" -v way="$way" \
 		    '{ sum += $1 } END { if (NR != number) exit 1; print who, number, way, sum / NR }'
 }

@@ -18,7 +18,7 @@ from typing import Callable, Iterable, List, Sequence
 from . import series
 from .source import Source
 from .tree import REPO, new_files, topics
-from .ui import Step, say
+from .ui import Failure, Step, say
 
 SCRIPTS = REPO / "scripts"
 ACCEPTED = SCRIPTS / "checkpatch-accepted.txt"
@@ -169,6 +169,8 @@ def _patches(tree: Path, mails: Path, accepted: Sequence[Accepted],
         return lambda: _checkpatch(tree, name, accepted, arguments)
 
     paths = [str(mail) for mail in sorted(mails.rglob("*.patch"))]
+    if len(paths) != len(topics()):
+        raise Failure(f"{mails} has {len(paths)} mails of {len(topics())} patches")
     return [job("checkpatch of C files in no mail", ["-f", *without_mail()]),
             *(job(f"checkpatch of mails, part {part + 1}", paths[part::number])
               for part in range(number))]

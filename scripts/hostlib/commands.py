@@ -321,6 +321,7 @@ def cmd_bench(options: Options) -> int:
     results = bench.measure(build, using, folder, bench.plan(options.quick, using == "kvm"),
                             options.kargs, "" if options.quick else bench.WHOLE_HOST,
                             benchreport.whole_commands(options.quick))
+    bench.write(results, folder / "bench.json")
     if not options.quick:
         results.whole_hosts = bench.whole_hosts(
             (folder / "counted" / "whole-host.txt").read_text())

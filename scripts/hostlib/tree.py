@@ -40,15 +40,19 @@ def topics(folder: Path = PATCHES) -> List[Topic]:
     """All patches of a folder, in order.  The format is told in patches/README.md."""
     result: List[Topic] = []
     series = ""
-    for line in (folder / "series").read_text().splitlines():
+    for number, line in enumerate((folder / "series").read_text().splitlines(), 1):
         if not line.strip() or line.startswith("#"):
             continue
-        if line.startswith("["):
-            series = line.strip("[]")
-        elif line[0].isspace():
+        header = re.fullmatch(r"\[(\w+)\]", line)
+        if header:
+            series = header.group(1)
+        elif re.fullmatch(r"\s+[\w./-]+", line) and result:
             result[-1].new_files.append(line.strip())
+        elif re.fullmatch(r"[\w.-]+\.patch", line):
+            result.append(Topic(folder / line, [], series))
         else:
-            result.append(Topic(folder / line.strip(), [], series))
+            raise Failure(f"{folder}/series, line {number}: \"{line}\" is neither a patch nor "
+                          "a new file nor the name of a series")
     return result
 
 

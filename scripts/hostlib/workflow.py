@@ -40,6 +40,9 @@ _DOCTOR: Dict[str, Sequence[str]] = {
     "not-deferred": ("callchains are taken in the PMI, not deferred: "
                      "perf_event_max_contexts_per_stack is 2 "
                      "> sysctl kernel.perf_event_max_contexts_per_stack=8", "status 0"),
+    "forbidden": ("no guest may be read: perf_event_guest_callchain is 0 "
+                  "> sysctl kernel.perf_event_guest_callchain=2",
+                  "no names of its functions: kernel.perf_event_guest_callchain is 0", "status 1"),
     "no-perf": ("no there is no program /nowhere/perf > pass --perf perf_7.3",
                 "This guest can't be recorded", "status 1"),
     "others-guest": ("may record programs, no kernels: perf_event_paranoid is 2",

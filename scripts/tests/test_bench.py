@@ -2,6 +2,7 @@
 """What is made of the lines that the benchmark program prints."""
 
 import json
+import subprocess
 import tempfile
 import unittest
 from pathlib import Path
@@ -211,10 +212,35 @@ class PeersTest(unittest.TestCase):
         for each, lost in zip(found, (0.2, 0.25, 0.1)):
             self.assertAlmostEqual(each.slowdown, lost)
 
+    def test_script_runs_each_way(self) -> None:
+        """With programs that do nothing; the benchmark's first line is no figure."""
+        with tempfile.TemporaryDirectory() as tmp:
+            programs = Path(tmp) / "guest_callchain"
+            programs.mkdir()
+            script = Path(tmp) / "scripts" / "guest" / "whole-host.sh"
+            script.parent.mkdir(parents=True)
+            text = (bench.REPO / "scripts" / "guest" / script.name).read_text()
+            script.write_text(text.replace("/run/whole-host", f"{tmp}/out"))
+            for path, does in ((Path(tmp) / "perf",
+                                'while [ "$1" != -- ]; do shift; done; shift; exec "$@"'),
+                               (programs / "guest_callchain_bench",
+                                'echo "Random seed: 1"; echo "{\\"cpu_ns\\": 100, \\"x\\": 1}"')):
+                path.write_text(f"#!/bin/sh\n{does}\n")
+                path.chmod(0o755)
+            environment = {"BUILD_SELFTESTS": tmp, "REPO": tmp, "PATH": f"{tmp}:/usr/bin:/bin"}
+            done = subprocess.run(["sh", str(script)], env=environment, check=True,
+                                  stdout=subprocess.PIPE, text=True)
+            self.assertEqual(len(bench.whole_hosts(done.stdout)), 9)
+            self.assertIn("guests 16 callchain 100\n", done.stdout)
+            (programs / "guest_callchain_bench").write_text("#!/bin/sh\nexit 4\n")
+            done = subprocess.run(["sh", str(script)], env=environment, check=False,
+                                  stdout=subprocess.PIPE, text=True)
+            self.assertNotEqual(done.returncode, 0)
+
     def test_tables_have_all_figures(self) -> None:
-        hosts = [bench.WholeHost(who, number, way, number / 100)
-                 for who, way in (("guests", "ip"), ("guests", "callchain"),
-                                  ("processes", "callchain"))
+        hosts = [bench.WholeHost(who, number, way, (number + more) / 100)
+                 for who, way, more in (("guests", "ip", 1), ("guests", "callchain", 2),
+                                        ("processes", "callchain", 0))
                  for number in (1, 4, 16)]
         figures = [Figure(run, {"median": 1000.0 + number})
                    for number, run in enumerate(bench.peers_plan())]
@@ -223,7 +249,9 @@ class PeersTest(unittest.TestCase):
         numbers = " | ".join(f"1 00{number}" for number in range(7))
         self.assertEqual(first, f"| unpatched | {numbers} |")
         self.assertEqual(second, f"| option on | {numbers} |")
-        *_, third = benchreport._whole_host_table(results).splitlines()
+        *_, first, second, third = benchreport._whole_host_table(results).splitlines()
+        self.assertEqual(first, "| guests, ip only | 2.0 % | 5.0 % | 17.0 % |")
+        self.assertEqual(second, "| guests, deferred callchains | 3.0 % | 6.0 % | 18.0 % |")
         self.assertEqual(third, "| processes, perf's own callchains | 1.0 % | 4.0 % | 16.0 % |")
 
     def test_both_survive_the_file(self) -> None:

@@ -315,7 +315,8 @@ GUEST_PERF_CALLCHAIN in its tree; build, install and boot it.
 
     def test_the_administrator_forbids_all(self) -> None:
         self.host.write("/proc/sys/kernel/perf_event_guest_callchain", "0\n")
-        self.host.found = "Names: kernel.perf_event_guest_callchain is 0\n"
+        self.host.found = (f"The guest of process {PID} has no names: "
+                           "kernel.perf_event_guest_callchain is 0\n")
         told = self.told()
         self.assertIn("""\
   no no guest may be read: perf_event_guest_callchain is 0
@@ -618,10 +619,18 @@ kernel.perf_event_paranoid=1.
                 found = self.check("policy")
                 self.assertEqual(bool(said), bool(found and found.blocks))
 
+    def test_one_vm_of_two_is_forbidden(self) -> None:
+        self.host.kvm("guest_callchain", "allowed\n")
+        for policy, said in (("forbidden", "no: its VMM has forbidden that its stack is read"),
+                             ("undecided", "")):
+            self.host.write("/sys/kernel/debug/kvm/1236-12/guest_callchain", f"{policy}\n")
+            self.assertEqual(self.fact("policy"), said)
+
     def test_policy_that_only_root_sees(self) -> None:
         self.host.become(1000, "all")
         self.host.write("/proc/sys/kernel/perf_event_guest_callchain", "1\n")
-        self.assertTrue(self.fact("policy").startswith("unknown: whether its VMM allows"))
+        found = self.check("policy")
+        self.assertEqual(found and (found.state, found.mend), ("unknown", "run this as root"))
         self.host.write("/proc/sys/kernel/perf_event_guest_callchain", "2\n")
         self.assertEqual(self.fact("policy"), "")
 

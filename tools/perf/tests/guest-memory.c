@@ -2432,6 +2432,8 @@ static const struct {
 	{ "2, undecided",	"2\n",	"undecided\n",	true },
 	{ "2, not known",	"2\n",	NULL,		true },
 	{ "2, forbidden",	"2\n",	"forbidden\n",	false },
+	{ "nothing",		"",	"allowed\n",	false },
+	{ "no number",		"x\n",	"allowed\n",	false },
 };
 
 static bool write_text(const char *path, const char *text)
@@ -2466,6 +2468,19 @@ static int test_policy(const char *dir)
 		TEST_ASSERT_VAL(policies[i].what,
 				(find_all(dir) == GUEST_INFO_TABLES) == policies[i].found);
 	}
+
+	/* One VM of several is enough to say no. */
+	snprintf(vm, sizeof(vm), "%d-6", getpid());
+	TEST_ASSERT_VAL("no list", make_list(dir, vm, ""));
+	snprintf(path, sizeof(path), "%s/kvm/%d-6/guest_callchain", dir, getpid());
+	for (int i = 0; i < 2; i++) {
+		TEST_ASSERT_VAL("no files", write_text(sysctl, "2\n") &&
+				write_text(i ? path : policy, "forbidden\n") &&
+				write_text(i ? policy : path, "allowed\n"));
+		TEST_ASSERT_VAL("one of two", find_all(dir) == GUEST_INFO_NONE);
+	}
+	TEST_ASSERT_VAL("no file", write_text(path, "allowed\n"));
+	TEST_ASSERT_VAL("both allow", find_all(dir) == GUEST_INFO_TABLES);
 
 	/* A VM that nobody has listed allows nothing. */
 	guest_memslots__dir = "/nowhere";

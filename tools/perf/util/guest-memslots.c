@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <api/fs/fs.h>
@@ -35,14 +36,14 @@ static bool is_of(const char *name, pid_t pid)
 }
 
 /**
- * guest_memslots__find - find the list of a guest's memory
+ * guest_memslots__find_vm - find the directory that KVM has for a VM
  * @pid:	of its VMM
  * @nr:		which of the VMM's guests, from zero on
- * @path:	takes where the list is
+ * @path:	takes where the directory is
  *
  * Return: whether there is one.
  */
-bool guest_memslots__find(pid_t pid, unsigned int nr, char path[PATH_MAX])
+bool guest_memslots__find_vm(pid_t pid, unsigned int nr, char path[PATH_MAX])
 {
 	const char *top = guest_memslots__dir ?: debugfs__mountpoint();
 	struct dirent *entry;
@@ -57,12 +58,32 @@ bool guest_memslots__find(pid_t pid, unsigned int nr, char path[PATH_MAX])
 	while (vms && !found && (entry = readdir(vms))) {
 		if (!is_of(entry->d_name, pid) || nr--)
 			continue;
-		scnprintf(path, PATH_MAX, "%s/kvm/%s/memslots", top, entry->d_name);
-		found = !access(path, R_OK);
+		scnprintf(path, PATH_MAX, "%s/kvm/%s", top, entry->d_name);
+		found = true;
 	}
 	if (vms)
 		closedir(vms);
 	return found;
+}
+
+/**
+ * guest_memslots__find - find the list of a guest's memory
+ * @pid:	of its VMM
+ * @nr:		which of the VMM's guests, from zero on
+ * @path:	takes where the list is
+ *
+ * Return: whether there is one.
+ */
+bool guest_memslots__find(pid_t pid, unsigned int nr, char path[PATH_MAX])
+{
+	size_t len;
+
+	if (!guest_memslots__find_vm(pid, nr, path))
+		return false;
+
+	len = strlen(path);
+	scnprintf(path + len, PATH_MAX - len, "/memslots");
+	return !access(path, R_OK);
 }
 
 static int cmp_slots(const void *a, const void *b)

@@ -23,6 +23,7 @@ struct guest_memslot {
 	u64	size;
 };
 
+bool guest_memslots__find_vm(pid_t pid, unsigned int nr, char path[PATH_MAX]);
 bool guest_memslots__find(pid_t pid, unsigned int nr, char path[PATH_MAX]);
 size_t guest_memslots__read(const char *path, struct guest_memslot *slots);
 

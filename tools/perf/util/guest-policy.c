@@ -3,6 +3,7 @@
  * Who has said no to reading a guest: the administrator or the VMM.  The kernel holds perf
  * events to that; here it is for what perf reads of the VMM's memory itself.
  */
+#include <errno.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -23,29 +24,32 @@
 
 const char *guest_policy__sysctl;
 
-/* A kernel that has no such sysctl says nothing. */
+/* A kernel that has no such sysctl says nothing; what can't be read may say no. */
 static bool read_sysctl(int *level)
 {
 	char path[PATH_MAX];
-	bool found;
 	FILE *file;
 
 	scnprintf(path, sizeof(path), "%s/sys/kernel/perf_event_guest_callchain",
 		  procfs__mountpoint() ?: "");
 	file = fopen(guest_policy__sysctl ?: path, "re");
-	found = file && fscanf(file, "%d", level) == 1;
+	if (!file && errno == ENOENT)
+		return false;
+
+	if (!file || fscanf(file, "%d", level) != 1)
+		*level = NEVER;
 	if (file)
 		fclose(file);
-	return found;
+	return true;
 }
 
-/* What a VMM has said of a VM, which lies beside the list of its memslots. */
+/* What a VMM has said of a VM, whose directory @path is. */
 static void read_policy(char path[PATH_MAX], char policy[16])
 {
-	char *name = strrchr(path, '/');
+	size_t len = strlen(path);
 	FILE *file;
 
-	scnprintf(name, PATH_MAX - (name - path), "/guest_callchain");
+	scnprintf(path + len, PATH_MAX - len, "/guest_callchain");
 	*policy = 0;
 	file = fopen(path, "re");
 	if (!file)
@@ -74,7 +78,7 @@ const char *guest_policy__refusal(pid_t pid)
 	if (level == NEVER)
 		return "kernel.perf_event_guest_callchain is 0";
 
-	for (nr = 0; guest_memslots__find(pid, nr, path); nr++) {
+	for (nr = 0; guest_memslots__find_vm(pid, nr, path); nr++) {
 		read_policy(path, policy);
 		if (!strcmp(policy, "forbidden"))
 			return "its VMM forbids it";

@@ -437,8 +437,11 @@ TEST_F(sysctl, range)
 {
 	static const int wrong[] = { -1, 3, 1000 };
 	unsigned int i;
+	struct stat st;
 
 	SKIP_UNLESS_OVERRIDDEN(SYSCTL, 1);
+	TEST_ASSERT(!stat(SYSCTL, &st) && (st.st_mode & 07777) == 0644 && !st.st_uid,
+		    "The sysctl's mode is %o", st.st_mode);
 	for (i = 0; i < ARRAY_SIZE(wrong); i++) {
 		TEST_ASSERT(!write_number(SYSCTL, wrong[i]) && errno == EINVAL,
 			    "The sysctl took %d", wrong[i]);
