@@ -83,7 +83,7 @@ class JudgeTest(unittest.TestCase):
                 "[g] rep_stos_alternative\n"
                 "     0.47%  db     init      [guest.kernel.kallsyms.184]  [g] memset_orig\n")
         self.assertEqual(list(workflow.judge_kernels(both)), [])
-        for good, bad in (("clear_user_erms", "memset_erms"), ("memset_orig", "clear_user_erms"),
+        for good, bad in (("clear_user_erms", "memset_orig"), ("memset_orig", "clear_user_erms"),
                           ("memset_orig", "0xffffffff81000000"), ("rep_stos_alternative", "a")):
             self.assertEqual(len(list(workflow.judge_kernels(both.replace(good, bad)))), 1, bad)
         swapped = both.replace("web", "x").replace("db ", "web").replace("x", "db ")
