@@ -200,13 +200,15 @@ def report(results: Sequence[Result]) -> bool:
     return not failed
 
 
-def run(source: Source, build: Path, folder: Path, number: int = 0) -> bool:
+def run(source: Source, build: Path, folder: Path, number: int = 0,
+        more: Callable[[Path], List[Result]] = lambda mails: []) -> bool:
     """Check all; the mails that are checked are left in a folder.
 
     Args:
         source: the kernel's
         build: the build folder; its tree is assembled
         number: how many things to do at once; as many as there are CPUs if it is 0
+        more: checks the mails as well
     """
     mails = folder / "series"
     mails.mkdir()
@@ -218,4 +220,4 @@ def run(source: Source, build: Path, folder: Path, number: int = 0) -> bool:
     for entry in accepted:
         if not any(entry in result.used for result in results):
             say(f"no longer said, correct {ACCEPTED.name}: {entry.kind} {entry.pattern}")
-    return report(results)
+    return report(results + more(mails))

@@ -13,14 +13,14 @@ import unittest
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
-from . import allselftests, baseline, bench, check, fuzz, gate, hosttable, installed, intel, ktap
-from . import mutants, objectcode, package, perftests, pictures, records, selftests, series
-from . import source, stock, unikernel, workflow
+from . import allselftests, baseline, bench, check, checkbuild, fuzz, gate, hosttable, installed
+from . import intel, ktap, mutants, objectcode, package, perftests, pictures, records, selftests
+from . import series, source, stock, unikernel, workflow
 from .build import CONFIGS, Build
 from .emulated import Complaint, EmulatedHost, choose_accel
 from .options import GUESTS, Command, Options
 from .selftests import Counts
-from .tree import BASELINE_V3, REPO
+from .tree import BASELINE_V3, REPO, Tree
 from .ui import Failure, claim, host_folder, say
 
 
@@ -436,8 +436,15 @@ def cmd_test_packages(options: Options) -> int:
 
 def cmd_check(options: Options) -> int:
     results = results_dir("check")
-    claim(build_dir(options))
-    return 0 if check.run(linux(options), build_dir(options), results, options.jobs) else 1
+    build = build_dir(options)
+    claim(build)
+
+    def compiled(mails: Path) -> List[check.Result]:
+        if not options.all:
+            return []
+        return checkbuild.run(linux(options), Tree(build), mails, build / "check", options.jobs)
+
+    return 0 if check.run(linux(options), build, results, options.jobs, compiled) else 1
 
 
 def cmd_clean(options: Options) -> int:
@@ -517,8 +524,9 @@ COMMANDS: Dict[str, Command] = {
         "runs", _SOURCE, ("source",)),
     "check": Command(
         cmd_check, "look for mistakes in Python, shell, C and patches, by the usual tools",
-        (*_SOURCE, "jobs"), ("source", "series", "check"),
-        (("jobs", "do N things at once, not one for each CPU"),)),
+        (*_SOURCE, "jobs", "all"), ("source", "series", "check"),
+        (("jobs", "do N things at once, not one for each CPU"),
+         ("all", "compile each patch as well, and by other compilers, for other architectures"))),
     "build": Command(
         cmd_build, "fetch, assemble and build the patched host, no more",
         (*_BUILD, "kconfig", "baseline"), _BUILDS),

@@ -43,7 +43,7 @@ class TableTest(unittest.TestCase):
 
     def test_groups_are_those_of_commands(self) -> None:
         needed: Set[str] = {group for command in COMMANDS.values() for group in command.needs}
-        self.assertEqual({row[0] for row in rows()}, needed | {"python", "extra"})
+        self.assertEqual({row[0] for row in rows()}, needed | {"python", "extra", "compile"})
 
 
 class ScriptTest(unittest.TestCase):

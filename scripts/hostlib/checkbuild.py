@@ -1,0 +1,242 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Compile what the series touches as a maintainer's robots would.
+
+One build for each of WAYS, which must say nothing of a line of ours; then each patch of each
+series, in order, with the option on and off.
+"""
+
+import difflib
+import os
+import re
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, Iterable, List, Sequence, Set, Tuple
+
+from . import kconfig
+from .build import CONFIGS, PERF_FLAGS, SELFTESTS, cached_cc
+from .check import Result
+from .source import Source
+from .tree import Tree, topics
+from .ui import Failure, Step, run_logged, say
+
+# What is compiled: all of perf's core and KVM.
+_COMMON = ("kernel/events/", "lib/dump_stack.o")
+
+_WARNING = re.compile(r"^(?:\.\./)*(?:\S*/linux/)?([\w./-]+):(\d+)(?::\d+)?:? "
+                      r"(?:warning|error): (.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to compile the kernel.
+
+    Args:
+        name: for the report
+        kvm: the folder of the architecture's KVM
+        compiler: the program without which this can't be tried
+        make: arguments for make
+        config: lines of its configuration
+    """
+    name: str
+    kvm: str
+    compiler: str
+    make: Tuple[str, ...] = ()
+    config: Tuple[str, ...] = ()
+
+
+_X86 = ("CONFIG_64BIT=y", "CONFIG_HYPERVISOR_GUEST=y", "CONFIG_KVM_AMD=y", "CONFIG_KVM_INTEL=y",
+        "CONFIG_KVM_SMM=y", "CONFIG_PROCESSOR_SELECT=y", "CONFIG_CPU_SUP_INTEL=y",
+        "CONFIG_CPU_SUP_AMD=y", "CONFIG_X86_LOCAL_APIC=y", "CONFIG_HIGH_RES_TIMERS=y")
+ON = (*_X86, "CONFIG_GUEST_PERF_CALLCHAIN=y")
+OFF = (*_X86, "# CONFIG_GUEST_PERF_CALLCHAIN is not set")
+
+WAYS = (
+    Way("x86, W=1", "arch/x86/kvm/", "gcc", ("W=1", "WERROR=0"), ON),
+    Way("x86, sparse", "arch/x86/kvm/", "sparse", ("C=2",), ON),
+    Way("x86, clang", "arch/x86/kvm/", "clang", ("CC=clang",), ON),
+    Way("x86, option off", "arch/x86/kvm/", "gcc", (), OFF),
+    Way("x86, 32 bits", "arch/x86/kvm/", "gcc", ("ARCH=i386",),
+        tuple(line for line in _X86 if "64BIT" not in line)),
+    Way("arm64", "arch/arm64/kvm/", "aarch64-linux-gnu-gcc",
+        ("ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-")),
+    Way("riscv", "arch/riscv/kvm/", "riscv64-linux-gnu-gcc",
+        ("ARCH=riscv", "CROSS_COMPILE=riscv64-linux-gnu-"),
+        ("CONFIG_64BIT=y", "CONFIG_MMU=y", "CONFIG_RISCV_SBI_V01=y")),
+    Way("s390", "arch/s390/kvm/", "s390x-linux-gnu-gcc",
+        ("ARCH=s390", "CROSS_COMPILE=s390x-linux-gnu-")),
+    Way("loongarch", "arch/loongarch/kvm/", "loongarch64-linux-gnu-gcc",
+        ("ARCH=loongarch", "CROSS_COMPILE=loongarch64-linux-gnu-")),
+)
+
+
+class _Kernel:
+    """The objects of a way, of one tree."""
+
+    def __init__(self, way: Way, tree: Path, folder: Path, logs: Path, jobs: int) -> None:
+        self._way = way
+        self._tree = tree
+        self._folder = folder
+        self._logs = logs
+        # A compiler's own name comes later, and counts.
+        self._argv = ["make", "-C", str(tree), f"O={folder}", f"-j{jobs}",
+                      *([] if "CROSS_COMPILE" in " ".join(way.make) else cached_cc()), *way.make]
+        self._env = {"CCACHE_BASEDIR": str(folder.parent), "CCACHE_NOHASHDIR": "1"}
+
+    def _make(self, title: str, log: str, *args: str) -> None:
+        run_logged(title, [*self._argv, *args], self._logs / log, env=self._env)
+
+    def configure(self) -> None:
+        """Again, if there are other options to choose from."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        tiny, own = self._folder / "tiny.config", self._folder / "own.config"
+        self._make("Configure", "config.log", f"KCONFIG_CONFIG={tiny}", "tinyconfig")
+        own.write_text("".join(f"{line}\n" for line in self._way.config))
+        run_logged("Merge", ["sh", str(self._tree / "scripts/kconfig/merge_config.sh"), "-m",
+                             "-O", str(self._folder), str(tiny), str(CONFIGS / "check.config"),
+                             str(own)], self._logs / "merge.log", cwd=self._tree)
+        self._make("Complete it", "olddefconfig.log", "olddefconfig")
+
+    def missing(self) -> List[str]:
+        """What the configuration was to have, and has not."""
+        return kconfig.dropped([CONFIGS / "check.config", self._folder / "own.config"],
+                               self._folder / ".config")
+
+    def compile(self, title: str) -> str:
+        """Return what the compiler says."""
+        log = f"{re.sub(r'[^a-z0-9]+', '-', title.lower())}.log"
+        self._make(title, log, *_COMMON, self._way.kvm)
+        return (self._logs / log).read_text(errors="replace")
+
+    def headers(self) -> None:
+        """What programs of the selftests include."""
+        self._make("Gather its headers", "headers.log", "headers")
+
+
+def our_lines(tree: Tree, source: Source) -> Dict[str, Set[int]]:
+    """The lines of each file that are ours, by number."""
+    ours: Dict[str, Set[int]] = {}
+    for path in tree.ours():
+        after = (tree.path / path).read_text(errors="replace").splitlines()
+        original = tree.original(source, path)
+        before = original.read_text(errors="replace").splitlines() if original.exists() else []
+        ours[path] = {number + 1
+                      for tag, _, _, first, last in difflib.SequenceMatcher(
+                          None, before, after, autojunk=False).get_opcodes()
+                      if tag != "equal" for number in range(first, last)}
+    return ours
+
+
+def complaints(said: str, ours: Dict[str, Set[int]]) -> List[str]:
+    """What a compiler says of lines of ours."""
+    found = []
+    for path, line, text in _WARNING.findall(said):
+        for name in (path, os.path.normpath(path)):
+            if int(line) in ours.get(name, ()):
+                found.append(f"{name}:{line}: {text}")
+                break
+    return list(dict.fromkeys(found))
+
+
+def _try_way(way: Way, tree: Tree, ours: Dict[str, Set[int]], folder: Path, logs: Path,
+             jobs: int) -> Result:
+    kernel = _Kernel(way, tree.path, folder, logs, jobs)
+    try:
+        kernel.configure()
+        missing = kernel.missing()
+        if missing:
+            return Result(way.name, [f"the kernel can't have {', '.join(missing)}"])
+        return Result(way.name, complaints(kernel.compile(way.name), ours))
+    except Failure as failure:
+        return Result(way.name, [str(failure)])
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _targets(mail: Path) -> Set[str]:
+    """What has to be compiled after a patch: kernel, perf, selftests."""
+    paths = re.findall(r"^\+\+\+ b/(\S+)", mail.read_text(), re.MULTILINE)
+    found = set()
+    for path in paths:
+        if path.startswith("tools/testing/selftests/kvm/"):
+            found.add("selftests")
+        elif path.startswith("tools/"):
+            found.add("perf")
+        elif not path.startswith("Documentation/"):
+            found.add("kernel")
+    return found
+
+
+def each_patch(source: Source, mails: Iterable[Path], folder: Path, logs: Path,
+               jobs: int) -> List[Result]:
+    """Apply one mail after the other to a tree of its own, and compile what it touches."""
+    tree = Tree(folder, patched=False, instruments=False)
+    shutil.rmtree(folder, ignore_errors=True)
+    tree.assemble(source)
+    kernels = [_Kernel(Way(f"option {name}", "arch/x86/kvm/", "gcc", (), config), tree.path,
+                       folder / name, logs, jobs) for name, config in (("on", ON), ("off", OFF))]
+    for kernel in kernels:
+        kernel.configure()
+    results = []
+    for mail in mails:
+        results.append(Result(mail.name))
+        try:
+            _apply(mail, tree.path)
+            _compile_patch(mail, tree.path, kernels, folder, logs, jobs)
+        except Failure as failure:
+            results[-1].complaints.append(str(failure))
+    for kernel in kernels:
+        results.append(Result("the last patch's configuration", kernel.missing()))
+    return results
+
+
+def _apply(mail: Path, tree: Path) -> None:
+    done = subprocess.run(["git", "apply", "--whitespace=nowarn", str(mail)], cwd=tree,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          env={**os.environ, "GIT_CEILING_DIRECTORIES": str(tree.parent)},
+                          check=False)
+    if done.returncode:
+        raise Failure(f"it does not apply: {done.stdout.strip()}")
+
+
+def _compile_patch(mail: Path, tree: Path, kernels: Sequence[_Kernel], folder: Path, logs: Path,
+                   jobs: int) -> None:
+    targets = _targets(mail)
+    title = mail.name.split("-")[0]
+    if "kernel" in targets:
+        for kernel in kernels:
+            if "/Kconfig" in mail.read_text():
+                kernel.configure()
+            kernel.compile(f"{title}: kernel")
+    if "perf" in targets:
+        (folder / "perf").mkdir(exist_ok=True)
+        run_logged(f"{title}: perf", ["make", "-C", str(tree / "tools/perf"),
+                   f"O={folder / 'perf'}", f"-j{jobs}", *cached_cc(), *PERF_FLAGS],
+                   logs / "perf.log")
+    if "selftests" in targets:
+        kernels[0].headers()
+        tests = [test for test in SELFTESTS
+                 if (tree / f"tools/testing/selftests/kvm/{test}.c").exists()]
+        run_logged(f"{title}: selftests", [
+            "make", "-C", str(tree / "tools/testing/selftests/kvm"), f"-j{jobs}",
+            f"OUTPUT={folder / 'selftests'}", f"O={folder / 'on'}", *cached_cc()[:1],
+            f"TEST_GEN_PROGS_x86={' '.join(tests)}", "TEST_PROGS_x86=",
+            "TEST_GEN_PROGS_EXTENDED_x86="], logs / "selftests.log")
+
+
+def run(source: Source, tree: Tree, mails: Path, folder: Path, jobs: int = 0) -> List[Result]:
+    """Try all of it; mails are those of series.write()."""
+    jobs = jobs or os.cpu_count() or 1
+    logs = folder / "log"
+    ours = our_lines(tree, source)
+    results = []
+    for way in WAYS:
+        if not shutil.which(way.compiler):
+            say(f"not tried: {way.name}, there is no {way.compiler}")
+            continue
+        results.append(_try_way(way, tree, ours, folder / "way", logs, jobs))
+    paths = sorted(mails.rglob("*.patch"))
+    with Step(f"Compile each of {len(topics())} patches"):
+        results += each_patch(source, paths, folder / "each", logs, jobs)
+    return results
