@@ -5,7 +5,9 @@
 
 #include <linux/filter.h>
 #include <linux/kvm_types.h>
+#include <linux/percpu.h>
 #include <linux/perf_event.h>
+#include <linux/preempt.h>
 #include <linux/sysctl.h>
 
 #include <asm/tlb.h>
@@ -157,4 +159,50 @@ struct perf_callchain_entry *perf_callchain_guest(struct perf_sample_data *data,
 		return perf_callchain_guest_request(data, event);
 
 	return guest_callchain_walk(data, &event->attr);
+}
+
+/* Enough to see what the guest was doing; consoles are slow. */
+#define GUEST_TRACE_MAX		16
+
+static DEFINE_PER_CPU(bool, printing_guest);
+
+static void print_guest_trace(const char *log_lvl)
+{
+	unsigned int nr, nr_kernel, i;
+	u64 ips[GUEST_TRACE_MAX];
+
+	/* As in guest_callchain_walk(). */
+	if (!nmi_uaccess_okay())
+		return;
+
+	nr = static_call(__perf_guest_stack_walk)(ips, ARRAY_SIZE(ips), &nr_kernel);
+	if (nr > 1)
+		printk("%sGuest call trace:\n", log_lvl);
+	for (i = 1; i < nr; i++)
+		printk("%s 0x%llx%s\n", log_lvl, ips[i], i < nr_kernel ? "" : " (user)");
+}
+
+/**
+ * perf_guest_print_info - say in a dump of the host which guest this CPU runs
+ * @log_lvl: log level, a prefix for printk()
+ *
+ * Prints nothing unless an interrupt has ended guest mode on this CPU and is being
+ * handled.  The guest's callchain is printed if the administrator and the VMM allow
+ * callchains.
+ *
+ * Context: any.
+ */
+void perf_guest_print_info(const char *log_lvl)
+{
+	/* The hypervisor waits for RCU readers before it goes, and this is one. */
+	guard(preempt_notrace)();
+
+	/* What is called here may warn, and so be dumped in turn. */
+	if (!perf_guest_state() || __this_cpu_read(printing_guest))
+		return;
+
+	__this_cpu_write(printing_guest, true);
+	static_call(__perf_guest_print_info)(log_lvl);
+	print_guest_trace(log_lvl);
+	__this_cpu_write(printing_guest, false);
 }

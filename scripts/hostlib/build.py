@@ -20,9 +20,9 @@ _NEEDS_GIB = 6
 
 # Our selftests; a kernel has a hundred more, which need not be built here.
 SELFTESTS = [f"x86/guest_callchain_{name}" for name in (
-    "test", "attr_test", "churn_test", "control_test", "deferred_test", "depth_test", "entry_test",
-    "hostile_test", "lbr_test", "lifetime_test", "many_test", "memory_test", "modes_test",
-    "no_side_effects_test", "stack_test")] + ["memslots_debugfs_test"]
+    "test", "attr_test", "churn_test", "control_test", "deferred_test", "depth_test", "dump_test",
+    "entry_test", "hostile_test", "lbr_test", "lifetime_test", "many_test", "memory_test",
+    "modes_test", "no_side_effects_test", "stack_test")] + ["memslots_debugfs_test"]
 
 # The instruments.  Tests of theirs run last: their module slows down what it watches.
 INSTRUMENT_TESTS = ["guest_callchain/guest_callchain_bound_test",
@@ -44,7 +44,7 @@ _PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else "python3"
 
 # perf without what needs more than Debian's small set of libraries.
 PERF_FLAGS = ["NO_RUST=1", "NO_LIBPYTHON=1", "NO_LIBPERL=1", "NO_JEVENTS=1", "NO_SLANG=1",
-              "BUILD_BPF_SKEL=0", f"PYTHON={_PYTHON}"]
+              "BUILD_BPF_SKEL=0", "NO_SHELLCHECK=1", f"PYTHON={_PYTHON}"]
 
 
 def cached_cc() -> List[str]:
@@ -212,7 +212,7 @@ class Build:
     def _build_kernel(self) -> str:
         stamp = self._kernel_stamp()
         inputs = _hash([self._source.name, _compiler(), *self._fragments,
-                        *self._overlay(("arch/", "include/", "init/", "kernel/", "virt/"))])
+                        *self._overlay(("arch/", "include/", "init/", "kernel/", "lib/", "virt/"))])
         if not self._is_current(stamp, inputs, self.bzimage, self.modules):
             stamp.unlink(missing_ok=True)
             self._configure()

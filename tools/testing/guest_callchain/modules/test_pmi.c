@@ -54,6 +54,10 @@ struct test_pmi_cpu {
 static DEFINE_PER_CPU(struct test_pmi_cpu, test_pmi_nmi_cpus);
 static DEFINE_PER_CPU(struct test_pmi_cpu, test_pmi_irq_cpus);
 
+static int dump;
+module_param(dump, int, 0600);
+MODULE_PARM_DESC(dump, "the next PMI dumps its CPU");
+
 static struct pmu test_pmi_nmi_pmu;
 static struct pmu test_pmi_irq_pmu;
 
@@ -78,6 +82,9 @@ static void test_pmi_sample(struct test_pmi_cpu *tc, struct pt_regs *regs, u64 e
 	/* The last PMI may come when its event has stopped, or gone. */
 	if (!event || event->hw.state & PERF_HES_STOPPED)
 		return;
+
+	if (READ_ONCE(dump) && xchg(&dump, 0))
+		dump_stack();
 
 	tc->raw.nr++;
 	tc->raw.entry = entry;
