@@ -5,9 +5,9 @@
 
 #include <linux/filter.h>
 #include <linux/kvm_types.h>
-#include <linux/percpu.h>
+#include <linux/panic.h>
 #include <linux/perf_event.h>
-#include <linux/preempt.h>
+#include <linux/sched.h>
 #include <linux/sysctl.h>
 
 #include <asm/tlb.h>
@@ -162,47 +162,38 @@ struct perf_callchain_entry *perf_callchain_guest(struct perf_sample_data *data,
 }
 
 /* Enough to see what the guest was doing; consoles are slow. */
-#define GUEST_TRACE_MAX		16
-
-static DEFINE_PER_CPU(bool, printing_guest);
-
-static void print_guest_trace(const char *log_lvl)
-{
-	unsigned int nr, nr_kernel, i;
-	u64 ips[GUEST_TRACE_MAX];
-
-	/* As in guest_callchain_walk(). */
-	if (!nmi_uaccess_okay())
-		return;
-
-	nr = static_call(__perf_guest_stack_walk)(ips, ARRAY_SIZE(ips), &nr_kernel);
-	if (nr > 1)
-		printk("%sGuest call trace:\n", log_lvl);
-	for (i = 1; i < nr; i++)
-		printk("%s 0x%llx%s\n", log_lvl, ips[i], i < nr_kernel ? "" : " (user)");
-}
+#define GUEST_BACKTRACE_MAX	16
 
 /**
- * perf_guest_print_info - say in a dump of the host which guest this CPU runs
+ * perf_guest_print_backtrace - name the guest that this CPU runs, for a backtrace of the host
  * @log_lvl: log level, a prefix for printk()
  *
- * Prints nothing unless an interrupt has ended guest mode on this CPU and is being
- * handled.  The guest's callchain is printed if the administrator and the VMM allow
- * callchains.
+ * Prints nothing unless the interrupt that is handled has ended guest mode.  The guest's
+ * IP and callchain are printed if the administrator and the VMM allow callchains.
  *
- * Context: any.
+ * Context: NMI or IRQ, but not inside of a PMI: walks must not nest.
  */
-void perf_guest_print_info(const char *log_lvl)
+void perf_guest_print_backtrace(const char *log_lvl)
 {
-	/* The hypervisor waits for RCU readers before it goes, and this is one. */
-	guard(preempt_notrace)();
+	unsigned int max = 1, nr, nr_kernel = 0, i;
+	u64 ips[GUEST_BACKTRACE_MAX];
 
-	/* What is called here may warn, and so be dumped in turn. */
-	if (!perf_guest_state() || __this_cpu_read(printing_guest))
+	if (!perf_guest_state())
 		return;
 
-	__this_cpu_write(printing_guest, true);
-	static_call(__perf_guest_print_info)(log_lvl);
-	print_guest_trace(log_lvl);
-	__this_cpu_write(printing_guest, false);
+	/*
+	 * The guest's memory is read through the VMM's mappings; and in a panic it may be
+	 * what is broken.
+	 */
+	if (nmi_uaccess_okay() && !panic_in_progress())
+		max = ARRAY_SIZE(ips);
+	nr = static_call(__perf_guest_stack_walk)(ips, max, &nr_kernel);
+
+	/* A vCPU is run by its VMM's process. */
+	printk("%sGuest of VMM %d, vCPU %d\n", log_lvl, task_tgid_nr(current),
+	       static_call(__perf_guest_get_vcpu_id)());
+	if (nr)
+		printk("%sGuest call trace:\n", log_lvl);
+	for (i = 0; i < nr; i++)
+		printk("%s 0x%llx%s\n", log_lvl, ips[i], i < nr_kernel ? "" : " (user)");
 }

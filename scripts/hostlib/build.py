@@ -20,9 +20,9 @@ _NEEDS_GIB = 6
 
 # Our selftests; a kernel has a hundred more, which need not be built here.
 SELFTESTS = [f"x86/guest_callchain_{name}" for name in (
-    "test", "attr_test", "churn_test", "control_test", "deferred_test", "depth_test", "dump_test",
-    "entry_test", "hostile_test", "lbr_test", "lifetime_test", "many_test", "memory_test",
-    "modes_test", "no_side_effects_test", "stack_test")] + ["memslots_debugfs_test"]
+    "test", "attr_test", "backtrace_test", "churn_test", "control_test", "deferred_test",
+    "depth_test", "entry_test", "hostile_test", "lbr_test", "lifetime_test", "many_test",
+    "memory_test", "modes_test", "no_side_effects_test", "stack_test")] + ["memslots_debugfs_test"]
 
 # The instruments.  Tests of theirs run last: their module slows down what it watches.
 INSTRUMENT_TESTS = ["guest_callchain/guest_callchain_bound_test",

@@ -19,13 +19,21 @@ from .build import CONFIGS, PERF_FLAGS, SELFTESTS, cached_cc
 from .check import Result
 from .source import Source
 from .tree import Tree, topics
-from .ui import Failure, Step, run_logged, say
+from .ui import Failure, Step, run_logged
 
-# What is compiled: all of perf's core and KVM.
-_COMMON = ("kernel/events/", "lib/dump_stack.o")
+# What is compiled: all of perf's core, KVM, and the other files that are edited.
+_COMMON = ("kernel/events/", "kernel/watchdog.o", "lib/nmi_backtrace.o")
 
-_WARNING = re.compile(r"^(?:\.\./)*(?:\S*/linux/)?([\w./-]+):(\d+)(?::\d+)?:? "
-                      r"(?:warning|error): (.*)$", re.MULTILINE)
+# So that the first patches are compiled as well: the architecture selects it in a later one.
+_SELECT = """
+config CHECK_EACH_PATCH
+	def_bool KVM
+	select HAVE_GUEST_PERF_CALLCHAIN
+"""
+
+# What compilers and sparse say, and kernel-doc.
+_WARNINGS = (re.compile(r"^(\S+?):(\d+)(?::\d+)?: (?:warning|error): (.*)$", re.MULTILINE),
+             re.compile(r"^Warning: (\S+?):(\d+) (.*)$", re.MULTILINE))
 
 
 @dataclass(frozen=True)
@@ -34,7 +42,7 @@ class Way:
 
     Args:
         name: for the report
-        kvm: the folder of the architecture's KVM
+        kvm: the folder of the architecture's KVM; none if that is off
         compiler: the program without which this can't be tried
         make: arguments for make
         config: lines of its configuration
@@ -53,7 +61,7 @@ ON = (*_X86, "CONFIG_GUEST_PERF_CALLCHAIN=y")
 OFF = (*_X86, "# CONFIG_GUEST_PERF_CALLCHAIN is not set")
 
 WAYS = (
-    Way("x86, W=1", "arch/x86/kvm/", "gcc", ("W=1", "WERROR=0"), ON),
+    Way("x86, W=1", "arch/x86/kvm/", "gcc", ("W=1",), ON),
     Way("x86, sparse", "arch/x86/kvm/", "sparse", ("C=2",), ON),
     Way("x86, clang", "arch/x86/kvm/", "clang", ("CC=clang",), ON),
     Way("x86, option off", "arch/x86/kvm/", "gcc", (), OFF),
@@ -61,6 +69,10 @@ WAYS = (
         tuple(line for line in _X86 if "64BIT" not in line)),
     Way("arm64", "arch/arm64/kvm/", "aarch64-linux-gnu-gcc",
         ("ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-")),
+    Way("arm64, no perf events", "", "aarch64-linux-gnu-gcc",
+        ("ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-"),
+        ("# CONFIG_PERF_EVENTS is not set", "# CONFIG_KVM is not set",
+         "# CONFIG_VIRTUALIZATION is not set")),
     Way("riscv", "arch/riscv/kvm/", "riscv64-linux-gnu-gcc",
         ("ARCH=riscv", "CROSS_COMPILE=riscv64-linux-gnu-"),
         ("CONFIG_64BIT=y", "CONFIG_MMU=y", "CONFIG_RISCV_SBI_V01=y")),
@@ -103,10 +115,11 @@ class _Kernel:
         return kconfig.dropped([CONFIGS / "check.config", self._folder / "own.config"],
                                self._folder / ".config")
 
-    def compile(self, title: str) -> str:
+    def compile(self, title: str, *more: str) -> str:
         """Return what the compiler says."""
         log = f"{re.sub(r'[^a-z0-9]+', '-', title.lower())}.log"
-        self._make(title, log, *_COMMON, self._way.kvm)
+        events = ["arch/x86/events/"] if self._way.kvm.startswith("arch/x86/") else []
+        self._make(title, log, *_COMMON, *events, *filter(None, [self._way.kvm]), *more)
         return (self._logs / log).read_text(errors="replace")
 
     def headers(self) -> None:
@@ -119,8 +132,11 @@ def our_lines(tree: Tree, source: Source) -> Dict[str, Set[int]]:
     ours: Dict[str, Set[int]] = {}
     for path in tree.ours():
         after = (tree.path / path).read_text(errors="replace").splitlines()
+        if path in tree.new_files:
+            ours[path] = set(range(1, len(after) + 1))
+            continue
         original = tree.original(source, path)
-        before = original.read_text(errors="replace").splitlines() if original.exists() else []
+        before = original.read_text(errors="replace").splitlines()
         ours[path] = {number + 1
                       for tag, _, _, first, last in difflib.SequenceMatcher(
                           None, before, after, autojunk=False).get_opcodes()
@@ -129,10 +145,11 @@ def our_lines(tree: Tree, source: Source) -> Dict[str, Set[int]]:
 
 
 def complaints(said: str, ours: Dict[str, Set[int]]) -> List[str]:
-    """What a compiler says of lines of ours."""
+    """What a compiler says of lines of ours; it may name files from anywhere."""
     found = []
-    for path, line, text in _WARNING.findall(said):
-        for name in (path, os.path.normpath(path)):
+    for path, line, text in (each for kind in _WARNINGS for each in kind.findall(said)):
+        parts = os.path.normpath(path).split("/")
+        for name in ("/".join(parts[first:]) for first in range(len(parts))):
             if int(line) in ours.get(name, ()):
                 found.append(f"{name}:{line}: {text}")
                 break
@@ -174,7 +191,9 @@ def each_patch(source: Source, mails: Iterable[Path], folder: Path, logs: Path,
     tree = Tree(folder, patched=False, instruments=False)
     shutil.rmtree(folder, ignore_errors=True)
     tree.assemble(source)
-    kernels = [_Kernel(Way(f"option {name}", "arch/x86/kvm/", "gcc", (), config), tree.path,
+    with (tree.path / "lib/Kconfig.debug").open("a") as options:
+        options.write(_SELECT)
+    kernels = [_Kernel(Way(f"option {name}", "arch/x86/kvm/", "gcc", ("W=e",), config), tree.path,
                        folder / name, logs, jobs) for name, config in (("on", ON), ("off", OFF))]
     for kernel in kernels:
         kernel.configure()
@@ -206,14 +225,14 @@ def _compile_patch(mail: Path, tree: Path, kernels: Sequence[_Kernel], folder: P
     title = mail.name.split("-")[0]
     if "kernel" in targets:
         for kernel in kernels:
-            if "/Kconfig" in mail.read_text():
+            if "Kconfig" in mail.read_text():
                 kernel.configure()
-            kernel.compile(f"{title}: kernel")
+            kernel.compile(f"{mail.parent.name} {title}: kernel")
     if "perf" in targets:
         (folder / "perf").mkdir(exist_ok=True)
         run_logged(f"{title}: perf", ["make", "-C", str(tree / "tools/perf"),
                    f"O={folder / 'perf'}", f"-j{jobs}", *cached_cc(), *PERF_FLAGS],
-                   logs / "perf.log")
+                   logs / f"{title}-perf.log")
     if "selftests" in targets:
         kernels[0].headers()
         tests = [test for test in SELFTESTS
@@ -222,7 +241,7 @@ def _compile_patch(mail: Path, tree: Path, kernels: Sequence[_Kernel], folder: P
             "make", "-C", str(tree / "tools/testing/selftests/kvm"), f"-j{jobs}",
             f"OUTPUT={folder / 'selftests'}", f"O={folder / 'on'}", *cached_cc()[:1],
             f"TEST_GEN_PROGS_x86={' '.join(tests)}", "TEST_PROGS_x86=",
-            "TEST_GEN_PROGS_EXTENDED_x86="], logs / "selftests.log")
+            "TEST_GEN_PROGS_EXTENDED_x86="], logs / f"{title}-selftests.log")
 
 
 def run(source: Source, tree: Tree, mails: Path, folder: Path, jobs: int = 0) -> List[Result]:
@@ -233,7 +252,7 @@ def run(source: Source, tree: Tree, mails: Path, folder: Path, jobs: int = 0) ->
     results = []
     for way in WAYS:
         if not shutil.which(way.compiler):
-            say(f"not tried: {way.name}, there is no {way.compiler}")
+            results.append(Result(way.name, not_tried=f"there is no {way.compiler}"))
             continue
         results.append(_try_way(way, tree, ours, folder / "way", logs, jobs))
     paths = sorted(mails.rglob("*.patch"))

@@ -60,11 +60,11 @@ _PREPARE_OURS = TRACE + """
 # A PMU whose PMIs are NMIs; where there is a hardware counter, tests take that.
 insmod guest_callchain/test_pmi.ko &&
 	export KVM_SELFTEST_NMI_PMU=test_pmi \
-		KVM_SELFTEST_DUMP_IRQ=/sys/module/test_pmi/parameters/dump
+		KVM_SELFTEST_BACKTRACE_IRQ=/sys/module/test_pmi/parameters/backtrace
 # A device that nobody uses, see emulated.py.
 export KVM_SELFTEST_DEVICE={device:#x}
 mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
-# One of two CPUs hangs for so long that the watchdog dumps the other one, too.
+# One of two CPUs hangs for so long that the watchdog has both print a backtrace.
 if modprobe -d "$BUILD_MODULES" -n test_lockup; then
 	export KVM_SELFTEST_LOCKUP="modprobe -d $BUILD_MODULES test_lockup time_secs=8 \
 		disable_preempt=1"

@@ -10,20 +10,23 @@ from hostlib import checkbuild
 _SAID = """make[1]: Entering directory '/work'
 ../virt/kvm/kvm_main.c:7:3: warning: ours [-Wunused]
 ../virt/kvm/kvm_main.c:8:3: warning: Linux's own [-Wunused]
-/tmp/a/linux/kernel/events/new.c:1:1: error: ours too
+/tmp/kernel/linux/kernel/events/new.c:1:1: error: ours too
 ../arch/x86/kvm/../../../virt/kvm/kvm_main.c:7:3: warning: once more
-kernel/events/new.c:2: warning: of kernel-doc
+../include/linux/perf_event.h:9:3: warning: in a header
+Warning: ../kernel/events/new.c:2 of kernel-doc
 ../virt/kvm/kvm_main.c: In function 'f':
 """
 
 
 class ComplaintsTest(unittest.TestCase):
     def test_of_our_lines_only(self) -> None:
-        ours = {"virt/kvm/kvm_main.c": {7}, "kernel/events/new.c": {1, 2}}
+        ours = {"virt/kvm/kvm_main.c": {7}, "kernel/events/new.c": {1, 2},
+                "include/linux/perf_event.h": {9}}
         self.assertEqual(checkbuild.complaints(_SAID, ours), [
             "virt/kvm/kvm_main.c:7: ours [-Wunused]",
             "kernel/events/new.c:1: ours too",
             "virt/kvm/kvm_main.c:7: once more",
+            "include/linux/perf_event.h:9: in a header",
             "kernel/events/new.c:2: of kernel-doc"])
 
 

@@ -16,6 +16,7 @@
 #include <linux/module.h>
 #include <linux/perf_event.h>
 #include <linux/smp.h>
+#include <linux/sysrq.h>
 
 #include <asm/apic.h>
 #include <asm/irq_regs.h>
@@ -54,9 +55,9 @@ struct test_pmi_cpu {
 static DEFINE_PER_CPU(struct test_pmi_cpu, test_pmi_nmi_cpus);
 static DEFINE_PER_CPU(struct test_pmi_cpu, test_pmi_irq_cpus);
 
-static int dump;
-module_param(dump, int, 0600);
-MODULE_PARM_DESC(dump, "the next PMI dumps its CPU");
+static int backtrace;
+module_param(backtrace, int, 0600);
+MODULE_PARM_DESC(backtrace, "the next IRQ of test_pmi_irq is one of sysrq-l");
 
 static struct pmu test_pmi_nmi_pmu;
 static struct pmu test_pmi_irq_pmu;
@@ -82,9 +83,6 @@ static void test_pmi_sample(struct test_pmi_cpu *tc, struct pt_regs *regs, u64 e
 	/* The last PMI may come when its event has stopped, or gone. */
 	if (!event || event->hw.state & PERF_HES_STOPPED)
 		return;
-
-	if (READ_ONCE(dump) && xchg(&dump, 0))
-		dump_stack();
 
 	tc->raw.nr++;
 	tc->raw.entry = entry;
@@ -117,6 +115,9 @@ static enum hrtimer_restart test_pmi_irq_timer(struct hrtimer *timer)
 	struct test_pmi_cpu *tc = container_of(timer, struct test_pmi_cpu, timer);
 	u64 entry = rdtsc_ordered();
 	u64 period_ns;
+
+	if (READ_ONCE(backtrace) && xchg(&backtrace, 0))
+		handle_sysrq('l');
 
 	test_pmi_sample(tc, get_irq_regs(), entry);
 

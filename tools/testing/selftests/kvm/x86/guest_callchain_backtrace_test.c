@@ -1,0 +1,351 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Where the host prints a backtrace of a CPU that runs a guest, it names the guest, and prints
+ * its callchain unless the administrator or the VMM says no.
+ *
+ * KVM_SELFTEST_LOCKUP may be a command that locks up the CPU on which it runs for some
+ * seconds: with kernel.softlockup_all_cpu_backtrace the watchdog has all CPUs print one then.
+ * KVM_SELFTEST_BACKTRACE_IRQ may be a file, to which a "1" is written to have the next
+ * interrupt of the PMU "test_pmi_irq" be one of sysrq-l, as a serial console's would.
+ */
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "callchain_harness.h"
+
+#define SYSCTL		"/proc/sys/kernel/perf_event_guest_callchain"
+#define ALL_CPUS	"/proc/sys/kernel/softlockup_all_cpu_backtrace"
+#define THRESHOLD	"/proc/sys/kernel/watchdog_thresh"
+#define SYSRQ		"/proc/sysrq-trigger"
+#define LOCKUP		"KVM_SELFTEST_LOCKUP"
+#define BACKTRACE_IRQ	"KVM_SELFTEST_BACKTRACE_IRQ"
+
+/* The IP and its callers, as many as are printed, and two frames more on the stack. */
+#define NR_PRINTED	16
+#define NR_FRAMES	(NR_PRINTED + 1)
+
+/* How often the guest's CPU may be found in the host. */
+#define MAX_ROUNDS	20
+#define MAX_LOCKUPS	5
+#define LOG_SIZE	BIT(20)
+
+#define SKIP_UNLESS_LOGGED()						\
+do {									\
+	if (access(SYSCTL, W_OK))					\
+		SKIP(return, "Can't write to " SYSCTL);			\
+	if (access("/dev/kmsg", R_OK))					\
+		SKIP(return, "Can't read /dev/kmsg");			\
+	if (nr_cpus() < 2)						\
+		SKIP(return, "This takes two CPUs");			\
+} while (0)
+
+/**
+ * struct logged_guest - a guest, and what the kernel has printed
+ * @vm:		the guest
+ * @vcpu:	runs in a thread of its own
+ * @stack:	its stack
+ * @thread:	the vCPU's
+ * @tid:	the same thread; zero until it runs
+ * @cpu:	where it runs
+ * @stop:	tells the thread to end
+ * @kmsg:	/dev/kmsg
+ * @log:	what was printed since the last backtrace was asked for
+ */
+struct logged_guest {
+	struct kvm_vm *vm;
+	struct kvm_vcpu *vcpu;
+	struct guest_stack stack;
+	pthread_t thread;
+	pid_t tid;
+	int cpu;
+	bool stop;
+	int kmsg;
+	char *log;
+};
+
+/* How to have a backtrace of the guest's CPU printed. */
+typedef void (*backtrace_fn)(struct logged_guest *g);
+
+static int nr_cpus(void)
+{
+	cpu_set_t cpus;
+
+	return sched_getaffinity(0, sizeof(cpus), &cpus) ? 0 : CPU_COUNT(&cpus);
+}
+
+static void pin_to(int cpu)
+{
+	cpu_set_t cpus;
+
+	CPU_ZERO(&cpus);
+	CPU_SET(cpu, &cpus);
+	TEST_ASSERT(!sched_setaffinity(0, sizeof(cpus), &cpus), "sched_setaffinity(): %s",
+		    strerror(errno));
+}
+
+static void no_action(int sig)
+{
+}
+
+static void *run_guest(void *arg)
+{
+	struct logged_guest *g = arg;
+
+	pin_to(g->cpu);
+	WRITE_ONCE(g->tid, syscall(SYS_gettid));
+	while (!READ_ONCE(g->stop))
+		__vcpu_run(g->vcpu);
+	return NULL;
+}
+
+static void start_guest(struct logged_guest *g, bool user)
+{
+	const struct guest_stack_layout layout = { .nr_frames = NR_FRAMES, .stride = 64,
+						    .offset = 256 };
+	const struct sigaction action = { .sa_handler = no_action };
+
+	cpu_set_t cpus;
+	int cpu;
+
+	/* The last CPU: the first loses its GIF now and then where QEMU 7.2 emulates it. */
+	TEST_ASSERT(!sched_getaffinity(0, sizeof(cpus), &cpus), "sched_getaffinity(): %s",
+		    strerror(errno));
+	for (cpu = 0; cpu < CPU_SETSIZE; cpu++) {
+		if (CPU_ISSET(cpu, &cpus))
+			g->cpu = cpu;
+	}
+	for (cpu = 0; !CPU_ISSET(cpu, &cpus); cpu++)
+		;
+	TEST_ASSERT(cpu != g->cpu, "There is one CPU only");
+	pin_to(cpu);
+	g->vm = vm_create_looping(&g->vcpu, 4, user);
+	guest_stack_build_and_use(g->vcpu, &g->stack, &layout, user);
+	TEST_ASSERT(!sigaction(SIGUSR1, &action, NULL), "sigaction(): %s", strerror(errno));
+	TEST_ASSERT(!pthread_create(&g->thread, NULL, run_guest, g), "pthread_create()");
+	while (!READ_ONCE(g->tid) || !vcpu_get_stat(g->vcpu, exits))
+		usleep(1000);
+}
+
+static void logged_guest_init(struct logged_guest *g)
+{
+	g->kmsg = open("/dev/kmsg", O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+	g->log = malloc(LOG_SIZE);
+	TEST_ASSERT(g->kmsg >= 0 && g->log, "/dev/kmsg: %s", strerror(errno));
+}
+
+static void logged_guest_free(struct logged_guest *g)
+{
+	if (g->tid) {
+		WRITE_ONCE(g->stop, true);
+		/* A signal that comes right before KVM_RUN does not end it. */
+		while (pthread_tryjoin_np(g->thread, NULL)) {
+			pthread_kill(g->thread, SIGUSR1);
+			usleep(10000);
+		}
+		kvm_vm_free(g->vm);
+	}
+	host_restore();
+	free(g->log);
+	if (g->kmsg > 0)
+		close(g->kmsg);
+}
+
+static void backtrace_by_sysrq(struct logged_guest *g)
+{
+	int fd = open(SYSRQ, O_WRONLY | O_CLOEXEC);
+
+	TEST_ASSERT(fd >= 0 && write(fd, "l", 1) == 1, SYSRQ ": %s", strerror(errno));
+	close(fd);
+}
+
+static void backtrace_by_watchdog(struct logged_guest *g)
+{
+	/* Its status says nothing: modules that lock up a CPU don't stay loaded. */
+	TEST_ASSERT(system(getenv(LOCKUP)) != -1, "system(): %s", strerror(errno));
+}
+
+static void backtrace_by_irq(struct logged_guest *g)
+{
+	struct perf_event_attr attr = {
+		.type = pmu_type("test_pmi_irq"),
+		.size = sizeof(attr),
+		.sample_period = 1000000,
+		.sample_type = PERF_SAMPLE_IP,
+	};
+	int fd;
+
+	TEST_ASSERT(write_number(getenv(BACKTRACE_IRQ), 1), "%s: %s", getenv(BACKTRACE_IRQ),
+		    strerror(errno));
+	fd = perf_event_open(&attr, g->tid, -1);
+	TEST_ASSERT(fd >= 0, "perf_event_open(): %s", strerror(errno));
+	while (read_number(getenv(BACKTRACE_IRQ)) > 0)
+		usleep(10000);
+	close(fd);
+}
+
+/* Have a backtrace of the guest's CPU printed, and read the log since then. */
+static void read_backtrace(struct logged_guest *g, backtrace_fn backtrace)
+{
+	size_t len = 0;
+	ssize_t r;
+
+	TEST_ASSERT(lseek(g->kmsg, 0, SEEK_END) == 0, "lseek(): %s", strerror(errno));
+	backtrace(g);
+
+	/* A record a read: "6,1234,5678,-;text\n", and perhaps lines that begin with a space. */
+	for (;;) {
+		r = read(g->kmsg, g->log + len, LOG_SIZE - 1 - len);
+		if (r > 0)
+			len += r;
+		/* EPIPE: the oldest records are gone. */
+		else if (errno != EPIPE)
+			break;
+	}
+	TEST_ASSERT(errno == EAGAIN, "/dev/kmsg: %s", strerror(errno));
+	g->log[len] = '\0';
+}
+
+static bool log_has_stack(const struct logged_guest *g)
+{
+	unsigned int i;
+	char word[32];
+
+	for (i = 0; i < NR_FRAMES; i++) {
+		snprintf(word, sizeof(word), "%lx", g->stack.ras[i]);
+		if (strstr(g->log, word))
+			return true;
+	}
+	return false;
+}
+
+static void assert_entry(const char *line, u64 ip, bool user)
+{
+	char wanted[64];
+
+	TEST_ASSERT(line, "The log lacks 0x%lx", ip);
+	snprintf(wanted, sizeof(wanted), "; 0x%lx%s\n", ip, user ? " (user)" : "");
+	TEST_ASSERT(!strncmp(line, wanted, strlen(wanted)), "The log has\n%.*s, not\n%s",
+		    (int)strcspn(line, "\n"), line, wanted);
+}
+
+static void assert_backtrace(struct logged_guest *g, backtrace_fn backtrace, bool user, bool shown)
+{
+	unsigned int i, nr_rounds = backtrace == backtrace_by_watchdog ? MAX_LOCKUPS : MAX_ROUNDS;
+	const char *line = NULL, *trace;
+	char wanted[64];
+
+	snprintf(wanted, sizeof(wanted), ";Guest of VMM %d, vCPU %u\n", getpid(), g->vcpu->id);
+	/* The CPU may be in the kernel, on its way back to the guest. */
+	for (i = 0; i < nr_rounds && !line; i++) {
+		read_backtrace(g, backtrace);
+		line = strstr(g->log, wanted);
+	}
+	TEST_ASSERT(line, "None of %u backtraces names the guest", nr_rounds);
+
+	trace = strstr(g->log, ";Guest call trace:\n");
+	TEST_ASSERT(!!trace == shown && log_has_stack(g) == shown, "The stack is %sin the log",
+		    shown ? "not " : "");
+	if (!shown)
+		return;
+
+	/* In order, and nothing else; others may print in between. */
+	TEST_ASSERT(trace > line, "The trace comes first");
+	for (i = 0; i < NR_PRINTED; i++) {
+		trace = strstr(trace + 1, "; 0x");
+		assert_entry(trace, i ? g->stack.ras[i - 1] : (u64)guest_loop, user);
+	}
+	TEST_ASSERT(!strstr(trace + 1, "; 0x"), "There are more entries than %u", NR_PRINTED);
+}
+
+FIXTURE(backtrace)
+{
+	struct logged_guest g;
+};
+
+FIXTURE_VARIANT(backtrace)
+{
+	backtrace_fn backtrace;
+};
+
+FIXTURE_VARIANT_ADD(backtrace, sysrq) { .backtrace = backtrace_by_sysrq };
+FIXTURE_VARIANT_ADD(backtrace, irq) { .backtrace = backtrace_by_irq };
+
+FIXTURE_SETUP(backtrace)
+{
+	SKIP_UNLESS_LOGGED();
+	if (variant->backtrace == backtrace_by_sysrq && access(SYSRQ, W_OK))
+		SKIP(return, "Can't write to " SYSRQ);
+	if (variant->backtrace == backtrace_by_irq && !getenv(BACKTRACE_IRQ))
+		SKIP(return, BACKTRACE_IRQ " names no file");
+
+	logged_guest_init(&self->g);
+}
+
+FIXTURE_TEARDOWN(backtrace)
+{
+	logged_guest_free(&self->g);
+}
+
+CALLCHAIN_TEST(backtrace, kernel_mode)
+{
+	SKIP_UNLESS_OVERRIDDEN(SYSCTL, 2);
+	start_guest(&self->g, false);
+	assert_backtrace(&self->g, variant->backtrace, false, true);
+}
+
+CALLCHAIN_TEST(backtrace, user_mode)
+{
+	SKIP_UNLESS_OVERRIDDEN(SYSCTL, 2);
+	start_guest(&self->g, true);
+	assert_backtrace(&self->g, variant->backtrace, true, true);
+}
+
+/* Whoever says no: the guest has a name, and no trace. */
+CALLCHAIN_TEST(backtrace, forbidden)
+{
+	SKIP_UNLESS_OVERRIDDEN(SYSCTL, 0);
+	start_guest(&self->g, false);
+	assert_backtrace(&self->g, variant->backtrace, false, false);
+
+	TEST_ASSERT(write_number(SYSCTL, 2), "The sysctl: %s", strerror(errno));
+	assert_backtrace(&self->g, variant->backtrace, false, true);
+
+	vm_enable_cap(self->g.vm, KVM_CAP_GUEST_CALLCHAIN, KVM_GUEST_CALLCHAIN_FORBID);
+	assert_backtrace(&self->g, variant->backtrace, false, false);
+}
+
+FIXTURE(lockup)
+{
+	struct logged_guest g;
+};
+
+FIXTURE_SETUP(lockup)
+{
+	SKIP_UNLESS_LOGGED();
+	if (!getenv(LOCKUP))
+		SKIP(return, LOCKUP " names no command");
+
+	logged_guest_init(&self->g);
+}
+
+FIXTURE_TEARDOWN(lockup)
+{
+	logged_guest_free(&self->g);
+}
+
+/* Another CPU is locked up, and the watchdog has all of them print a backtrace. */
+CALLCHAIN_TEST(lockup, soft)
+{
+	SKIP_UNLESS_OVERRIDDEN(SYSCTL, 2);
+	SKIP_UNLESS_OVERRIDDEN(ALL_CPUS, 1);
+	SKIP_UNLESS_OVERRIDDEN(THRESHOLD, 1);
+	start_guest(&self->g, false);
+	assert_backtrace(&self->g, backtrace_by_watchdog, false, true);
+}
+
+TEST_HARNESS_MAIN
