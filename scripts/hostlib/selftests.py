@@ -65,7 +65,7 @@ insmod guest_callchain/test_pmi.ko &&
 export KVM_SELFTEST_DEVICE={device:#x}
 mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
 # One of two CPUs hangs for so long that the watchdog has both print a backtrace.
-if modprobe -d "$BUILD_MODULES" -n test_lockup; then
+if modprobe -d "$BUILD_MODULES" -qn test_lockup; then
 	export KVM_SELFTEST_LOCKUP="modprobe -d $BUILD_MODULES test_lockup time_secs=8 \
 		disable_preempt=1"
 fi
