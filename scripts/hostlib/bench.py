@@ -248,8 +248,9 @@ def plan(quick: bool, timed: bool) -> List[Run]:
 
 def peers_plan() -> List[Run]:
     """What costs something without a guest's callchain: on any kernel, patched or not."""
-    return [Run("counted", "guest", "ip"), Run("counted", "host", "ip"),
-            *(Run("counted", "host", "callchain", depth=depth) for depth in DEPTHS),
+    # Long enough that periods lost at the start don't look like one who does not keep up.
+    return [Run("counted", "guest", "ip", ms=100), Run("counted", "host", "ip", ms=100),
+            *(Run("counted", "host", "callchain", depth=depth, ms=100) for depth in DEPTHS),
             Run("counted", "exit", "off", rate=1)]
 
 
@@ -275,6 +276,10 @@ echo "environment cpu $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)
 {runs}
 # At the end: early on, there is another one while the TSC is watched.
 clocksource=/sys/devices/system/clocksource/clocksource0/current_clocksource
+for _ in $(seq 50); do
+	[ "$(cat $clocksource)" = tsc-early ] || break
+	sleep 0.1
+done
 echo "environment clocksource $(cat $clocksource)"
 {more}
 """
