@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Figures in texts are those of the committed results."""
+
+import re
+import unittest
+from typing import Dict, List
+
+from hostlib import bench
+from hostlib.tree import PATCHES, REPO
+
+DEPTHS = (1, 16, 64, 127)
+
+
+def _medians() -> Dict[str, List[str]]:
+    """What a PMI takes at each depth, as texts write it."""
+    results = bench.read(REPO / "results/bench/bench.json")
+
+    def row(target: str, mode: str, dump: int = 0) -> List[str]:
+        found = []
+        for depth in DEPTHS:
+            figure = results.find("latency", clock="counted", target=target, mode=mode,
+                                  source="nmi", depth=0 if mode == "ip" else depth, dump=dump)
+            assert figure and figure.latency
+            found.append(f"{round(figure.latency['median']):,}".replace(",", " "))
+        return found
+
+    return {"ip": row("guest", "ip"), "immediate": row("guest", "callchain"),
+            "deferred": row("guest", "deferred"), "v3": row("guest", "v3"),
+            "host": row("host", "callchain")}
+
+
+class FiguresTest(unittest.TestCase):
+    def test_readme(self) -> None:
+        text = (REPO / "README.md").read_text()
+        rows = {cells[0].strip(" *"): [cell.strip() for cell in cells[1:5]]
+                for cells in (line.strip("|").split("|") for line in text.splitlines()
+                              if line.count("|") == 6)}
+        medians = _medians()
+        self.assertEqual(rows["IP only"], medians["ip"])
+        self.assertEqual(rows["guest callchain, deferred** (default)"], medians["deferred"])
+        self.assertEqual(rows["guest callchain, at once"], medians["immediate"])
+        self.assertEqual(rows["callchain of a host process, for comparison"], medians["host"])
+        self.assertEqual(rows["the series of 2023"], medians["v3"])
+
+    def test_documentation(self) -> None:
+        text = (REPO / "Documentation/virt/kvm/x86/guest-callchains.rst").read_text()
+        table = text[text.index("PMI's handler, median"):text.index("Whole cost of a sample")]
+        rows = {cells[0]: cells[1:]
+                for cells in (re.split(r"\s{2,}", line) for line in table.splitlines())}
+        medians = _medians()
+        self.assertEqual(rows["without a callchain"], medians["ip"])
+        self.assertEqual(rows["guest callchain"], medians["immediate"])
+        self.assertEqual(rows["the same, deferred"], medians["deferred"])
+        self.assertEqual(rows["walk of 2023"], medians["v3"])
+        self.assertEqual(rows["host"], medians["host"])
+
+    def test_cover_letter(self) -> None:
+        text = (PATCHES / "cover-kernel.txt").read_text()
+        medians = _medians()
+        for figure in (medians["v3"][-1], medians["immediate"][-1], medians["immediate"][0],
+                       medians["deferred"][0], medians["ip"][0]):
+            self.assertRegex(text, rf"\b{figure}\b")
