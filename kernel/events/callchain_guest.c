@@ -168,8 +168,9 @@ struct perf_callchain_entry *perf_callchain_guest(struct perf_sample_data *data,
  * perf_guest_print_backtrace - name the guest that this CPU runs, for a backtrace of the host
  * @log_lvl: log level, a prefix for printk()
  *
- * Prints nothing unless the interrupt that is handled has ended guest mode.  The guest's
- * IP and callchain are printed if the administrator and the VMM allow callchains.
+ * Prints nothing unless the interrupt that is handled has ended guest mode, or came right
+ * behind the exit.  The guest's IP and callchain are printed if the administrator and the
+ * VMM allow callchains.
  *
  * Context: NMI or IRQ, but not inside of a PMI: walks must not nest.
  */
@@ -189,7 +190,6 @@ void perf_guest_print_backtrace(const char *log_lvl)
 		max = ARRAY_SIZE(ips);
 	nr = static_call(__perf_guest_stack_walk)(ips, max, &nr_kernel);
 
-	/* A vCPU is run by its VMM's process. */
 	printk("%sGuest of VMM %d, vCPU %d\n", log_lvl, task_tgid_nr(current),
 	       static_call(__perf_guest_get_vcpu_id)());
 	if (nr)

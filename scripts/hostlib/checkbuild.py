@@ -22,7 +22,7 @@ from .tree import Tree, topics
 from .ui import Failure, Step, run_logged
 
 # What is compiled: all of perf's core, KVM, and the other files that are edited.
-_COMMON = ("kernel/events/", "kernel/watchdog.o", "lib/nmi_backtrace.o")
+_COMMON = ("kernel/events/", "lib/nmi_backtrace.o")
 
 # So that the first patches are compiled as well: the architecture selects it in a later one.
 _SELECT = """
@@ -117,7 +117,7 @@ class _Kernel:
 
     def compile(self, title: str, *more: str) -> str:
         """Return what the compiler says."""
-        log = f"{re.sub(r'[^a-z0-9]+', '-', title.lower())}.log"
+        log = f"{re.sub(r'[^a-z0-9]+', '-', f'{title} {self._way.name}'.lower())}.log"
         events = ["arch/x86/events/"] if self._way.kvm.startswith("arch/x86/") else []
         self._make(title, log, *_COMMON, *events, *filter(None, [self._way.kvm]), *more)
         return (self._logs / log).read_text(errors="replace")
@@ -135,8 +135,7 @@ def our_lines(tree: Tree, source: Source) -> Dict[str, Set[int]]:
         if path in tree.new_files:
             ours[path] = set(range(1, len(after) + 1))
             continue
-        original = tree.original(source, path)
-        before = original.read_text(errors="replace").splitlines()
+        before = tree.original(source, path).read_text(errors="replace").splitlines()
         ours[path] = {number + 1
                       for tag, _, _, first, last in difflib.SequenceMatcher(
                           None, before, after, autojunk=False).get_opcodes()
@@ -158,13 +157,15 @@ def complaints(said: str, ours: Dict[str, Set[int]]) -> List[str]:
 
 def _try_way(way: Way, tree: Tree, ours: Dict[str, Set[int]], folder: Path, logs: Path,
              jobs: int) -> Result:
+    # What an earlier run left has been compiled, and says nothing any more.
+    shutil.rmtree(folder, ignore_errors=True)
     kernel = _Kernel(way, tree.path, folder, logs, jobs)
     try:
         kernel.configure()
         missing = kernel.missing()
         if missing:
             return Result(way.name, [f"the kernel can't have {', '.join(missing)}"])
-        return Result(way.name, complaints(kernel.compile(way.name), ours))
+        return Result(way.name, complaints(kernel.compile("all"), ours))
     except Failure as failure:
         return Result(way.name, [str(failure)])
     finally:
@@ -222,12 +223,12 @@ def _apply(mail: Path, tree: Path) -> None:
 def _compile_patch(mail: Path, tree: Path, kernels: Sequence[_Kernel], folder: Path, logs: Path,
                    jobs: int) -> None:
     targets = _targets(mail)
-    title = mail.name.split("-")[0]
+    title = f"{mail.parent.name} {mail.name.split('-')[0]}"
     if "kernel" in targets:
         for kernel in kernels:
             if "Kconfig" in mail.read_text():
                 kernel.configure()
-            kernel.compile(f"{mail.parent.name} {title}: kernel")
+            kernel.compile(f"{title}: kernel")
     if "perf" in targets:
         (folder / "perf").mkdir(exist_ok=True)
         run_logged(f"{title}: perf", ["make", "-C", str(tree / "tools/perf"),

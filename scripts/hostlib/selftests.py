@@ -66,7 +66,7 @@ export KVM_SELFTEST_DEVICE={device:#x}
 mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
 # One of two CPUs hangs for so long that the watchdog has both print a backtrace.
 if modprobe -d "$BUILD_MODULES" -qn test_lockup; then
-	export KVM_SELFTEST_LOCKUP="modprobe -d $BUILD_MODULES test_lockup time_secs=8 \
+	export KVM_SELFTEST_LOCKUP="modprobe -d $BUILD_MODULES test_lockup time_secs=12 \
 		disable_preempt=1"
 fi
 # Nobody else uses KVM here.
