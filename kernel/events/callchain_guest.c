@@ -168,9 +168,9 @@ struct perf_callchain_entry *perf_callchain_guest(struct perf_sample_data *data,
  * perf_guest_print_backtrace - name the guest that this CPU runs, for a backtrace of the host
  * @log_lvl: log level, a prefix for printk()
  *
- * Prints nothing unless the interrupt that is handled has ended guest mode, or came right
- * behind the exit.  The guest's IP and callchain are printed if the administrator and the
- * VMM allow callchains.
+ * Prints nothing unless the current interrupt ended guest mode, or came right after the
+ * exit.  The guest's IP and callchain are printed if the administrator and the VMM allow
+ * callchains.
  *
  * Context: NMI or IRQ, but not inside of a PMI: walks must not nest.
  */
@@ -183,8 +183,8 @@ void perf_guest_print_backtrace(const char *log_lvl)
 		return;
 
 	/*
-	 * The guest's memory is read through the VMM's mappings; and in a panic it may be
-	 * what is broken.
+	 * Read the guest's memory only if the VMM's mappings are loaded, and not in a panic:
+	 * broken memory may have caused it.
 	 */
 	if (nmi_uaccess_okay() && !panic_in_progress())
 		max = ARRAY_SIZE(ips);
