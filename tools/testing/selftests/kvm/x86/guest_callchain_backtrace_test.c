@@ -257,6 +257,8 @@ static void assert_backtrace(struct logged_guest *g, backtrace_fn backtrace, boo
 	snprintf(wanted, sizeof(wanted), ";Guest of VMM %d, vCPU %u\n", getpid(), g->vcpu->id);
 	/* The CPU may be in the kernel, on its way back to the guest. */
 	for (i = 0; i < nr_rounds && !line; i++) {
+		/* It takes a slow host long to get back to the guest. */
+		usleep(i * 10000);
 		read_backtrace(g, backtrace);
 		line = strstr(g->log, wanted);
 	}
