@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 
@@ -33,6 +34,8 @@
 #include "guest-modules.h"
 #include "guest-policy.h"
 #include "guest-tasks.h"
+#include "guest-watch.h"
+#include "record.h"
 #include "symbol.h"
 #include "symbol_conf.h"
 #include "target.h"
@@ -1227,6 +1230,18 @@ static int test_holes(const char *dir)
 	return 0;
 }
 
+/* This host's sysctl is not what is tested. */
+#define NO_SYSCTL	"/nowhere"
+
+static bool write_text(const char *path, const char *text)
+{
+	FILE *file;
+
+	unlink(path);
+	file = text ? fopen(path, "we") : NULL;
+	return !text || (file && fputs(text, file) >= 0 && !fclose(file));
+}
+
 #ifdef HAVE_LIBBPF_SUPPORT
 static void list_without_end(void)
 {
@@ -2208,6 +2223,55 @@ static int test_reset(const char *dir)
 	TEST_ASSERT_VAL("the one that runs", !err);
 	return 0;
 }
+
+/* Return whether a task is noted that came when the sysctl said @level. */
+static bool notes_later_task(const char *dir, const char *sysctl, const char *level)
+{
+	const struct record_opts opts = {};
+	struct guest_kernel *kernel;
+	const char *why_not;
+	char path[PATH_MAX];
+	char *noted;
+	size_t size;
+	bool found;
+
+	make_guest(FROM_BASE, false);
+	write_text(sysctl, "2\n");
+	kernel = guest_kernel__find(getpid(), NULL, &why_not);
+	if (!kernel)
+		return false;
+
+	snprintf(path, sizeof(path), "%s/%d", dir, getpid());
+	rm_rf(path);
+	mkdir(path, 0700);
+	if (!guest_watch__add(getpid(), path, kernel, false)) {
+		guest_kernel__delete(kernel);
+		return false;
+	}
+	guest_watch__start(&opts);
+	write_text(sysctl, level);
+	put(TASK(1) + T_COMM, "later", 6);
+	/* Looks once more. */
+	guest_watch__stop();
+
+	noted = read_guest_file(dir, "tasks", &size);
+	found = noted && strstr(noted, " later\n");
+	free(noted);
+	return found;
+}
+
+/* Whoever says no while a guest is recorded is heard as well. */
+static int test_policy_while_watched(const char *dir)
+{
+	char sysctl[PATH_MAX];
+
+	snprintf(sysctl, sizeof(sysctl), "%s/sysctl", dir);
+	guest_policy__sysctl = sysctl;
+	TEST_ASSERT_VAL("still allowed", notes_later_task(dir, sysctl, "2\n"));
+	TEST_ASSERT_VAL("not any more", !notes_later_task(dir, sysctl, "0\n"));
+	guest_policy__sysctl = NO_SYSCTL;
+	return 0;
+}
 #else
 static int test_broken_modules(const char *dir __maybe_unused)
 {
@@ -2245,6 +2309,11 @@ static int test_many_copies(const char *dir __maybe_unused)
 }
 
 static int test_reset(const char *dir __maybe_unused)
+{
+	return 0;
+}
+
+static int test_policy_while_watched(const char *dir __maybe_unused)
 {
 	return 0;
 }
@@ -2413,9 +2482,6 @@ static int test_listed(const char *dir)
 	return 0;
 }
 
-/* This host's sysctl is not what is tested. */
-#define NO_SYSCTL	"/nowhere"
-
 /* What the sysctl says, if there is one, and what the VMM has said of its VM. */
 static const struct {
 	const char	*what;
@@ -2435,15 +2501,6 @@ static const struct {
 	{ "nothing",		"",	"allowed\n",	false },
 	{ "no number",		"x\n",	"allowed\n",	false },
 };
-
-static bool write_text(const char *path, const char *text)
-{
-	FILE *file;
-
-	unlink(path);
-	file = text ? fopen(path, "we") : NULL;
-	return !text || (file && fputs(text, file) >= 0 && !fclose(file));
-}
 
 /* Nothing is read of a guest that someone has forbidden to read. */
 static int test_policy(const char *dir)
@@ -2492,6 +2549,41 @@ static int test_policy(const char *dir)
 	high = false;
 	guest_memslots__dir = NULL;
 	guest_policy__sysctl = NO_SYSCTL;
+	return 0;
+}
+
+/* A tid that no thread has: the kernel's limit is 2^22. */
+#define NO_THREAD	(1 << 22)
+
+/* A VM is its VMM's as well when the thread that has made it is gone. */
+static int test_ended_thread(const char *dir)
+{
+	const char *link = guest_memslots__link;
+	const int fd = eventfd(0, EFD_CLOEXEC);
+	char path[PATH_MAX], name[32];
+	bool other, another, right, running;
+
+	TEST_ASSERT_VAL("no file descriptor", fd >= 0);
+	snprintf(path, sizeof(path), "%s/kvm", dir);
+	rm_rf(path);
+	snprintf(name, sizeof(name), "%d-%d", NO_THREAD, fd);
+	TEST_ASSERT_VAL("no list", !mkdir(path, 0700) && make_list(dir, name, ""));
+	guest_memslots__dir = dir;
+	other = guest_memslots__find_vm(getpid(), 0, path);
+	guest_memslots__link = "anon_inode:[eventfd]";
+	right = guest_memslots__find_vm(getpid(), 0, path);
+	/* That of another process's thread, which runs. */
+	snprintf(name, sizeof(name), "1-%d", fd);
+	make_list(dir, name, "");
+	running = guest_memslots__find_vm(getpid(), 1, path);
+	close(fd);
+	another = guest_memslots__find_vm(getpid(), 0, path);
+	guest_memslots__dir = NULL;
+	guest_memslots__link = link;
+	TEST_ASSERT_VAL("no VM", !other);
+	TEST_ASSERT_VAL("a VM", right);
+	TEST_ASSERT_VAL("another process's", !running);
+	TEST_ASSERT_VAL("no such descriptor", !another);
 	return 0;
 }
 
@@ -2560,6 +2652,7 @@ static int test__guest_memory(struct test_suite *test __maybe_unused, int subtes
 	      test_later_modules(dir) || test_tasks(dir) || test_maps(dir) ||
 	      test_second_look(dir) || test_broken_ids(dir) || test_many_copies(dir) ||
 	      test_reset(dir) || test_listed(dir) || test_policy(dir) ||
+	      test_policy_while_watched(dir) || test_ended_thread(dir) ||
 	      test_beside(dir);
 	guest_policy__sysctl = NULL;
 	rm_rf(dir);

@@ -18,10 +18,25 @@
 #define NORMAL_AS	0
 
 const char *guest_memslots__dir;
+const char *guest_memslots__link = "anon_inode:kvm-vm";
+
+/* Is this file descriptor of the process's a VM? */
+static bool is_vm(pid_t pid, int fd)
+{
+	char path[64], link[64];
+	ssize_t len;
+
+	scnprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
+	len = readlink(path, link, sizeof(link) - 1);
+	link[max(len, 0L)] = 0;
+	return !strcmp(link, guest_memslots__link);
+}
 
 /*
  * Is the VM of this directory, named by the thread that has made it and by a file descriptor,
  * the process's?  Threads have the names that perf's own namespace gives them.
+ *
+ * The thread may have ended: then the VM is that of any process which has one of that descriptor.
  */
 static bool is_of(const char *name, pid_t pid)
 {
@@ -32,7 +47,11 @@ static bool is_of(const char *name, pid_t pid)
 		return false;
 
 	scnprintf(path, sizeof(path), "/proc/%d/task/%d", pid, tid);
-	return !access(path, F_OK);
+	if (!access(path, F_OK))
+		return true;
+
+	scnprintf(path, sizeof(path), "/proc/%d", tid);
+	return access(path, F_OK) && is_vm(pid, fd);
 }
 
 /**

@@ -29,5 +29,7 @@ size_t guest_memslots__read(const char *path, struct guest_memslot *slots);
 
 /* Where KVM has a directory for each VM, if that is not debugfs: for tests. */
 extern const char *guest_memslots__dir;
+/* What a VM's file descriptor leads to. */
+extern const char *guest_memslots__link;
 
 #endif /* __PERF_GUEST_MEMSLOTS_H */

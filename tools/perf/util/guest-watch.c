@@ -29,6 +29,7 @@
 #include "guest-kernel.h"
 #include "guest-memory.h"
 #include "guest-modules.h"
+#include "guest-policy.h"
 #include "guest-tasks.h"
 #include "guest-watch.h"
 #include "perf-sys.h"
@@ -71,6 +72,7 @@
  * @kallsyms:	where their symbols are noted
  * @dir:	where the files of the kernel that runs are
  * @nr_kernels:	how many were found
+ * @forbidden:	whether the administrator or the VMM did not want it read at the last look
  * @alive:	when the kernel was last seen to run, in perf's time; zero before the first look
  * @began_anew:	whether its ticks have gone backwards since the last search
  * @next_search: when RAM may be searched again
@@ -89,6 +91,7 @@ struct guest {
 	FILE			*kallsyms;
 	char			*dir;
 	unsigned int		nr_kernels;
+	bool			forbidden;
 	u64			alive;
 	bool			began_anew;
 	u64			next_search;
@@ -310,6 +313,9 @@ static void look_at_all(struct perf_clock *clock)
 {
 	set_clock(clock);
 	for (struct guest *guest = watch.guests; guest; guest = guest->next) {
+		guest->forbidden = guest_policy__refusal(guest->pid);
+		if (guest->forbidden)
+			continue;
 		look_at_kernel(guest, clock);
 		look_at_tasks(guest, clock);
 	}
@@ -340,6 +346,8 @@ static void *watch_guests(void *arg __maybe_unused)
 			continue;
 		}
 		for (struct guest *guest = watch.guests; guest; guest = guest->next) {
+			if (guest->forbidden)
+				continue;
 			look_at_kernel(guest, &clock);
 			if (i % (TASKS_MSEC / INTERVAL_MSEC) == AGAIN_MSEC / INTERVAL_MSEC)
 				look_again(guest, &clock);
@@ -441,6 +449,7 @@ void guest_watch__stop(void)
 	} else if (!watch.opts) {
 		note_first_tasks();
 	}
+	watch.opts = NULL;
 	while ((guest = watch.guests)) {
 		watch.guests = guest->next;
 		drop_kernel(guest);
