@@ -20,6 +20,7 @@
 #include <linux/bits.h>
 #include <linux/compiler.h>
 #include <linux/kernel.h>
+#include <linux/perf_event.h>
 
 #ifdef HAVE_LIBBPF_SUPPORT
 #include <bpf/btf.h>
@@ -35,6 +36,7 @@
 #include "guest-policy.h"
 #include "guest-tasks.h"
 #include "guest-watch.h"
+#include "perf-sys.h"
 #include "record.h"
 #include "symbol.h"
 #include "symbol_conf.h"
@@ -2263,8 +2265,21 @@ static bool notes_later_task(const char *dir, const char *sysctl, const char *le
 /* Whoever says no while a guest is recorded is heard as well. */
 static int test_policy_while_watched(const char *dir)
 {
+	struct perf_event_attr attr = {
+		.size		= sizeof(attr),
+		.type		= PERF_TYPE_SOFTWARE,
+		.config		= PERF_COUNT_SW_DUMMY,
+		.exclude_kernel	= 1,
+	};
 	char sysctl[PATH_MAX];
+	int fd;
 
+	/* Without perf's clock, nothing is watched. */
+	fd = sys_perf_event_open(&attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	if (fd < 0)
+		return 0;
+
+	close(fd);
 	snprintf(sysctl, sizeof(sysctl), "%s/sysctl", dir);
 	guest_policy__sysctl = sysctl;
 	TEST_ASSERT_VAL("still allowed", notes_later_task(dir, sysctl, "2\n"));
@@ -2555,35 +2570,49 @@ static int test_policy(const char *dir)
 /* A tid that no thread has: the kernel's limit is 2^22. */
 #define NO_THREAD	(1 << 22)
 
-/* A VM is its VMM's as well when the thread that has made it is gone. */
+static bool is_forbidden(const char *dir, int tid, int fd)
+{
+	char path[PATH_MAX], name[32];
+	bool forbidden;
+
+	snprintf(path, sizeof(path), "%s/kvm", dir);
+	rm_rf(path);
+	mkdir(path, 0700);
+	snprintf(name, sizeof(name), "%d-%d", tid, fd);
+	make_list(dir, name, "");
+	snprintf(path, sizeof(path), "%s/kvm/%s/guest_callchain", dir, name);
+	write_text(path, "forbidden\n");
+	forbidden = guest_policy__refusal(getpid());
+	/* It is not known to be this process's. */
+	return forbidden && !guest_memslots__find_vm(getpid(), 0, path);
+}
+
+/* A VM whose thread is gone forbids as well, if this process may have made it. */
 static int test_ended_thread(const char *dir)
 {
 	const char *link = guest_memslots__link;
 	const int fd = eventfd(0, EFD_CLOEXEC);
-	char path[PATH_MAX], name[32];
-	bool other, another, right, running;
+	bool other, right, running, closed;
+	char sysctl[PATH_MAX];
 
 	TEST_ASSERT_VAL("no file descriptor", fd >= 0);
-	snprintf(path, sizeof(path), "%s/kvm", dir);
-	rm_rf(path);
-	snprintf(name, sizeof(name), "%d-%d", NO_THREAD, fd);
-	TEST_ASSERT_VAL("no list", !mkdir(path, 0700) && make_list(dir, name, ""));
+	snprintf(sysctl, sizeof(sysctl), "%s/sysctl", dir);
+	TEST_ASSERT_VAL("no file", write_text(sysctl, "2\n"));
+	guest_policy__sysctl = sysctl;
 	guest_memslots__dir = dir;
-	other = guest_memslots__find_vm(getpid(), 0, path);
+	other = is_forbidden(dir, NO_THREAD, fd);
 	guest_memslots__link = "anon_inode:[eventfd]";
-	right = guest_memslots__find_vm(getpid(), 0, path);
-	/* That of another process's thread, which runs. */
-	snprintf(name, sizeof(name), "1-%d", fd);
-	make_list(dir, name, "");
-	running = guest_memslots__find_vm(getpid(), 1, path);
+	right = is_forbidden(dir, NO_THREAD, fd);
+	running = is_forbidden(dir, getppid(), fd);
 	close(fd);
-	another = guest_memslots__find_vm(getpid(), 0, path);
-	guest_memslots__dir = NULL;
+	closed = is_forbidden(dir, NO_THREAD, fd);
 	guest_memslots__link = link;
+	guest_memslots__dir = NULL;
+	guest_policy__sysctl = NO_SYSCTL;
 	TEST_ASSERT_VAL("no VM", !other);
 	TEST_ASSERT_VAL("a VM", right);
 	TEST_ASSERT_VAL("another process's", !running);
-	TEST_ASSERT_VAL("no such descriptor", !another);
+	TEST_ASSERT_VAL("no such descriptor", !closed);
 	return 0;
 }
 

@@ -20,23 +20,9 @@
 const char *guest_memslots__dir;
 const char *guest_memslots__link = "anon_inode:kvm-vm";
 
-/* Is this file descriptor of the process's a VM? */
-static bool is_vm(pid_t pid, int fd)
-{
-	char path[64], link[64];
-	ssize_t len;
-
-	scnprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
-	len = readlink(path, link, sizeof(link) - 1);
-	link[max(len, 0L)] = 0;
-	return !strcmp(link, guest_memslots__link);
-}
-
 /*
  * Is the VM of this directory, named by the thread that has made it and by a file descriptor,
  * the process's?  Threads have the names that perf's own namespace gives them.
- *
- * The thread may have ended: then the VM is that of any process which has one of that descriptor.
  */
 static bool is_of(const char *name, pid_t pid)
 {
@@ -47,22 +33,28 @@ static bool is_of(const char *name, pid_t pid)
 		return false;
 
 	scnprintf(path, sizeof(path), "/proc/%d/task/%d", pid, tid);
-	if (!access(path, F_OK))
-		return true;
-
-	scnprintf(path, sizeof(path), "/proc/%d", tid);
-	return access(path, F_OK) && is_vm(pid, fd);
+	return !access(path, F_OK);
 }
 
-/**
- * guest_memslots__find_vm - find the directory that KVM has for a VM
- * @pid:	of its VMM
- * @nr:		which of the VMM's guests, from zero on
- * @path:	takes where the directory is
- *
- * Return: whether there is one.
- */
-bool guest_memslots__find_vm(pid_t pid, unsigned int nr, char path[PATH_MAX])
+/* May it be the process's, although no such thread is known any more? */
+static bool may_be_of(const char *name, pid_t pid)
+{
+	char path[64], link[64] = "";
+	int tid, fd;
+
+	if (sscanf(name, "%d-%d", &tid, &fd) != 2)
+		return false;
+
+	scnprintf(path, sizeof(path), "/proc/%d", tid);
+	if (!access(path, F_OK))
+		return false;
+
+	scnprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
+	return readlink(path, link, sizeof(link) - 1) > 0 && !strcmp(link, guest_memslots__link);
+}
+
+static bool find_vm(pid_t pid, unsigned int nr, char path[PATH_MAX],
+		    bool (*belongs)(const char *name, pid_t pid))
 {
 	const char *top = guest_memslots__dir ?: debugfs__mountpoint();
 	struct dirent *entry;
@@ -75,7 +67,7 @@ bool guest_memslots__find_vm(pid_t pid, unsigned int nr, char path[PATH_MAX])
 	scnprintf(path, PATH_MAX, "%s/kvm", top);
 	vms = opendir(path);
 	while (vms && !found && (entry = readdir(vms))) {
-		if (!is_of(entry->d_name, pid) || nr--)
+		if (!belongs(entry->d_name, pid) || nr--)
 			continue;
 		scnprintf(path, PATH_MAX, "%s/kvm/%s", top, entry->d_name);
 		found = true;
@@ -83,6 +75,35 @@ bool guest_memslots__find_vm(pid_t pid, unsigned int nr, char path[PATH_MAX])
 	if (vms)
 		closedir(vms);
 	return found;
+}
+
+/**
+ * guest_memslots__find_vm - find the directory that KVM has for a VM
+ * @pid:	of its VMM
+ * @nr:		which of the VMM's guests, from zero on
+ * @path:	takes where the directory is
+ *
+ * Return: whether there is one.
+ */
+bool guest_memslots__find_vm(pid_t pid, unsigned int nr, char path[PATH_MAX])
+{
+	return find_vm(pid, nr, path, is_of);
+}
+
+/**
+ * guest_memslots__find_orphan - find the directory of a VM that may be a VMM's
+ * @pid:	of the VMM
+ * @nr:		which of them, from zero on
+ * @path:	takes where the directory is
+ *
+ * The thread that has made the VM is gone.  All that is known is that the VMM has a VM at that
+ * file descriptor, as other VMMs may have.
+ *
+ * Return: whether there is one.
+ */
+bool guest_memslots__find_orphan(pid_t pid, unsigned int nr, char path[PATH_MAX])
+{
+	return find_vm(pid, nr, path, may_be_of);
 }
 
 /**

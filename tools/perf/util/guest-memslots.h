@@ -24,6 +24,7 @@ struct guest_memslot {
 };
 
 bool guest_memslots__find_vm(pid_t pid, unsigned int nr, char path[PATH_MAX]);
+bool guest_memslots__find_orphan(pid_t pid, unsigned int nr, char path[PATH_MAX]);
 bool guest_memslots__find(pid_t pid, unsigned int nr, char path[PATH_MAX]);
 size_t guest_memslots__read(const char *path, struct guest_memslot *slots);
 

@@ -85,5 +85,14 @@ const char *guest_policy__refusal(pid_t pid)
 		if (level == IF_ALLOWED && strcmp(policy, "allowed"))
 			return NOT_ALLOWED;
 	}
-	return level == IF_ALLOWED && !nr ? NOT_ALLOWED : NULL;
+	if (level == IF_ALLOWED && !nr)
+		return NOT_ALLOWED;
+
+	/* One that may be another VMM's can say no, but not yes. */
+	for (nr = 0; guest_memslots__find_orphan(pid, nr, path); nr++) {
+		read_policy(path, policy);
+		if (!strcmp(policy, "forbidden"))
+			return "its VMM forbids it";
+	}
+	return NULL;
 }
