@@ -36,7 +36,7 @@ static bool is_of(const char *name, pid_t pid)
 	return !access(path, F_OK);
 }
 
-/* May it be the process's, although no such thread is known any more? */
+/* The thread has ended: does the process have a VM at the same file descriptor? */
 static bool may_be_of(const char *name, pid_t pid)
 {
 	char path[64], link[64] = "";
@@ -91,13 +91,12 @@ bool guest_memslots__find_vm(pid_t pid, unsigned int nr, char path[PATH_MAX])
 }
 
 /**
- * guest_memslots__find_orphan - find the directory of a VM that may be a VMM's
- * @pid:	of the VMM
- * @nr:		which of them, from zero on
+ * guest_memslots__find_orphan - find the directory of a VM whose creating thread has ended
+ * @pid:	of the VMM that may own it
+ * @nr:		which of these VMs, from zero on
  * @path:	takes where the directory is
  *
- * The thread that has made the VM is gone.  All that is known is that the VMM has a VM at that
- * file descriptor, as other VMMs may have.
+ * The VMM has a VM at the same file descriptor; other VMMs may have one there as well.
  *
  * Return: whether there is one.
  */

@@ -88,7 +88,7 @@ const char *guest_policy__refusal(pid_t pid)
 	if (level == IF_ALLOWED && !nr)
 		return NOT_ALLOWED;
 
-	/* One that may be another VMM's can say no, but not yes. */
+	/* A VM of an ended thread may be another VMM's: it can forbid, but not allow. */
 	for (nr = 0; guest_memslots__find_orphan(pid, nr, path); nr++) {
 		read_policy(path, policy);
 		if (!strcmp(policy, "forbidden"))
