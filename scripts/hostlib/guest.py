@@ -11,7 +11,7 @@ from typing import Callable, Dict, Iterable, List
 
 from . import pool, source
 from .tree import REPO
-from .ui import Failure, Step
+from .ui import Failure, Step, one_at_a_time
 
 SCRIPTS = REPO / "scripts" / "guest"
 # Where distributions have one that needs no library.
@@ -91,6 +91,11 @@ def kernel_packages(depends: str) -> List[str]:
 def fetch(suite: str) -> Path:
     """Debian's kernel package of a suite; fetched once."""
     folder = source.cache_dir() / "stock" / suite
+    with one_at_a_time(folder):
+        return _fetch(suite, folder)
+
+
+def _fetch(suite: str, folder: Path) -> Path:
     cached = sorted([*folder.glob("linux-image-*.deb"), *folder.glob("linux-binary-*.deb")])
     if cached:
         return cached[-1]
@@ -105,11 +110,12 @@ def fetch_modules(suite: str) -> Path:
     if not kernel.name.startswith("linux-binary-"):
         return kernel
     name = kernel.name.replace("linux-binary-", "linux-modules-", 1)
-    if (kernel.parent / name).exists():
-        return kernel.parent / name
-    if not source.apt_mirror():
-        return pool.fetch(pool.MODULES[suite], kernel.parent)
-    return _download(suite, kernel.parent, lambda apt: name.split("_")[0])
+    with one_at_a_time(kernel.parent):
+        if (kernel.parent / name).exists():
+            return kernel.parent / name
+        if not source.apt_mirror():
+            return pool.fetch(pool.MODULES[suite], kernel.parent)
+        return _download(suite, kernel.parent, lambda apt: name.split("_")[0])
 
 
 def _kernel_package(apt: source.PrivateApt) -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
 from . import pool
-from .ui import Failure, Step
+from .ui import Failure, Step, one_at_a_time
 
 # The kernel that patches/ is made for.
 SERIES = "7.3"
@@ -104,9 +104,10 @@ class PrivateApt:
         return bool(self.cache("search", "--names-only", "^linux-source-").strip())
 
     def versions(self) -> List[str]:
-        """The versions of the package, newest first."""
+        """The versions of the package that are no release candidates, newest first."""
         rows = [row.split("|") for row in self.cache("madison", PACKAGE).splitlines()]
-        found = {row[1].strip() for row in rows if len(row) == 3 and row[0].strip() == PACKAGE}
+        found = {row[1].strip() for row in rows if len(row) == 3 and row[0].strip() == PACKAGE
+                 and "~rc" not in row[1]}
 
         def order(a: str, b: str) -> int:
             newer = _run(["dpkg", "--compare-versions", a, "gt", b]).returncode == 0
@@ -121,6 +122,11 @@ def _cached(downloads: Path) -> List[Path]:
 
 def _fetch() -> Source:
     folder = cache_dir()
+    with one_at_a_time(folder / "sources"):
+        return _fetch_alone(folder)
+
+
+def _fetch_alone(folder: Path) -> Source:
     downloads = folder / "sources"
     cached = _cached(downloads)
     if cached:

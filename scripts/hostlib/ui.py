@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Dict, Mapping, Optional, Sequence, TextIO
+from typing import Dict, Iterator, Mapping, Optional, Sequence, TextIO
 
 # How often a step that goes on for long says so, in seconds.
 _REMIND_TTY = 1
@@ -49,6 +50,19 @@ def claim(folder: Path) -> None:
         raise Failure(f"Another run uses {folder}; wait for its end, or use another "
                       "clone") from None
     _claims[folder] = lock
+
+
+@contextmanager
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    """Wait until no other process is in here with the same folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            say(f"Wait for another run that downloads to {folder}")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 def end_as_interrupted(signum: int, frame: object) -> None:

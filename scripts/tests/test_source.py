@@ -3,8 +3,10 @@
 
 import os
 import tempfile
+import time
 import unittest
 from pathlib import Path
+from threading import Thread
 from typing import Any, List, Optional
 from unittest import mock
 
@@ -79,6 +81,37 @@ class FetchTest(unittest.TestCase):
             with self.assertRaisesRegex(Failure, "Connection reset.*goes on"):
                 source.find()
         self.assertEqual(list((self.cache / "kvm-guest-callchains/sources").glob("*.deb")), [])
+
+    def test_two_runs_at_once(self) -> None:
+        inside: List[int] = []
+        most = []
+
+        class Slow(_FakeApt):
+            def get(self, *args: str, cwd: Optional[Path] = None) -> str:
+                inside.append(1)
+                time.sleep(0.05)
+                most.append(len(inside))
+                inside.pop()
+                return super().get(*args, cwd=cwd)
+
+        with mock.patch.object(source, "PrivateApt", Slow):
+            runs = [Thread(target=source.find) for _ in range(2)]
+            for run in runs:
+                run.start()
+            for run in runs:
+                run.join()
+        # One looks and downloads, the other finds what that one has fetched.
+        self.assertEqual(most, [1, 1])
+
+
+class VersionsTest(unittest.TestCase):
+    def test_no_release_candidate(self) -> None:
+        rows = "".join(f" {source.PACKAGE} | {version} | http://a sid/main amd64 Packages\n"
+                       for version in ("7.3.4-1", "7.3.10-1", "7.3~rc7-1~exp1"))
+        with tempfile.TemporaryDirectory() as tmp, \
+                mock.patch.object(source.PrivateApt, "cache", return_value=rows):
+            self.assertEqual(source.PrivateApt(Path(tmp), "mirror").versions(),
+                             ["7.3.10-1", "7.3.4-1"])
 
 
 class MirrorTest(unittest.TestCase):
