@@ -27,6 +27,9 @@
 #define NR_LAYOUTS	3
 #define NR_GUESTS	(2 * NR_LAYOUTS)
 
+/* What is no part of what is fuzzed need not lead libFuzzer, which takes time. */
+#define no_coverage	__attribute__((no_sanitize("coverage")))
+
 bool perf_guest;
 
 /* One of each kind, and which pages of it are there. */
@@ -37,7 +40,7 @@ static struct {
 } guests[NR_GUESTS], *guest;
 
 /* Instead of system calls, which are slow: this process is the VMM. */
-static ssize_t fuzz_readv(pid_t pid, const struct iovec *local, unsigned long nr_local,
+static no_coverage ssize_t fuzz_readv(pid_t pid, const struct iovec *local, unsigned long nr_local,
 			  const struct iovec *remote, unsigned long nr, unsigned long flags)
 {
 	u8 *to = local->iov_base;
@@ -54,7 +57,7 @@ static ssize_t fuzz_readv(pid_t pid, const struct iovec *local, unsigned long nr
 	return total ?: -1;
 }
 
-static ssize_t fuzz_pread(int fd, void *buf, size_t size, off_t pos)
+static no_coverage ssize_t fuzz_pread(int fd, void *buf, size_t size, off_t pos)
 {
 	u64 page = ((u64)pos / sizeof(u64)) - (u64)guest->ram / PAGE, *entries = buf;
 
@@ -63,7 +66,7 @@ static ssize_t fuzz_pread(int fd, void *buf, size_t size, off_t pos)
 	return size;
 }
 
-static FILE *fuzz_fopen(const char *path, const char *mode)
+static no_coverage FILE *fuzz_fopen(const char *path, const char *mode)
 {
 	static char map[64];
 
@@ -182,7 +185,7 @@ static void init(void)
 	}
 }
 
-static void check_text(const char *name, const char *text, size_t size)
+static no_coverage void check_text(const char *name, const char *text, size_t size)
 {
 	for (size_t i = 0; i < size; i++) {
 		if ((text[i] >= ' ' && text[i] <= '~') || text[i] == '\n' || text[i] == '\t')
@@ -193,7 +196,7 @@ static void check_text(const char *name, const char *text, size_t size)
 	}
 }
 
-static void look_at_guest(void)
+static no_coverage void look_at_guest(void)
 {
 	char *kallsyms_text, *modules_text, *tasks_text, *maps_text;
 	size_t kallsyms_size, modules_size, tasks_size, maps_size;
@@ -241,7 +244,7 @@ static void look_at_guest(void)
  * The first byte chooses a guest.  What follows are changes: a place, an offset of two
  * bytes, how many bytes there are, and these.
  */
-int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
+no_coverage int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 {
 	struct change changes[MAX_CHANGES];
 	size_t nr = 0, i;
