@@ -60,6 +60,12 @@ def _ours(root: Path) -> Iterator[Path]:
         yield from root.glob(pattern)
 
 
+def _ask(argv: List[str], what: str) -> str:
+    """The line of what a command prints that has this in it."""
+    said = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout
+    return next((line for line in said.splitlines() if what in line), "")
+
+
 def _judge_sampling(folder: Path, release: str) -> Dict[str, bool]:
     """What must hold of a guest's profile that was made with what was installed."""
     running = (folder / "release").read_text().strip()
@@ -92,6 +98,8 @@ def debs(build: Build, packages: List[Path], accel: str, folder: Path) -> Counts
     release = next((root / "lib/modules").glob("*guest-callchain*")).name
     made = {f"the package's scripts have made /boot/initrd.img-{release}":
             (root / f"boot/initrd.img-{release}").is_file(),
+            "perf has its text interface": "[ on " in _ask(
+                _in(root, PERF, "version", "--build-options"), "libslang"),
             "the kernel has no exports for tests": "perf_event_overflow" not in
             next((root / "usr/src").glob("*guest-callchain*/Module.symvers")).read_text()}
 

@@ -33,8 +33,10 @@ PERF_PACKAGE = "perf-guest-callchain"
 PERF = f"perf_{SERIES}"
 _PERF_ABOUT = "perf of Linux, with callchains and names of KVM guests"
 
-# What the builder's machine happens to have, and the machine where perf is to run may not.
-_PERF_FLAGS = [*PERF_FLAGS, "NO_LIBLLVM=1", "NO_JVMTI=1"]
+# With the text interface; without what the builder's machine happens to have, and the machine
+# where perf is to run may not.
+_PERF_FLAGS = [*(flag for flag in PERF_FLAGS if flag != "NO_SLANG=1"),
+               "NO_LIBLLVM=1", "NO_JVMTI=1"]
 
 _PERF_CONTROL = """\
 Package: {name}
@@ -43,6 +45,7 @@ Architecture: amd64
 Maintainer: {maintainer}
 Section: devel
 Priority: optional
+Installed-Size: {kib}
 {depends}
 Description: {about}
  Call it as {program}.  It goes together with a kernel that has the option
@@ -267,9 +270,10 @@ class Packages:
                            "Architecture: amd64\n")
         depends = self._ask("dpkg-shlibdeps", "-O",
                             str(stage / f"usr/lib/{PERF_PACKAGE}/bin/perf"))
+        kib = sum(path.lstat().st_size for path in stage.rglob("*")) // 1024
         (stage / "DEBIAN").mkdir()
         (stage / "DEBIAN/control").write_text(_PERF_CONTROL.format(
-            **facts, depends=depends.replace("shlibs:Depends=", "Depends: "),
+            **facts, kib=kib, depends=depends.replace("shlibs:Depends=", "Depends: "),
             maintainer=f"{os.environ.get('USER') or 'root'} <root@localhost>"))
         package = self._folder / f"{PERF_PACKAGE}_{facts['version']}-{facts['revision']}_amd64.deb"
         run_logged("Pack perf", ["dpkg-deb", "--root-owner-group", "--build", str(stage),
