@@ -48,7 +48,7 @@ bool perf_callchain_is_hosts(const struct perf_event *event)
 	return prog && prog->call_get_stack;
 }
 
-/* May @event see the stack of the guest that current runs? */
+/* Return true if @event may see the stack of the guest that current runs. */
 bool perf_callchain_guest_wanted(const struct perf_event *event, unsigned int guest_state)
 {
 	const struct perf_event_attr *attr = &event->attr;
@@ -109,7 +109,7 @@ guest_callchain_walk(struct perf_sample_data *data, const struct perf_event_attr
 	if (nr)
 		data->guest_ip = ips[0];
 
-	/* What is left out costs as much as what isn't. */
+	/* The walk finds the whole chain; drop what is excluded. */
 	if (attr->exclude_callchain_kernel) {
 		nr -= nr_kernel;
 		memmove(ips, &ips[nr_kernel], nr * sizeof(*ips));

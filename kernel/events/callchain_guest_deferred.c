@@ -72,7 +72,7 @@ struct perf_callchain_entry *perf_callchain_guest_request(struct perf_sample_dat
 	return &request->callchain;
 }
 
-/* The longest chain whose record has a size that fits into 16 bits. */
+/* The longest chain: a record's size has 16 bits. */
 #define MAX_DEFERRED	((U16_MAX - 256) / sizeof(u64))
 
 /**
@@ -100,7 +100,7 @@ void __perf_guest_callchain_serve(struct perf_guest_callchain_request *request)
 
 	misc = request->guest_state & PERF_GUEST_USER ? PERF_RECORD_MISC_GUEST_USER :
 							PERF_RECORD_MISC_GUEST_KERNEL;
-	/* First: readers take the callchain for the last that they wait for. */
+	/* Dump the stack first: a reader delivers the sample when its callchain has come. */
 	if (request->stack_size)
 		perf_guest_stack_serve(request->callchain.ip[3], misc, request->stack_size);
 

@@ -12,7 +12,7 @@
 
 #include "internal.h"
 
-/* May @attr see the stack of the mode that @guest_state tells of? */
+/* Return true if @attr may see the stack of the mode in @guest_state. */
 static bool guest_stack_visible(const struct perf_event_attr *attr, unsigned int guest_state)
 {
 	if (guest_state & PERF_GUEST_USER)
@@ -22,12 +22,12 @@ static bool guest_stack_visible(const struct perf_event_attr *attr, unsigned int
 }
 
 /**
- * __perf_prepare_guest_stack - settle how many bytes of a guest's stack a sample has
- * @data: the sample, which has none so far; all other fields but AUX data have their
- *	  sizes by now
- * @event: the event that is sampled, whose dumps are not deferred
+ * __perf_prepare_guest_stack - make room for a guest's stack in a sample
+ * @data: the sample; the sizes of its other fields are known, except that of AUX data
+ * @event: the event that is sampled; its dumps are not deferred
  *
- * How many of them can be read turns out when they are output.
+ * Sets data->guest_stack_size if @event may see the stack.  Some of these bytes may turn
+ * out to be unreadable when the sample is written.
  *
  * Context: NMI or IRQ.
  */
@@ -46,7 +46,7 @@ void __perf_prepare_guest_stack(struct perf_sample_data *data, struct perf_event
 	if (event->attr.sample_type & PERF_SAMPLE_AUX)
 		used += sizeof(u64);
 	size = event->attr.sample_stack_guest;
-	/* A record's size fits into 16 bits. */
+	/* The size of a record must fit into 16 bits. */
 	if (used + size > U16_MAX)
 		size = used < U16_MAX ? round_down(U16_MAX - used, sizeof(u64)) : 0;
 

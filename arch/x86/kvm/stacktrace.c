@@ -22,12 +22,13 @@
 #include "x86.h"
 
 /*
- * What a Linux guest of x86 saves on its kernel's stack when it is interrupted or
- * called, struct pt_regs.  An ABI of the guest's, and so not taken from the host's
- * headers: bytes from the beginning of the structure.
+ * The parts of struct pt_regs that matter here, as a Linux guest saves it on its kernel's
+ * stack at interrupts, exceptions and system calls.  The layout is that of the guest's
+ * kernel, which may be a 32-bit one, and so isn't taken from the host's headers.  Offsets
+ * are in bytes.
  *
- * Kernels with frame pointers mark a frame pointer that leads to such a structure:
- * 64-bit ones add one, 32-bit ones clear the topmost bit.
+ * Kernels with frame pointers encode a pointer to it in the frame pointer, except at system
+ * calls (ENCODE_FRAME_POINTER): 64-bit kernels add one, 32-bit ones clear the topmost bit.
  */
 #define LINUX_PT_REGS_64_SIZE	168
 #define LINUX_PT_REGS_32_SIZE	68
@@ -71,7 +72,7 @@ static const struct entry_frame entry_frame_32 = {
  * @ips:	entries that were found so far, linear addresses
  * @nr:		how many
  * @max:	how many there is room for
- * @nr_kernel:	how many of them are not the guest's user mode's
+ * @nr_kernel:	how many of them belong to the guest's kernel
  * @fp:		frame pointer that leads to the caller's frame, relative to @ss_base
  * @sp:		lowest linear address at which the caller's frame may lie
  * @cs_base:	where the code segment begins; zero in 64-bit code
@@ -124,7 +125,7 @@ static bool guest_canonical(const struct guest_unwind_state *state, u64 addr)
 	return state->word < 8 || __is_canonical_address(addr, state->va_bits);
 }
 
-/* The guest must not make perf take an address of its for a context marker. */
+/* Add @ip to the chain; end the walk if perf would take @ip for a context marker. */
 static enum guest_unwind_end guest_unwind_store(struct guest_unwind_state *state, u64 ip)
 {
 	if (ip >= PERF_CONTEXT_MAX)
@@ -275,7 +276,7 @@ static enum guest_unwind_end guest_unwind_read(struct guest_unwind_state *state,
 	return r ? UNWIND_END_NO_MEMORY : UNWIND_CONTINUE;
 }
 
-/* Return true if state->fp is marked as leading to an entry frame, at @regs then. */
+/* Return true if state->fp encodes a pointer to pt_regs (ENCODE_FRAME_POINTER), put in @regs. */
 static bool guest_unwind_is_entry(const struct guest_unwind_state *state, gva_t *regs)
 {
 	/* Linux has flat segments. */
@@ -287,7 +288,7 @@ static bool guest_unwind_is_entry(const struct guest_unwind_state *state, gva_t 
 		*regs = state->fp - 1;
 		return IS_ALIGNED(*regs, 8);
 	case 4:
-		/* Only then does the kernel live in the upper half. */
+		/* The mark is valid only if the kernel's stack lies in the upper half. */
 		*regs = state->fp | BIT(31);
 		return *regs != state->fp && (state->sp & BIT(31)) && IS_ALIGNED(*regs, 4);
 	default:
@@ -295,18 +296,18 @@ static bool guest_unwind_is_entry(const struct guest_unwind_state *state, gva_t 
 	}
 }
 
-/* Return UNWIND_CONTINUE if @word can be what was saved when something was interrupted. */
+/* Return UNWIND_CONTINUE if @word is plausible for register @which of an entry frame. */
 static enum guest_unwind_end
 guest_unwind_check_saved_reg(const struct guest_unwind_state *state, unsigned int which, u64 word)
 {
 	switch (which) {
 	case SAVED_IP:
-		/* A kernel thread that never was in user mode has nothing there. */
+		/* Zero in kernel threads that were never in user mode. */
 		if (!word)
 			return UNWIND_END_LAST;
 		return guest_canonical(state, word) ? UNWIND_CONTINUE : UNWIND_END_NONCANONICAL;
 	case SAVED_CS:
-		/* Index 0 is no segment, whatever the privilege level. */
+		/* CS is never a null selector: index 0 of the GDT, with any RPL. */
 		return (word & U16_MAX) > SEGMENT_RPL_MASK ? UNWIND_CONTINUE :
 							     UNWIND_END_UNALIGNED;
 	case SAVED_FLAGS:
@@ -347,7 +348,7 @@ static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state
 
 	switch (cs & SEGMENT_RPL_MASK) {
 	case 0:
-		/* The same stack: one way only, as for frames. */
+		/* The same stack must ascend, as frames do. */
 		if (sp < regs + frame->size)
 			return UNWIND_END_BACKWARDS;
 		break;
@@ -355,7 +356,7 @@ static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state
 		/* User mode has the lower half of the addresses. */
 		if ((s64)saved[SAVED_IP] < 0)
 			return UNWIND_END_NONCANONICAL;
-		/* The stack is another one, once; and it is read as user mode would. */
+		/* Switch to user mode's stack, once, and read it with user mode's rights. */
 		state->user = true;
 		state->access = PFERR_USER_MASK;
 		state->page_hva = NULL;
@@ -389,7 +390,7 @@ static enum guest_unwind_end guest_unwind_outermost(struct guest_unwind_state *s
 	if (state->user)
 		return end;
 
-	/* What looked like an entry from the kernel isn't one. */
+	/* Discard what only looked like an entry from the kernel. */
 	state->nr = nr;
 	state->nr_kernel = nr;
 	return UNWIND_END_LAST;
@@ -409,7 +410,7 @@ static bool guest_unwind_task_regs(struct guest_unwind_state *state, u64 sp, gva
 			return true;
 		}
 
-		/* What looked like an entry from the kernel isn't one. */
+		/* Discard what only looked like an entry from the kernel. */
 		state->nr = nr;
 		state->nr_kernel = nr;
 		if (state->user)
@@ -513,7 +514,11 @@ static gva_t guest_stack_end(struct guest_unwind_state *state, u64 sp)
 	return top;
 }
 
-/* Look for user mode's registers on the kernel's stack, and on the one that it leads to. */
+/*
+ * Find user mode's registers on the kernel's stack, or on the one that an IRQ or exception
+ * interrupted; at a system call's entry and exit, take RCX and RBP.  Return true if the walk
+ * can go on in user mode.
+ */
 static noinline bool guest_unwind_kernel_stack(struct guest_unwind_state *state)
 {
 	enum guest_unwind_end why = state->end;
@@ -521,7 +526,7 @@ static noinline bool guest_unwind_kernel_stack(struct guest_unwind_state *state)
 	bool linked;
 	gva_t end;
 
-	/* Linux lives in the upper half; other guests are spared the look. */
+	/* Only a stack in the upper half can be a Linux kernel's; don't search others. */
 	if ((s64)sp >= 0)
 		return false;
 
@@ -529,7 +534,7 @@ static noinline bool guest_unwind_kernel_stack(struct guest_unwind_state *state)
 		guest_unwind_syscall(state);
 		/* RBP is user mode's; state->fp may be one that the kernel has saved of itself. */
 		state->fp = kvm_rbp_read_raw(state->vcpu);
-		/* Where user mode's stack begins is not known. */
+		/* User mode's SP is unknown here: its first frame may lie anywhere. */
 		state->sp = 0;
 		return true;
 	}
@@ -717,7 +722,7 @@ static __always_inline void guest_unwind_start(struct guest_unwind_state *state,
 	int cs_db, cs_l;
 	u64 ip;
 
-	/* One by one, for that takes fewer instructions than to clear the whole. */
+	/* Set members one by one: clearing the struct takes more instructions. */
 	state->vcpu = vcpu;
 	state->ips = ips;
 	state->nr = 1;
@@ -750,7 +755,7 @@ static __always_inline void guest_unwind_start(struct guest_unwind_state *state,
 		state->sp = (state->ss_base + state->sp) & guest_max_addr(state);
 	}
 
-	/* guest_unwind_store() would look again at what is known here. */
+	/* As guest_unwind_store(), but @nr and @nr_kernel are known: this is the first entry. */
 	ips[0] = ip;
 	if (unlikely(ip >= PERF_CONTEXT_MAX)) {
 		state->nr = 0;
@@ -807,7 +812,7 @@ static void guest_memory_end(struct kvm_vcpu *vcpu, int srcu_idx)
 		kvm_load_guest_pkru(vcpu);
 }
 
-/* Return true if the host can see the guest's stack, and may. */
+/* Return true if the host can see the guest's registers, and is allowed to read its stack. */
 static __always_inline bool guest_shows_stack(struct kvm_vcpu *vcpu)
 {
 	enum kvm_callchain_policy policy = READ_ONCE(vcpu->kvm->callchain_policy);
@@ -874,7 +879,7 @@ unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned 
 	if (!state.end)
 		state.end = UNWIND_END_DEPTH;
 
-	/* Not atomic: only this thread's PMIs count, and they don't nest. */
+	/* Not atomic: only the vCPU's thread and its interrupts walk, one at a time. */
 	static_assert(ARRAY_SIZE(vcpu->stat.callchain_ends) == UNWIND_END_NO_MEMORY);
 	vcpu->stat.callchain_walks++;
 	vcpu->stat.callchain_frames += state.nr;

@@ -7,9 +7,9 @@ enum guest_unwind_end {
 	UNWIND_CONTINUE,
 	UNWIND_END_LAST,	/* a frame that returns nowhere, the outermost one */
 	UNWIND_END_DEPTH,	/* perf takes no more entries, or not this one */
-	UNWIND_END_UNALIGNED,	/* no frame pointer */
+	UNWIND_END_UNALIGNED,	/* the frame pointer, or what it leads to, can't be one */
 	UNWIND_END_BACKWARDS,	/* no frame pointer; or another stack; or a cycle */
-	UNWIND_END_NONCANONICAL, /* no frame pointer, or no return address */
+	UNWIND_END_NONCANONICAL, /* an address that isn't canonical, or not user mode's */
 	UNWIND_END_UNMAPPED,	/* the guest can't read there */
 	UNWIND_END_NO_MEMORY,	/* the host can't: no memslot, or nothing mapped */
 };

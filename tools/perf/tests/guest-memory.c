@@ -900,7 +900,7 @@ static bool test_names(const char *dir, bool with_modules, bool old)
 	       has_text(dir, "proc/version", "Linux version 6.1.0-test (by its memory)\n");
 }
 
-/* Has the file what the guest has from @start to @end? */
+/* Return true if the file has what the guest has from @start to @end. */
 static bool has_section(const char *file, const Elf64_Shdr *shdr, u64 start, u64 end)
 {
 	if (shdr->sh_addr != start || shdr->sh_size != end - start)
@@ -912,7 +912,7 @@ static bool has_section(const char *file, const Elf64_Shdr *shdr, u64 start, u64
 	return true;
 }
 
-/* Has the file as many sections, without the first and the last one, and which ones? */
+/* The sections that the file must have, without the first and the last one. */
 struct expected_section {
 	const char	*name;
 	u64		start;
@@ -1972,7 +1972,7 @@ static int test_maps(const char *dir)
 	return 0;
 }
 
-/* Look at the tasks; is it worth to look again soon? */
+/* Look at the tasks; return true if it is worth looking again soon. */
 static bool look(struct guest_tasks *found, u64 time, bool again)
 {
 	return guest_tasks__update(found, time) && guest_tasks__are_unsettled(found) == again;

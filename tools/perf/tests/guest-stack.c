@@ -260,7 +260,7 @@ static void make_sample(struct stack_sample *s, u64 text, u64 first, u64 second)
 	};
 }
 
-/* Is the chain still the one that was recorded? */
+/* Return true if the chain is still the one that was recorded. */
 static bool is_as_recorded(const struct stack_sample *s)
 {
 	return !s->sample.merged_callchain && (const void *)s->sample.callchain == &s->chain;
@@ -1302,7 +1302,7 @@ static int test_vmlinuz(void)
 }
 #endif
 
-/* Does -g take the guest's stack if this is the guest's kernel? */
+/* Return true if -g dumps the guest's stack with this file as the guest's kernel. */
 static bool is_at_hand(const struct vmlinux *file)
 {
 	char path[] = "/tmp/perf-test-vmlinux-XXXXXX";

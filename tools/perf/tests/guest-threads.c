@@ -154,6 +154,7 @@ static int test_tasks(struct machine *machine)
 				{ .addr = cases[i].task_sp },
 			},
 		};
+		const char *comm = cases[i].comm ?: VCPU_COMM;
 		struct perf_sample sample;
 		struct thread *thread = NULL;
 		bool good;
@@ -170,7 +171,7 @@ static int test_tasks(struct machine *machine)
 		good = (int)sample.tid == cases[i].tid;
 		if (good) {
 			thread = machine__find_thread(machine, sample.pid, sample.tid);
-			good = thread && !strcmp(thread__comm_str(thread), cases[i].comm ?: VCPU_COMM);
+			good = thread && !strcmp(thread__comm_str(thread), comm);
 		}
 		if (!good)
 			pr_debug("%d/%d %s\n", sample.pid, sample.tid,
@@ -426,7 +427,7 @@ static const struct {
 	{ "mapped too late",		30, 0x12000, 0x500000, 0, NULL, false },
 };
 
-/* Is that the file, with its functions if it is this program? */
+/* Return true if that is the file, with its functions if it is this program. */
 static bool is_file(struct map *map, size_t i)
 {
 	const char *name = dso__long_name(map__dso(map)), *file = files[i].file;
@@ -440,7 +441,7 @@ static bool is_file(struct map *map, size_t i)
 	       !map__find_symbol_by_name(map, "cmd_test") == !!strcmp(file, "=");
 }
 
-/* Has a sample of user mode hit the file? */
+/* Return true if a sample of user mode has hit the file. */
 static bool has_file(struct machine *machine, size_t i)
 {
 	struct perf_record_guest_stack_info info = { .root = files[i].root };
@@ -475,7 +476,7 @@ static int test_files(struct machine *machine)
 	return 0;
 }
 
-/* Is @name at 0x100 of a kernel whose code begins at @text? */
+/* Return true if @name is at 0x100 of a kernel whose code begins at @text. */
 static bool has_symbol(struct machine *machine, u64 text, const char *name)
 {
 	struct map *map = NULL;

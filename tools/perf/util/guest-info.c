@@ -235,7 +235,7 @@ enum guest_info guest_info__write_kernel(struct guest_kernel *kernel, pid_t pid,
 	return found;
 }
 
-/* Write what the VM is called, if it is, and tell it. */
+/* Write the VM's name, if it has one, to the file "name", and print it. */
 static void write_guest_name(pid_t pid, const char *top)
 {
 	char name[GUEST_NAME_SIZE];
@@ -347,11 +347,11 @@ static bool guests_beside(char path[PATH_MAX], const char *data, bool old)
 /**
  * guest_info__record - find out what runs in the guests that are going to be recorded
  * @target:	what is recorded
- * @data:	where, NULL for perf.data; the files are made beside it, and those of the record
- *		before it become those of perf.data.old
+ * @data:	the file that is recorded, NULL for perf.data; what is found goes to a folder
+ *		beside it, and the folder of the previous record is moved to perf.data.old's
  * @tables:	whether to write the tables that unwind them
  *
- * Files that the user has given win: then there is nothing to do.
+ * If the user has given files of guests, only the previous folder is moved.
  *
  * Return: the most that was found of a guest.
  */
@@ -547,8 +547,8 @@ const char *guest_info__name(struct machine *machine)
 }
 
 /*
- * Find the first kernel that the guest ran after the one of @time; return from when on, and in
- * @path where it is.  Names that perf record does not write are not looked at.
+ * Find the first kernel that began to run after @time.  Return when it began, ~0 if there is none,
+ * and put its folder in @path.  Skip names that perf record does not write.
  */
 static u64 find_next_kernel(const char *top, u64 time, char path[PATH_MAX])
 {

@@ -92,7 +92,9 @@ static void read_build_id(struct guest_vmcoreinfo *info, const char *text)
 	info->build_id_size = 0;
 	if (!value || strspn(value, "0123456789abcdef") != 2 * GUEST_BUILD_ID_SIZE)
 		return;
-	for (size_t i = 0; i < GUEST_BUILD_ID_SIZE && sscanf(&value[2 * i], "%2x", &byte) == 1; i++) {
+	for (size_t i = 0; i < GUEST_BUILD_ID_SIZE; i++) {
+		if (sscanf(&value[2 * i], "%2x", &byte) != 1)
+			break;
 		info->build_id[i] = byte;
 		any |= byte;
 	}
@@ -143,7 +145,7 @@ static bool read_vmcoreinfo(struct guest_memory *mem, u64 offset, struct guest_v
 	return true;
 }
 
-/* Does the list whose head is the symbol @name lead back to it from its first entry? */
+/* Return true if the list at symbol @name leads back to its head. */
 static bool is_list(const struct guest_kernel *kernel, const char *name)
 {
 	const struct guest_symbol *head = guest_kernel__symbol(kernel, name);

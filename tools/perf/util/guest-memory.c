@@ -55,15 +55,15 @@ static const u64 holes[] = { 4 * GIB, 0x80000000, 0xb0000000, 0xc0000000, 0xe000
 #define PAGE_COST		GUEST_PAGE_SIZE
 
 /*
- * What the search for the kernel may read.  Programs of the guest can write pages that look
- * like the one that is searched: it takes a hundred thousand or more of them to hide that one,
- * and a few seconds to look at them.
+ * What the search for the kernel may read to look into pages that begin like VMCOREINFO.  Programs
+ * of the guest can write such pages: it takes a hundred thousand or more of them to hide the real
+ * one, and a few seconds to look at them.
  */
 #define SEARCH_BUDGET		GIB
 
 /*
- * The same for one more look, at what has changed meanwhile: 15 000 tasks, or several hundred
- * processes that run other files than before; a fifth of a second if a guest wants it to last.
+ * What one later look at the guest may read: enough for 15 000 tasks, or for several hundred
+ * processes that run other files than before.  A guest can make it last a fifth of a second.
  */
 #define LOOK_BUDGET		(256ULL << 20)
 
@@ -97,8 +97,8 @@ struct mapping {
  * @mappings:	what the VMM has mapped, the largest first
  * @ram:	the guest's RAM: pieces by guest-physical address, as KVM lists them; or the
  *		mapping that is all of it, from 0 on
- * @nr_pieces:	how many
- * @list:	KVM's list of them; empty if there is none
+ * @nr_pieces:	how many pieces @ram has
+ * @list:	path of KVM's list of memslots; empty if there is none
  * @layout:	index in holes[] of the address at which RAM makes way for devices
  * @budget:	how much more may be read
  * @error:	why the VMM's memory can't be read; zero if it can
@@ -205,7 +205,7 @@ void guest_memory__close(struct guest_memory *mem)
 	free(mem);
 }
 
-/* Which pages from @hva on the VMM has, @nr at most; return how many were looked at. */
+/* Read the pagemap entries of up to @nr pages from @hva on; return how many were read. */
 static unsigned int get_present(struct guest_memory *mem, u64 hva, u64 *entries, unsigned int nr)
 {
 	off_t pos = hva / GUEST_PAGE_SIZE * sizeof(*entries);
@@ -327,8 +327,8 @@ static bool find_in_piece(struct guest_memory *mem, const struct guest_memslot *
 }
 
 /*
- * Look at all pieces of RAM, as far as @left goes: those behind the first that has the page may
- * have another one.
+ * Look at all pieces of RAM, as far as @left goes: there may be several such pages, e.g. those of
+ * the kernels that ran before.
  */
 static bool find_in_ram(struct guest_memory *mem, u64 *left, const char *prefix,
 			guest_page_fn found, void *arg)
@@ -373,10 +373,10 @@ static bool search(struct guest_memory *mem, const char *prefix, guest_page_fn f
 
 /**
  * guest_memory__find - find the guest's RAM by a page in it
- * @mem:	the memory; its other functions work after this has found the page, and
- *		guest_memory__begin()
+ * @mem:	the memory; call guest_memory__begin() before reading on
  * @prefix:	what the page begins with, 16 characters at most
- * @found:	called with each page that does; returns true if that tells RAM
+ * @found:	called for each such page, and may read the memory; returns true if the page
+ *		shows that what is searched is the guest's RAM
  * @arg:	for @found
  *
  * Return: whether @found has returned true; with errno set if the memory can't be read.
@@ -503,9 +503,10 @@ bool guest_memory__use_tables(struct guest_memory *mem, u64 root, u64 gva, bool 
  * guest_memory__use_next_layout - take another way to lay out RAM
  * @mem:	the memory, with page tables
  *
- * Tables below all holes fit several ways.  What lies above tells which one is right.
+ * Page tables that lie below all holes fit several layouts.  Only data above a hole, such as the
+ * list of modules, tells which layout is right.
  *
- * Return: whether there is another one that fits; else it stays as it was.
+ * Return: true if another layout fits; if not, the layout stays as it was.
  */
 bool guest_memory__use_next_layout(struct guest_memory *mem)
 {

@@ -21,8 +21,9 @@ const char *guest_memslots__dir;
 const char *guest_memslots__link = "anon_inode:kvm-vm";
 
 /*
- * Is the VM of this directory, named by the thread that has made it and by a file descriptor,
- * the process's?  Threads have the names that perf's own namespace gives them.
+ * Does the VM of this directory belong to the process?  KVM names the directory TID-FD, by the
+ * thread that created the VM and by its file descriptor.  The TID is that of the initial PID
+ * namespace: perf has to run there.
  */
 static bool is_of(const char *name, pid_t pid)
 {
@@ -36,7 +37,7 @@ static bool is_of(const char *name, pid_t pid)
 	return !access(path, F_OK);
 }
 
-/* The thread has ended: does the process have a VM at the same file descriptor? */
+/* Return true if the thread has ended, and the process has a VM at the same file descriptor. */
 static bool may_be_of(const char *name, pid_t pid)
 {
 	char path[64], link[64] = "";

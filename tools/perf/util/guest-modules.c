@@ -321,7 +321,7 @@ static void write_tables(struct guest_memory *mem, const struct module_layout *l
 		unlink(path);
 }
 
-/* Is @size bytes from @addr on the module's own memory? */
+/* Return true if @size bytes from @addr on are the module's own memory. */
 static bool is_in_module(struct guest_memory *mem, const struct module_layout *layout, u64 module,
 			 u64 addr, u64 size)
 {
@@ -338,7 +338,7 @@ static bool is_in_module(struct guest_memory *mem, const struct module_layout *l
 	return false;
 }
 
-/* Does a note have a build-id, and nothing else? */
+/* Return true if the note is a build-id. */
 static bool is_build_id(const u8 *note, size_t size)
 {
 	Elf64_Nhdr header;

@@ -446,7 +446,7 @@ static bool orc_code__has_direct_call(const struct orc_code *code,
 	return target >= code->start && target <= code->end;
 }
 
-/* Is it an opcode ff /2 that takes @size bytes, or took more before it was made direct? */
+/* Return true if this is a call by ff /2 of @size bytes, or a longer one that was made direct. */
 static bool is_indirect_call(const u8 *code, size_t size)
 {
 	u8 mod = code[1] >> 6, rm = code[1] & 7;
@@ -581,7 +581,7 @@ static void guest_orc__judge(struct guest_orc *orc, bool whole, bool failed)
  * @sample:	a sample of the guest's kernel, with its stack
  *
  * User mode's part stays as the host's kernel has found it by frame pointers; if it has
- * found none, that is the address at which the kernel was entered.  The chain stays as
+ * found none, it becomes the user-mode IP saved at the kernel's entry.  The chain stays as
  * it is if the tables yield no frame beyond the sample's; as long as nothing proves that
  * they are the guest's, also if they don't yield all frames.
  *
@@ -609,7 +609,7 @@ enum orc_end guest_orc__unwind(struct guest_orc *orc, struct perf_sample *sample
 
 	ips[nr++] = PERF_CONTEXT_GUEST_KERNEL;
 	orc_state__for_each_frame(&state, &source, info->ip, info->sp, info->fp) {
-		/* What is no code is no return address. */
+		/* An address without a table is no return address.  Overlong chains end so, too. */
 		if (nr > MAX_FRAMES || !guest_orc__find_table(state.ip, orc)) {
 			state.end = ORC_END_NO_TABLE;
 			break;
@@ -624,7 +624,7 @@ enum orc_end guest_orc__unwind(struct guest_orc *orc, struct perf_sample *sample
 		ips[nr++] = state.ip;
 	}
 	ended = state.end == ORC_END_USER || state.end == ORC_END_OUTERMOST;
-	/* A module that was replaced says nothing about the kernel. */
+	/* Count missing calls within the kernel only: a module may have been replaced. */
 	guest_orc__judge(orc, ended && nr > 2, state.end == ORC_END_NO_CALL &&
 			 guest_orc__is_kernel(orc, ips[nr - 1]) &&
 			 guest_orc__is_kernel(orc, state.ip));
@@ -699,7 +699,7 @@ static const char *const vmlinux_places[][2] = {
 	{ "lib/modules/", "/vmlinuz" },
 };
 
-/* Find the file of a kernel whose root is mounted; to be freed. */
+/* Return the path of the kernel's file below the guest's root, to be freed; NULL if none. */
 static char *machine__find_vmlinux(struct machine *machine)
 {
 	char *release = machine__kernel_version(machine), *path = NULL;

@@ -60,12 +60,13 @@ static void read_policy(char path[PATH_MAX], char policy[16])
 }
 
 /**
- * guest_policy__refusal - tell who forbids that a guest is read
+ * guest_policy__refusal - tell why a guest must not be read
  * @pid: of its VMM
  *
- * Only root sees what a VMM has said.  Of a VMM with several VMs, any can say no.
+ * A VMM's answer is in debugfs, which only root can read; for others it counts as not given.  If
+ * a VMM has several VMs, each of them can forbid it.
  *
- * Return: that, or NULL.
+ * Return: the reason, or NULL if the guest may be read.
  */
 const char *guest_policy__refusal(pid_t pid)
 {

@@ -34,7 +34,10 @@
 
 #define BUILD_ID_HEX	(2 * BUILD_ID_SIZE)
 
-/* The host has other files of the same names.  Nothing tells what file an unknown one is. */
+/*
+ * Suffixes of names, so that perf doesn't open the host's file of the same path.  The build-id of
+ * an unknown file was not found.
+ */
 #define GUEST_ONLY	" (guest)"
 #define UNKNOWN		" (guest, no build-id)"
 
@@ -245,7 +248,7 @@ static int cmp_inodes(const struct file *x, const struct file *y)
 	       cmp_u64(x->id.min, y->id.min) ?: strcmp(x->path, y->path);
 }
 
-/* By inode, and those whose build-id is known first. */
+/* Sort by inode and path; of the same file, put entries with a known build-id first. */
 static int cmp_files(const void *a, const void *b)
 {
 	const struct file *x = *(const struct file **)a, *y = *(const struct file **)b;
@@ -322,7 +325,10 @@ void guest_thread_maps__delete(struct guest_thread_maps *maps)
 	free(maps);
 }
 
-/* Is the file at hand, where its path says: below --symfs, or the same one on this machine? */
+/*
+ * Can perf use the file that its path leads to?  With --symfs, that is taken for granted; without,
+ * the file on this machine must have the same build-id.
+ */
 static bool is_at_hand(const struct file *file)
 {
 	struct build_id build_id = { .size = 0 };
@@ -379,14 +385,14 @@ static ssize_t find_set(const struct guest_thread_maps *maps, u64 root, u32 pid,
 }
 
 /**
- * guest_thread_maps__lacks - tell whether a process runs no file that has an address
+ * guest_thread_maps__lacks - tell that no file that a process runs is mapped at an address
  * @maps:	of the guest; may be NULL
  * @root:	guest-physical address of the process's page tables
  * @pid:	of the process
  * @time:	when, in perf's time
  * @addr:	the address
  *
- * Return: false if nothing was noted of the process.
+ * Return: true if the files of the process are known, and none of them is mapped at @addr.
  */
 bool guest_thread_maps__lacks(const struct guest_thread_maps *maps, u64 root, u32 pid, u64 time,
 			      u64 addr)
@@ -411,10 +417,10 @@ static bool is_any(struct map *map __maybe_unused, void *arg __maybe_unused)
 }
 
 /**
- * guest_thread_maps__use - let a thread have the files that its process runs
+ * guest_thread_maps__use - give a thread the maps of the files that its process runs
  * @maps:	of the guest; may be NULL
  * @machine:	the guest
- * @thread:	the thread, of which others of its process are given them as well
+ * @thread:	the thread; the other threads of its process share its maps
  * @root:	guest-physical address of the process's page tables
  * @pid:	of the process
  * @time:	when, in perf's time

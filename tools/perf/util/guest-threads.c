@@ -40,7 +40,7 @@
 #define MAX_LINE	128
 #define MAX_NOTES	(1 << 20)
 
-/* How large notes may be that are read again and again. */
+/* Notes that grow beyond this size, in bytes, are not read again while guests are sampled. */
 #define MAX_LIVE_SIZE	(1 << 20)
 
 /* Where CR3 has the topmost page table; with PTI, that of user mode is in the page behind. */
@@ -273,7 +273,7 @@ static u64 user_ip(const struct perf_sample *sample)
 	return 0;
 }
 
-/* Is a task's stack somebody else's, or nobody's, at the look after @time? */
+/* Return true if the look after @time found the task's stack to be another task's, or free. */
 static bool ends_soon(const struct guest_threads *threads, const struct note *note, u64 time)
 {
 	struct note key = { .stack = note->stack, .time = time };

@@ -285,8 +285,9 @@ static void look_at_tasks(struct guest *guest, const struct perf_clock *clock)
 {
 	u64 time = get_time(clock);
 
-	/* What is shown as it comes keeps to the kernel and modules of its beginning. */
-	if (!guest_info__is_live() && time && guest->nr_kernels < MAX_KERNELS && time >= guest->next_search &&
+	/* perf kvm top keeps the kernel and the modules that it found at the start. */
+	if (!guest_info__is_live() && time && guest->nr_kernels < MAX_KERNELS &&
+	    time >= guest->next_search &&
 	    (guest->began_anew || time - guest->alive >= ASLEEP_NSEC)) {
 		find_next_kernel(guest, clock);
 		guest->patience = min(2 * guest->patience, (unsigned int)MAX_PATIENCE);

@@ -72,7 +72,7 @@ void orc_code__add(struct orc_code *code, u64 addr, u64 size, const Elf_Data *da
 	code->nr_pieces++;
 }
 
-/* Is it code that stays when the module is loaded? */
+/* Return true if the section is code that stays after the module is loaded. */
 static bool section_is_code(const GElf_Shdr *shdr, const char *name)
 {
 	const u64 flags = SHF_ALLOC | SHF_EXECINSTR;

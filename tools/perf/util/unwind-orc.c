@@ -259,7 +259,7 @@ static enum orc_end orc_source__read(const struct orc_source *source, u64 addr, 
 	return ORC_CONTINUE;
 }
 
-/* Does a rule find a stack pointer on the stack, as where an interrupt has changed stacks? */
+/* Return true if a rule loads the stack pointer from the stack, as where an IRQ changed stacks. */
 static bool orc_rule__changes_stack(const struct orc_rule *rule)
 {
 	return rule->sp_reg == ORC_REG_SP_INDIRECT || rule->sp_reg == ORC_REG_BP_INDIRECT;
@@ -321,7 +321,7 @@ static enum orc_end orc_state__find_bp(const struct orc_state *state, const stru
 {
 	switch (rule->bp_reg) {
 	case ORC_REG_UNDEFINED:
-		/* It is the caller's still, or was saved with the other registers. */
+		/* BP still has the caller's value, or was saved with the other registers. */
 		return ORC_CONTINUE;
 	case ORC_REG_PREV_SP:
 		return orc_source__read(state->source, cfa + rule->bp_offset, bp);
@@ -357,7 +357,7 @@ static enum orc_end orc_state__return_from_interrupt(struct orc_state *state,
 	if ((get_unaligned_le64(frame + offsetof(struct iret_frame, cs)) & 3) == 3)
 		return ORC_END_USER;
 
-	/* The CPU has pushed it below what was interrupted, or on another stack. */
+	/* The CPU pushes this frame below the SP that it saves there, or on another stack. */
 	if (!orc_source__find(state->source, state->sp, sizeof(u64), &nr))
 		return ORC_CONTINUE;
 	if (nr < state->piece || (nr == state->piece && state->sp < state->min_addr))

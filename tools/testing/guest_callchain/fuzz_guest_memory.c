@@ -40,8 +40,9 @@ static struct {
 } guests[NR_GUESTS], *guest;
 
 /* Instead of system calls, which are slow: this process is the VMM. */
-static no_coverage ssize_t fuzz_readv(pid_t pid, const struct iovec *local, unsigned long nr_local,
-			  const struct iovec *remote, unsigned long nr, unsigned long flags)
+static no_coverage ssize_t fuzz_readv(pid_t pid, const struct iovec *local,
+				      unsigned long nr_local, const struct iovec *remote,
+				      unsigned long nr, unsigned long flags)
 {
 	u8 *to = local->iov_base;
 	ssize_t total = 0;

@@ -3,7 +3,8 @@
  * Fuzz arch/x86/kvm/stacktrace.c in user space, under libFuzzer.
  *
  * The input is a guest: registers, page tables, stacks, and maybe a word that
- * changes at some read.  What the walk says must be what the oracle says.
+ * changes at some read.  What the walk says must be what the oracle says.  Both translate by
+ * oracle_translate(): guest_callchain_fuzz.c tests KVM's own walker of page tables.
  */
 #include <linux/kvm_host.h>
 #include <linux/mm.h>

@@ -76,7 +76,8 @@ test_report() {
 	esac
 	check "perf kvm report" "yes" "${out}"
 
-	out=$(perf report -i "${dir}/mixed" --stats 2>"${dir}/err" | awk '/_DEFERRED/ { print $1, $3 }')
+	out=$(perf report -i "${dir}/mixed" --stats 2>"${dir}/err" |
+	      awk '/_DEFERRED/ { print $1, $3 }')
 	check "perf report --stats" "CALLCHAIN_DEFERRED 2
 LOST_DEFERRED 1" "${out}"
 }
@@ -94,7 +95,8 @@ test_json() {
 	EOF
 	)
 	check "perf data convert" "\
-0xffffffff81001010 guest_leaf [guest., 0xffffffff81002010 guest_mid [guest., 0xffffffff81003010 guest_root [guest., 0x1234 - -
+0xffffffff81001010 guest_leaf [guest., 0xffffffff81002010 guest_mid [guest., \
+0xffffffff81003010 guest_root [guest., 0x1234 - -
 0xffffffff91000001 - -, 0x400100 - -, 0x600200 vmm_run [JIT] t
 0xffffffff91000002 - -, 0x400100 - -, 0x600200 vmm_run [JIT] t
 0xffffffff81001010 guest_leaf [guest., 0xffffffff81003010 guest_root [guest.
@@ -156,7 +158,8 @@ defer_output 1
 guest_callchain 1" \
 	      "$(awk '/^  [a-z_]*(guest_callchain|defer_[a-z]*) / { print $1, $2 }' <<< "${out}" |
 		 sort -u)"
-	check "perf kvm record says what it gets" "1" "$(grep -c '^Callchains of guests: ' <<< "${out}")"
+	check "perf kvm record says what it gets" "1" \
+	      "$(grep -c '^Callchains of guests: ' <<< "${out}")"
 
 	out=$(perf kvm --guest record -vv -e cpu-clock:uG --call-graph fp,nodefer \
 	      -o "${dir}/data" true 2>&1)

@@ -268,7 +268,7 @@ CALLCHAIN_TEST(attr, receivers)
 	run_receivers(self, variant->source);
 }
 
-/* The sample has the IP, and there is no more: records are empty. */
+/* With this RBP, the chain ends at the IP, which the sample has: deferred records are empty. */
 CALLCHAIN_TEST(attr, receivers_of_nothing)
 {
 	struct kvm_regs regs;
@@ -368,9 +368,9 @@ CALLCHAIN_TEST(attr, inherited)
 }
 
 /*
- * There is room for one marker: it is the kernel's.  For lack of room for a cookie, nothing
- * is deferred.  Sample KVM_RUN only: with this limit, perf never comes to an end with frames
- * of the host's user mode that lead to themselves, and pthread_create() has one.
+ * There is room for one context marker, the guest kernel's, and none for a cookie: nothing is
+ * deferred.  Sample KVM_RUN only: with this limit, perf's walk of the host's user mode never
+ * ends if a frame pointer leads to itself, and pthread_create() makes such a frame.
  */
 CALLCHAIN_TEST(attr, one_context)
 {

@@ -399,7 +399,7 @@ static void entry_garbage(struct churn *c)
 			     NO_MEMSLOT_GPA | present);
 }
 
-/* The copy is as far from its huge page's start as the stack is: a valid mapping. */
+/* The first entry validly maps the copy at the stack's offset; the second is misaligned. */
 static void entry_huge(struct churn *c)
 {
 	u64 *pde = frame_entry(c, 0, PG_LEVEL_2M);
@@ -482,7 +482,7 @@ static u64 nr_walks(struct churn *c)
 	return vcpu_get_stat(c->vcpu, callchain_walks);
 }
 
-/* Leave things as they are until a walk has begun, and ended, that saw them so. */
+/* Change nothing until one whole walk has seen this state; one may be under way already. */
 static void wait_for_walk(struct churn *c)
 {
 	u64 until = nr_walks(c) + 2;

@@ -83,7 +83,7 @@ static void check_sample(const struct callchain_sample *s, void *arg)
 	TEST_ASSERT(!s->stack.size || control->c->sysctl, "%s: room for a stack", name);
 }
 
-/* Is a return address of the guest's anywhere in the ring buffer? */
+/* Return true if a return address of the guest's is anywhere in the ring buffer. */
 static bool ring_has_stack(const struct callchain_event *event, const struct guest_stack *stack)
 {
 	const u64 *word = (void *)event->ring + PAGE_SIZE;

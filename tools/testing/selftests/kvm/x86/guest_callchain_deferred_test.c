@@ -397,7 +397,7 @@ CALLCHAIN_TEST(deferred, no_memory_for_record)
 		    walks.nr_empty, walks.nr_whole);
 }
 
-/* Who wants a part of the chain only is not served by a record that has all of it. */
+/* A deferred record has the whole chain; an event that wants a part of it gets that at once. */
 CALLCHAIN_TEST(deferred, exclude_callchain)
 {
 	struct perf_event_attr attr = { .exclude_callchain_user = 1 };

@@ -544,7 +544,7 @@ static void check_size(const struct callchain_sample *s, void *arg)
 	samples->times[samples->nr++] = s->time;
 }
 
-/* Did a sample of @first's ask for a walk that one of @second's then asked for, too? */
+/* Return true if a sample of @first and one of @second asked for the same walk. */
 static bool share_a_walk(const struct sized_samples *first, const struct sized_samples *second)
 {
 	unsigned int i, j;

@@ -50,7 +50,7 @@ int pmu_type(const char *name)
 }
 
 /**
- * has_hardware_cycles - does this host count cycles, and sample by NMIs?
+ * has_hardware_cycles - tell whether this host counts cycles, and samples by NMIs
  */
 bool has_hardware_cycles(void)
 {
@@ -104,7 +104,7 @@ static bool pmi_source_config(enum pmi_source source, struct perf_event_attr *at
 }
 
 /**
- * pmi_source_available - can this user sample callchains of guests by such PMIs?
+ * pmi_source_available - tell whether this user can sample callchains of guests by such PMIs
  * @source:	the kind of PMI
  * @why_not:	where to put the reason for a "no", for a test to skip with
  */
@@ -860,7 +860,7 @@ bool write_number(const char *path, int value)
 }
 
 /**
- * has_userfaults - may this user handle the kernel's faults as well?
+ * has_userfaults - tell whether this user may handle the kernel's faults as well
  */
 bool has_userfaults(void)
 {
@@ -873,7 +873,7 @@ bool has_userfaults(void)
 	return true;
 }
 
-/* What was changed of the host, and who puts it back. */
+/* The settings of the host that were changed, and the process that restores each. */
 static struct {
 	char path[128];
 	int fd;
@@ -888,7 +888,7 @@ static pid_t overrider;
  * reach for who kills the test's process group, and keeps none of its files but the
  * locked one.  An event may be on its way out.
  */
-static void __attribute__((noreturn)) guard(const char *path, int value, int alive, int fd)
+static void __noreturn guard(const char *path, int value, int alive, int fd)
 {
 	unsigned int try;
 	char c;
