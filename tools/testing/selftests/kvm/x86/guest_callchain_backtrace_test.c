@@ -48,7 +48,7 @@ do {									\
 		SKIP(return, "This takes two CPUs");			\
 } while (0)
 
-/**
+/*
  * struct logged_guest - a guest, and what the kernel has printed
  * @vm:		the guest
  * @vcpu:	runs in a thread of its own

@@ -61,7 +61,7 @@ enum {
 
 struct churn;
 
-/**
+/*
  * struct churn_case - one way to change what is walked
  * @name:	for messages
  * @setup:	called before all else, may be NULL

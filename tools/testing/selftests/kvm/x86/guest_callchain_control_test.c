@@ -44,7 +44,7 @@ static const struct control_case {
 	{ "2, allowed, forbidden",	2, { ALLOW, FORBID },	false },
 };
 
-/**
+/*
  * struct control - a case that is tested
  * @c:		the case
  * @e:		what each sample of the guest must be, if its stack is shown

@@ -336,7 +336,7 @@ static void run_to_loop(struct kvm_vcpu *vcpu, enum pmi_source source, u64 loop)
 /* As many frames as there are on a stack of 16-bit code. */
 #define DUMP_SIZE	(NR_FRAMES * PAGE_SIZE)
 
-/**
+/*
  * struct dump_words - what dumps of a stack must have
  * @info:	what tells of the dump, but for what is left to chance
  * @words:	return addresses: where they are, and in how many bytes

@@ -27,7 +27,7 @@ static struct perf_event_attr attr_of_size(unsigned int size)
 	};
 }
 
-/**
+/*
  * struct dump_expectation - what each sample of a guest must have beside its chain
  * @chain:	the chain, and with it cpumode and IP
  * @vm:		the VM
@@ -517,7 +517,7 @@ TEST(receivers)
 	kvm_vm_free(vm);
 }
 
-/**
+/*
  * struct sized_samples - samples of an event that asks for so many bytes
  * @size:	that many each must have
  * @nr:		how many hit the guest

@@ -11,7 +11,7 @@
 
 #define GUEST_STACK_MAX_FRAMES	512
 
-/**
+/*
  * struct guest_stack_layout - where the frames of a stack lie
  * @nr_frames:	how many frames
  * @stride:	bytes from one frame to the next, 16 and up
@@ -25,7 +25,7 @@ struct guest_stack_layout {
 	bool far;
 };
 
-/**
+/*
  * struct guest_stack - a stack as a function with frame pointers would see it
  * @gva:	the lowest page
  * @nr_pages:	how many pages it covers

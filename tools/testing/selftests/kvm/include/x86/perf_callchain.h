@@ -38,7 +38,7 @@ struct callchain_stack_info {
 	} pieces[2];
 };
 
-/**
+/*
  * struct callchain_stack - PERF_SAMPLE_GUEST_STACK
  * @size:	bytes of @data
  * @data:	the guest's stack, from @info->sp up
@@ -50,7 +50,7 @@ struct callchain_stack {
 	const struct callchain_stack_info *info;
 };
 
-/**
+/*
  * struct callchain_sample - one PERF_RECORD_SAMPLE
  * @cpumode:	PERF_RECORD_MISC_*, what the PMI interrupted
  * @size:	bytes in the ring
@@ -86,7 +86,7 @@ struct callchain_sample {
 /* The longest chain: a marker, and as many entries as any test builds. */
 #define CALLCHAIN_MAX_ENTRIES	1024
 
-/**
+/*
  * struct callchain_expectation - what each sample of a guest must be
  * @name:	the case, for messages
  * @cpumode:	PERF_RECORD_MISC_GUEST_*
@@ -102,7 +102,7 @@ struct callchain_expectation {
 	u64 ips[CALLCHAIN_MAX_ENTRIES];
 };
 
-/**
+/*
  * struct callchain_comparison - the samples of a guest, see callchain_compare()
  * @expected:	what each of them must be
  * @nr_guest:	how many walks of the guest's stack they took
@@ -114,7 +114,7 @@ struct callchain_comparison {
 
 typedef void (*callchain_sample_fn)(const struct callchain_sample *sample, void *arg);
 
-/**
+/*
  * struct callchain_event - an event that samples callchains
  * @fd:		of perf_event_open(2)
  * @deferred_fd: of the event that takes what is deferred, -1 if nothing is

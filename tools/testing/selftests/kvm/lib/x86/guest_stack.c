@@ -24,7 +24,7 @@ static void write_word(struct kvm_vm *vm, gva_t gva, u64 word)
 	*(u64 *)addr_gva2hva(vm, gva) = word;
 }
 
-/**
+/*
  * vm_create_looping - create a guest that stands in guest_loop()
  * @vcpu:	its only vCPU
  * @levels:	of its page tables
@@ -43,7 +43,7 @@ struct kvm_vm *vm_create_looping(struct kvm_vcpu **vcpu, int levels, bool user)
 	return vm;
 }
 
-/**
+/*
  * guest_stack_build - allocate a stack in the guest, and write its frames
  * @vm:		the VM
  * @stack:	is filled in
@@ -86,7 +86,7 @@ void guest_stack_build(struct kvm_vm *vm, struct guest_stack *stack,
 	write_word(vm, fp + 8, 0);
 }
 
-/**
+/*
  * vcpu_set_if - set RFLAGS.IF
  * @vcpu:	the vCPU
  *
@@ -102,7 +102,7 @@ void vcpu_set_if(struct kvm_vcpu *vcpu)
 	vcpu_regs_set(vcpu, &regs);
 }
 
-/**
+/*
  * guest_stack_use - let a vCPU stand in a function on that stack
  * @vcpu:	the vCPU
  * @stack:	the stack
@@ -120,7 +120,7 @@ void guest_stack_use(struct kvm_vcpu *vcpu, const struct guest_stack *stack, gva
 	vcpu_set_if(vcpu);
 }
 
-/**
+/*
  * guest_stack_build_and_use - give a vCPU in guest_loop() a stack
  * @vcpu:	the vCPU
  * @stack:	is filled in
@@ -136,7 +136,7 @@ void guest_stack_build_and_use(struct kvm_vcpu *vcpu, struct guest_stack *stack,
 	guest_stack_use(vcpu, stack, (gva_t)guest_loop);
 }
 
-/**
+/*
  * expect_guest_stack - expect the frames of a stack, as guest_loop()'s callers
  * @e:		is filled in
  * @name:	the case, for messages
@@ -159,7 +159,7 @@ void expect_guest_stack(struct callchain_expectation *e, const char *name, bool 
 		e->ips[e->nr++] = stack->ras[i];
 }
 
-/**
+/*
  * vm_get_pte_level - find the entry that maps an address, at a level of choice
  * @vm:		the VM
  * @gva:	a mapped address
@@ -181,7 +181,7 @@ u64 *vm_get_pte_level(struct kvm_vm *vm, gva_t gva, int level)
 	return pte;
 }
 
-/**
+/*
  * vm_set_user_accessible - let guest user mode access pages
  * @vm:		the VM
  * @gva:	the first page
@@ -208,7 +208,7 @@ void vm_set_user_accessible(struct kvm_vm *vm, gva_t gva, unsigned int nr_pages)
 /* RSP0, where exceptions in user mode find their stack. */
 #define TSS_RSP0		4
 
-/**
+/*
  * vcpu_enter_user_mode - continue at CPL 3, in 64-bit code
  * @vcpu:	the vCPU
  *
@@ -232,7 +232,7 @@ void vcpu_enter_user_mode(struct kvm_vcpu *vcpu)
 	vcpu_sregs_set(vcpu, &sregs);
 }
 
-/**
+/*
  * vcpu_use_4_level_paging - leave 5-level paging for 4-level paging
  * @vcpu:	a vCPU of a VM that was built with 5 levels
  *

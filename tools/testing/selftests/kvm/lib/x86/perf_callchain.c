@@ -35,7 +35,7 @@ int perf_event_open(struct perf_event_attr *attr, pid_t pid, int cpu)
 	return syscall(SYS_perf_event_open, attr, pid, cpu, -1, PERF_FLAG_FD_CLOEXEC);
 }
 
-/**
+/*
  * pmu_type - find a PMU
  * @name:	its name in sysfs
  *
@@ -49,7 +49,7 @@ int pmu_type(const char *name)
 	return read_number(path);
 }
 
-/**
+/*
  * has_hardware_cycles - tell whether this host counts cycles, and samples by NMIs
  */
 bool has_hardware_cycles(void)
@@ -103,7 +103,7 @@ static bool pmi_source_config(enum pmi_source source, struct perf_event_attr *at
 	return attr->type != (u32)-1;
 }
 
-/**
+/*
  * pmi_source_available - tell whether this user can sample callchains of guests by such PMIs
  * @source:	the kind of PMI
  * @why_not:	where to put the reason for a "no", for a test to skip with
@@ -346,7 +346,7 @@ static bool join_deferred(struct callchain_sample *sample, struct callchain_even
 	return true;
 }
 
-/**
+/*
  * callchain_event_read - read the samples that were taken since the last time
  * @event:	the event
  * @fn:		called with each sample, in the order in which they were taken
@@ -449,7 +449,7 @@ static void open_deferred(struct callchain_event *event,
 		    "PERF_EVENT_IOC_SET_OUTPUT failed: %s", strerror(errno));
 }
 
-/**
+/*
  * callchain_event_open_ring - open an event, and a ring of a size of choice
  * @event:	is filled in
  * @source:	the kind of PMI
@@ -503,7 +503,7 @@ int callchain_event_open_ring(struct callchain_event *event, enum pmi_source sou
 	return 0;
 }
 
-/**
+/*
  * callchain_event_open - open an event that samples callchains, and its ring
  * @event:	is filled in
  * @source:	the kind of PMI
@@ -531,7 +531,7 @@ void callchain_event_disable(struct callchain_event *event)
 		    "PERF_EVENT_IOC_DISABLE failed: %s", strerror(errno));
 }
 
-/**
+/*
  * callchain_event_start - open an event that must be there, and enable it
  * @event:	is filled in
  * @source:	the kind of PMI
@@ -555,7 +555,7 @@ void callchain_event_close(struct callchain_event *event)
 	close(event->fd);
 }
 
-/**
+/*
  * vcpu_run_until_sampled - run a vCPU until an event has wakeup_events more samples
  * @vcpu:	the vCPU; its guest must not exit to userspace by itself
  * @event:	an event of this thread
@@ -595,7 +595,7 @@ static void assert_all_joined(const struct callchain_event *event)
 	TEST_ASSERT(!event->waits, "A sample lacks what was deferred");
 }
 
-/**
+/*
  * vcpu_run_sampled_bpf - as vcpu_run_sampled(), with a BPF program at the event
  * @vcpu:	the vCPU; its guest must not exit to userspace by itself
  * @source:	the kind of PMI
@@ -631,7 +631,7 @@ void vcpu_run_sampled_bpf(struct kvm_vcpu *vcpu, enum pmi_source source,
 	callchain_event_close(&event);
 }
 
-/**
+/*
  * vcpu_run_sampled - run a vCPU until perf has taken a number of samples of it
  * @vcpu:	the vCPU; its guest must not exit to userspace by itself
  * @source:	the kind of PMI
@@ -647,7 +647,7 @@ void vcpu_run_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
 	vcpu_run_sampled_bpf(vcpu, source, attr, -1, nr_samples, fn, arg);
 }
 
-/**
+/*
  * vcpu_run_until_guest_sampled - run a vCPU until enough samples have hit its guest
  * @vcpu:	the vCPU, see vcpu_run_sampled()
  * @source:	the kind of PMI
@@ -677,7 +677,7 @@ void vcpu_run_until_guest_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
 		    *nr_guest, round * nr_samples);
 }
 
-/**
+/*
  * vcpu_run_sampled_to_exit - sample a vCPU until its guest exits to userspace
  * @vcpu:	the vCPU
  * @source:	the kind of PMI
@@ -703,7 +703,7 @@ void vcpu_run_sampled_to_exit(struct kvm_vcpu *vcpu, enum pmi_source source,
 	callchain_event_close(&event);
 }
 
-/**
+/*
  * callchain_sample_compare - compare one sample
  * @s:	the sample
  * @e:	what it must be if it hit the guest
@@ -736,7 +736,7 @@ bool callchain_sample_compare(const struct callchain_sample *s,
 	return !s->shares_walk;
 }
 
-/**
+/*
  * callchain_compare - compare a sample, for functions that take a callback
  * @s:		the sample
  * @arg:	the struct callchain_comparison
@@ -748,7 +748,7 @@ void callchain_compare(const struct callchain_sample *s, void *arg)
 	c->nr_guest += callchain_sample_compare(s, c->expected);
 }
 
-/**
+/*
  * vcpu_run_and_compare - sample a vCPU, and compare each sample of its guest
  * @vcpu:	the vCPU, see vcpu_run_sampled()
  * @source:	the kind of PMI
@@ -771,7 +771,7 @@ unsigned int vcpu_run_and_compare(struct kvm_vcpu *vcpu, enum pmi_source source,
 	return c.nr_guest;
 }
 
-/**
+/*
  * vcpu_get_callchain_ends - how many walks of a vCPU's stack KVM saw end
  * @vcpu:	the vCPU
  *
@@ -800,7 +800,7 @@ u64 vcpu_get_callchain_ends(struct kvm_vcpu *vcpu)
 	return sum;
 }
 
-/**
+/*
  * vcpu_get_callchain_end_stat - how many walks of a vCPU's stack ended that way
  * @vcpu:	the vCPU
  * @end:	the name of a callchain_end_* stat, without this prefix
@@ -828,7 +828,7 @@ static bool read_setting(const char *path, int *value)
 	return ok;
 }
 
-/**
+/*
  * read_number - read what the kernel has in a file of /proc or /sys
  * @path:	the file
  *
@@ -841,7 +841,7 @@ int read_number(const char *path)
 	return read_setting(path, &value) ? value : -1;
 }
 
-/**
+/*
  * write_number - write a file of /proc or /sys
  * @path:	the file
  * @value:	the number
@@ -859,7 +859,7 @@ bool write_number(const char *path, int value)
 	return !fclose(f) && ok;
 }
 
-/**
+/*
  * has_userfaults - tell whether this user may handle the kernel's faults as well
  */
 bool has_userfaults(void)
@@ -904,7 +904,7 @@ static void __noreturn guard(const char *path, int value, int alive, int fd)
 	_exit(0);
 }
 
-/**
+/*
  * host_restore - put back all that host_override() has changed
  *
  * That comes by itself when the test ends, however it ends, but then a bit later.
@@ -927,7 +927,7 @@ void host_restore(void)
 	}
 }
 
-/**
+/*
  * host_override - change a setting of the host, e.g. a sysctl, while the test runs
  * @path:	its file
  * @value:	what to write
