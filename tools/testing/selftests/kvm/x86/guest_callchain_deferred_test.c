@@ -360,6 +360,11 @@ static int fail_next_allocation(void)
 	return fd;
 }
 
+static void restore_failslab(void)
+{
+	write_number(FAILSLAB, 1);
+}
+
 /* Without memory for a walk, its record comes, and is empty. */
 CALLCHAIN_TEST(deferred, no_memory_for_record)
 {
@@ -374,6 +379,8 @@ CALLCHAIN_TEST(deferred, no_memory_for_record)
 
 	if (!write_number(FAILSLAB, 0))
 		SKIP(return, "The kernel can't fail allocations, CONFIG_FAILSLAB");
+	/* A failed assertion exits. */
+	atexit(restore_failslab);
 	SKIP_UNLESS_OVERRIDDEN(MAX_STACK_SYSCTL, LONG_STACK);
 
 	/* Now the vCPU has what it needs to run. */
@@ -391,7 +398,7 @@ CALLCHAIN_TEST(deferred, no_memory_for_record)
 	TEST_ASSERT(pread(fd, &left, 1, 0) == 1 && left == '0', "No allocation failed");
 	close(fd);
 	callchain_event_close(&event);
-	write_number(FAILSLAB, 1);
+	restore_failslab();
 
 	TEST_ASSERT(walks.nr_empty == 1 && walks.nr_whole, "%u walks were empty, %u whole",
 		    walks.nr_empty, walks.nr_whole);
