@@ -189,7 +189,6 @@ static void clear_present(struct hostile_guest *guest, u64 level)
 
 static void set_reserved(struct hostile_guest *guest, u64 level)
 {
-	TEST_ASSERT(guest->vm->pa_bits < 52, "No address bit is reserved");
 	*bad_pte(guest, level) |= BIT_ULL(51);
 }
 
@@ -217,7 +216,6 @@ static void point_to_local_apic(struct hostile_guest *guest, u64 level)
 
 static void point_past_maxphyaddr(struct hostile_guest *guest, u64 level)
 {
-	TEST_ASSERT(guest->vm->pa_bits < 52, "No address bit is reserved");
 	point_to(guest, level, BIT_ULL(guest->vm->pa_bits));
 }
 
@@ -566,6 +564,13 @@ static void run_case(const struct hostile_case *c, enum pmi_source source, int l
 	kvm_vm_free(guest.vm);
 }
 
+/* Return false if the case needs a reserved bit in addresses, and the CPU has none. */
+static bool can_run(const struct hostile_case *c)
+{
+	return (c->tamper != set_reserved && c->tamper != point_past_maxphyaddr) ||
+	       kvm_cpu_property(X86_PROPERTY_MAX_PHY_ADDR) < 52;
+}
+
 #define RUN_CASES(_cases)						\
 do {									\
 	const struct hostile_case *c;					\
@@ -573,6 +578,10 @@ do {									\
 	for_each_case(c, _cases) {					\
 		if (c->levels && c->levels != variant->levels)		\
 			continue;					\
+		if (!can_run(c)) {					\
+			TH_LOG("%s: no address bit is reserved", c->name); \
+			continue;					\
+		}							\
 		TH_LOG("%s", c->name);					\
 		run_case(c, variant->source, variant->levels);		\
 	}								\
@@ -693,8 +702,13 @@ static void test_cr3(int levels)
 	kvm_vm_free(guest.vm);
 }
 
+/* TEST() has 30 seconds, too few on a slow host. */
+FIXTURE(global) {};
+FIXTURE_SETUP(global) {}
+FIXTURE_TEARDOWN(global) {}
+
 /* By IRQs only: NMIs that come just between CLGI and VMRUN are too rare. */
-TEST(cr3)
+CALLCHAIN_TEST(global, cr3)
 {
 	SKIP_UNLESS_PMI(PMI_IRQ);
 	test_cr3(4);

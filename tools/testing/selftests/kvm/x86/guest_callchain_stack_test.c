@@ -352,7 +352,10 @@ CALLCHAIN_TEST(stack, excluded)
 	attrs[0].exclude_user = 1;
 	attrs[1].exclude_callchain_user = 1;
 	attrs[2].exclude_callchain_kernel = 1;
-	for (i = 0; i < ARRAY_SIZE(attrs); i++) {
+	/* The test PMU takes no notice of exclude_user, others don't count then. */
+	i = variant->user && (variant->source & ~PMI_DEFERRED) == PMI_NMI &&
+	    has_hardware_cycles();
+	for (; i < ARRAY_SIZE(attrs); i++) {
 		own = variant->user ? i < 2 : i == 2;
 		e = (struct dump_expectation){ .info.pieces[0].size = 4096, .none = own };
 		expect_ip(&e.chain, "excluded", variant->user);
@@ -392,7 +395,12 @@ static void is_refused(struct perf_event_attr attr, const char *why)
 	TEST_ASSERT(fd < 0 && errno == EINVAL, "perf takes %s", why);
 }
 
-TEST(attr)
+/* TEST() has 30 seconds, too few on a slow host. */
+FIXTURE(global) {};
+FIXTURE_SETUP(global) {}
+FIXTURE_TEARDOWN(global) {}
+
+CALLCHAIN_TEST(global, attr)
 {
 	struct perf_event_attr attr = attr_of_size(0);
 	const char *why_not;
@@ -470,7 +478,7 @@ static const struct {
  * Deferred stacks go to who asks for them, and may see them: as much as they ask for, and
  * only if a sample asked.
  */
-TEST(receivers)
+CALLCHAIN_TEST(global, receivers)
 {
 	struct callchain_event events[ARRAY_SIZE(receiver_cases)];
 	struct perf_event_attr attr = attr_of_size(64);
@@ -565,7 +573,7 @@ static bool share_walks(const struct sized_samples *a, const struct sized_sample
 }
 
 /* Samples of one exit share a record, which must do for the event that wants the most. */
-TEST(shared_by_sizes)
+CALLCHAIN_TEST(global, shared_by_sizes)
 {
 	struct sized_samples samples[] = { { 64 }, { 1024 }, { 64 } };
 	struct callchain_event events[ARRAY_SIZE(samples)];
