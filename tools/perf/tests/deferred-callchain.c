@@ -43,31 +43,33 @@ static const struct step {
 	u8 cpumode;
 	u32 tid;
 	u64 cookie;
-	/* How long the deferred part is. */
+	/* The number of entries in the deferred part. */
 	u64 nr;
-	/* The samples delivered by that, by their index here: + with, - without the part. */
+	/*
+	 * The samples that this step delivers, by their index: + with, - without the deferred part.
+	 */
 	const char *delivered;
 } steps[] = {
 	/* 0 */ SAMPLE(KERNEL, 1, 100),
 	/* 1 */ SAMPLE(GUEST_KERNEL, 1, 200),
 	/* 2 */ SAMPLE(GUEST_USER, 2, 201),
 	/* 3 */ SAMPLE(GUEST_KERNEL, 1, 200),
-	/* A guest's record leaves those of its host alone. */
+	/* A guest's record does not complete samples of the host. */
 	RECORD(GUEST_KERNEL, 1, 200, 3, "1+3+"),
 	/* 5 */ SAMPLE(GUEST_KERNEL, 1, 202),
 	/* 6 */ SAMPLE(GUEST_USER, 1, 203),
-	/* It may be empty, and even then shows that an earlier one was lost. */
+	/* A record may be empty.  It still shows that the record of sample 5 was lost. */
 	RECORD(GUEST_USER, 1, 203, 0, "5-6+"),
 	/* 8 */ SAMPLE(GUEST_KERNEL, 1, 204),
 	/* 9 */ SAMPLE(KERNEL, 1, 100),
-	/* And that of the host leaves those of its guest alone. */
+	/* A record of the host does not complete samples of the guest. */
 	RECORD(USER, 1, 100, 2, "0+9+"),
 	/* 11 */ SAMPLE(KERNEL, 1, 101),
 	RECORD(USER, 1, 102, 2, "11-"),
-	/* That of the host comes but once, so it's for later ones as well. */
+	/* A record of the host comes only once, so it completes later samples as well. */
 	/* 13 */ SAMPLE_WITH(KERNEL, 1, 102, "13+"),
 	RECORD(GUEST_KERNEL, 1, 204, 1, "8+"),
-	/* They wait until the end, in their order. */
+	/* These samples wait until they are flushed, and keep their order. */
 	/* 15 */ SAMPLE(KERNEL, 3, 103),
 	/* 16 */ SAMPLE(GUEST_KERNEL, 2, 205),
 	/* 17 */ SAMPLE(GUEST_USER, 3, 206),
@@ -76,7 +78,7 @@ static const struct step {
 static const struct step waiting_sample = SAMPLE(GUEST_KERNEL, 1, 300);
 static const struct step valid_record = RECORD(GUEST_KERNEL, 1, 300, 2, "");
 
-/* A length that doesn't fit into the event. */
+/* Lengths that don't fit into the event. */
 static const struct malformed {
 	const struct step *step;
 	u64 nr;
@@ -84,7 +86,7 @@ static const struct malformed {
 	u16 size;
 } malformed[] = {
 	{ .step = &valid_record, .nr = 1 << 20, },
-	/* The first entries too many are of struct sample_id. */
+	/* The first entries beyond the record's own two would be those of struct sample_id. */
 	{ .step = &valid_record, .nr = 3, },
 	{ .step = &valid_record, .nr = 5, },
 	{ .step = &valid_record, .nr = 1ULL << 61, },
@@ -103,7 +105,7 @@ static struct machine *machine_of(const struct step *step)
 	return perf_event_header__cpumode_is_guest(step->cpumode) ? &guest : &host;
 }
 
-/* The callchain of a guest begins with a context marker, also if it is a part. */
+/* The callchain of a guest begins with a context marker, and so does its deferred part. */
 static u64 first_entry(const struct step *step, u64 of_host)
 {
 	switch (step->cpumode) {
@@ -146,7 +148,7 @@ static int process_sample(const struct perf_tool *tool __maybe_unused,
 	return 0;
 }
 
-/* The part of struct sample_id and of a sample that both have. */
+/* The fields that struct sample_id and a sample have in common. */
 struct ids {
 	u32 pid, tid;
 	u64 time;
@@ -216,7 +218,7 @@ static int run_steps(struct evlist *evlist, const struct perf_tool *tool)
 		TEST_ASSERT_VAL("wrong samples", !strcmp(delivered, steps[i].delivered));
 	}
 
-	/* What is left is of other threads, and later than 1. */
+	/* The samples that are left are of other threads.  The first one has the time 2. */
 	delivered[0] = '\0';
 	TEST_ASSERT_VAL("flush failed", !evlist__flush_deferred_samples(evlist, tool, 1));
 	TEST_ASSERT_VAL("flushed too early", !strcmp(delivered, ""));
@@ -235,7 +237,7 @@ static int run_malformed(struct evlist *evlist, const struct perf_tool *tool)
 {
 	union perf_event event;
 
-	/* The one that a record would be merged with. */
+	/* Queue the sample with which a valid record would be merged. */
 	make_event(&waiting_sample, /*time=*/0, &event);
 	TEST_ASSERT_VAL("sample failed", !run_event(evlist, tool, &waiting_sample, &event));
 
@@ -252,7 +254,10 @@ static int run_malformed(struct evlist *evlist, const struct perf_tool *tool)
 		if (m->size)
 			event.header.size = m->size;
 
-		/* Of that size, so that the address sanitizer sees what lies beyond it. */
+		/*
+		 * Allocate no more than the event, so that the address sanitizer finds reads beyond
+		 * it.
+		 */
 		copy = memdup(&event, event.header.size);
 		TEST_ASSERT_VAL("memdup", copy);
 		err = run_event(evlist, tool, m->step, copy);

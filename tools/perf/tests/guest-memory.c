@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Names of guests from their memory: a guest whose kernel has two modules is made in this
- * process's memory, as if it were a VMM, and what is written for it compared whole.  Then
- * it is broken, in one place at a time.
+ * Test the files that perf writes from the memory of guests.  This process stands for the VMM: make
+ * a guest in its memory, whose kernel has two modules, and compare all that is written for it.
+ * Then break the guest, in one place at a time.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -45,8 +45,8 @@
 #include "util.h"
 
 /*
- * As on QEMU's q35: what lies above 2 GiB in RAM is to be found from 4 GiB on.  Nearly all
- * of it is never touched.
+ * As on QEMU's q35: RAM above the first 2 GiB has guest-physical addresses from 4 GiB on.  Nearly
+ * all of RAM is never touched.
  */
 #define LOW_SIZE	(16UL << 20)
 #define HOLE		(2UL << 30)
@@ -55,8 +55,8 @@
 #define PAGE		4096UL
 
 /*
- * Where the guest has its kernel: the first 2 MiB in one large page, the next ones in small
- * pages, in descending order.
+ * The guest's kernel: its first 2 MiB are one large page, the rest is small pages in descending
+ * order.
  */
 #define KERNEL		0xffffffff9b000000ULL
 #define SMALL		(KERNEL + (2UL << 20))
@@ -68,16 +68,16 @@
 #define PUD_GPA		(1UL << 20)
 #define PMD_GPA		(PUD_GPA + PAGE)
 #define PTE_GPA		(PMD_GPA + PAGE)
-/* Not the first page that is looked at by one system call. */
+/* This is not the first page that a system call looks at. */
 #define INFO_GPA	((8UL << 20) + 3 * PAGE)
 
-/* Of page tables. */
+/* Bits of entries in page tables. */
 #define PRESENT		1UL
 #define LARGE		BIT(7)
 #define LARGE_PAT	BIT(12)
 #define NO_EXEC		BIT_ULL(63)
 
-/* What lies where: in small pages, so that structures cross them. */
+/* Addresses of the kernel's data, in small pages, so that structures cross pages. */
 #define NUM_SYMS	(SMALL + 0x800)
 #define RELATIVE_BASE	(SMALL + 0x808)
 #define NAMES		(SMALL + 0xff8)
@@ -114,7 +114,7 @@
 #define MAPPING(i)	(SMALL + 0x80ff0 + (i) * 0x40)
 #define CACHE(i)	(SMALL + 0x82ff0 + (i) * 0x240)
 
-/* A process: its page tables, and the page that its program's file begins with. */
+/* A process: its page tables, and the first page of its program's file. */
 #define USER_PGD_GPA	(9UL << 20)
 #define PROGRAM_GPA	(USER_PGD_GPA + PAGE)
 #define PROGRAM		0x400000UL
@@ -122,7 +122,7 @@
 
 static u8 *ram;
 
-/* Where the first module's structure is, in RAM: low, or above the hole. */
+/* True if the first module's structure is above the hole in RAM. */
 static bool high;
 
 static u64 to_offset(u64 gva)
@@ -186,10 +186,10 @@ static const char info[] =
 	"NUMBER(phys_base)=-450887680\n"
 	"NUMBER(pgtable_l5_enabled)=0\n";
 
-/* An address below that of the kernel is one of a CPU's data. */
+/* An address below the kernel's is that of a per-CPU symbol. */
 static const struct {
 	u64		addr;
-	const char	*name;	/* behind its type */
+	const char	*name;	/* the type, then the name */
 } symbols[] = {
 	{ 0x1000,		"Airq_stack_backing_store" },
 	{ KERNEL,		"T_text" },
@@ -215,12 +215,12 @@ static const struct {
 	{ ORC_END + 0x100,	"ta_name_of_more_than_127_characters_" },
 };
 
-/* How kallsyms keeps addresses. */
+/* How kallsyms stores addresses. */
 enum layout { FROM_PLACE, FROM_BASE, FROM_BASE_BUT_PERCPU };
 
 static u64 btf_size;
 
-/* Before Linux 6.4, tables have none. */
+/* True for an older kernel, whose ORC tables have no header. */
 static bool no_header;
 
 static u64 symbol_addr(size_t i)
@@ -243,7 +243,7 @@ static s32 kept_offset(size_t i, enum layout layout)
 	}
 }
 
-/* The last name is a long one: its second half are as many of token 1. */
+/* The last name is a long one: NR_LONG bytes with token 1 are added to it. */
 #define NR_LONG		120
 #define LONG_TOKEN	"xy"
 
@@ -254,7 +254,7 @@ static void make_kallsyms(enum layout layout)
 
 	put(NUM_SYMS, &nr, sizeof(nr));
 	put_u64(RELATIVE_BASE, KERNEL);
-	/* Tokens: one stands for two characters, all others for themselves. */
+	/* Token 1 stands for two characters, all others for themselves. */
 	for (unsigned int i = 0; i < 256; i++) {
 		const char itself[] = { i, 0 }, *token = i == 1 ? LONG_TOKEN : itself;
 		u16 index = tokens - TOKEN_TABLE;
@@ -291,7 +291,7 @@ static void make_orc(void)
 }
 
 #ifdef HAVE_LIBBPF_SUPPORT
-/* A module's fields, as before Linux 6.4 or since then. */
+/* Offsets of a module's fields. */
 #define M_LIST		8
 #define M_NAME		24
 #define M_MEM		88
@@ -308,7 +308,7 @@ static void make_orc(void)
 #define MODULE_ORC	(SMALL + 0x54ffa)
 #define NR_ORCS		3
 
-/* At the end of its memory. */
+/* The build-id of the first module is at the end of its memory. */
 #define MODULE_NOTE	(MODULE_CODE + 0x3000 - 36)
 #define OTHER_NOTE	".note.gnu.property"
 #define ID_NOTE		".note.gnu.build-id"
@@ -325,14 +325,14 @@ static const struct {
 	{ "second",	0xffffffffc0010000, { 0x2000, 0 } },
 };
 
-/* A module's notes: struct module_notes_attrs, and struct bin_attribute. */
+/* Offsets in a module's notes: struct module_notes_attrs, and struct bin_attribute. */
 #define N_NOTE(old)	((old) ? 16 : 32)
 #define NOTE_STEP	64
 #define NOTE_NAME	8
 #define NOTE_SIZE	24
 #define NOTE_ADDR	32
 
-/* A task's fields. */
+/* Offsets of a task's fields. */
 #define T_COMM		0x20
 #define T_PID		0x30
 #define T_TGID		0x34
@@ -348,7 +348,7 @@ static const struct {
 #define PAGE_OFFSET	0xffff9d4000000000ULL
 #define VMEMMAP		0xfffff0c180000000ULL
 
-/* What leads to the files that a process runs. */
+/* Offsets in the structures that lead to the files that a process runs. */
 #define V_START		0
 #define V_END		8
 #define V_FLAGS		0x18
@@ -377,17 +377,17 @@ static const struct {
 #define LEAF		(1 << 3)
 #define ARANGE		(3 << 3)
 
-/* The kernel is Linux 6.0, which has no such tree. */
+/* True for Linux 6.0, which has no tree of VMAs. */
 static bool no_tree;
 
-/* Where a VMA has its file, if that is strange, and how many slots a leaf has. */
+/* The offset of a VMA's file if it is not the usual one, and the number of slots of a leaf. */
 static u32 vma_file;
 static u32 nr_slots = 16;
 
-/* How large the guest's struct page is. */
+/* The size of the guest's struct page. */
 static u32 page_size = 64;
 
-/* Leave out what a struct task_struct has, or have it far behind the rest. */
+/* True to leave out a field of struct task_struct, or to have one far behind the others. */
 static bool no_tasks, far_field;
 
 static void add_node_type(struct btf *btf, const char *name, int u64_id, u32 nr)
@@ -474,7 +474,7 @@ static void add_task_types(struct btf *btf, int u32_id, int u64_id, int char_id,
 		btf__add_field(btf, "thread_node", list, T_THREADS * 8, 0);
 }
 
-/* Make struct module one that has no end: each of many members has as many of its kind. */
+/* True for a struct module without end: its members have no names, and contain themselves. */
 static bool endless;
 
 static void add_endless(struct btf *btf)
@@ -553,8 +553,8 @@ static void *make_btf(bool old, u32 *size)
 }
 
 /*
- * Two processes that the list of all has, the second one with a thread and user mode, a thread
- * of the kernel, and what the second CPU runs if it has nothing to do.
+ * The first task, a process with user mode and a second thread, a thread of the kernel, and the
+ * idle task of the second CPU, which is in no list.
  */
 static const struct {
 	const char	*comm;
@@ -575,7 +575,10 @@ static void put_u32(u64 gva, u32 value)
 	put(gva, &value, sizeof(value));
 }
 
-/* The folders and files: index, parent, name; the first two have none, as roots of mounts. */
+/*
+ * The directories and files: index, parent, name.  The first two are roots of mounts: each is its
+ * own parent.
+ */
 enum { ROOT, USR_ROOT, BIN, A_PROGRAM, USR, LIB, LIBTEST, NR_DENTRIES };
 
 static const struct {
@@ -591,7 +594,7 @@ static const struct {
 	[LIBTEST]	= { LIB,	"libtest.so" },
 };
 
-/* What the process has mapped, by address; memory without a file can be executed as well. */
+/* The VMAs of the process, by address.  One of them can be executed, but has no file. */
 #define NO_FILE		2
 
 static const struct {
@@ -614,8 +617,8 @@ static void put_slot(u64 node, u32 slots, unsigned int i, u64 slot, u64 last)
 }
 
 /*
- * An ELF file's first page: two notes, the second of which is the build-id, and a segment that
- * looks as if it had another one.
+ * Make the first page of an ELF file, with two notes, the second of which is the build-id, and with
+ * a segment that is not a note but looks like another build-id.
  */
 static void make_program(void)
 {
@@ -644,13 +647,13 @@ static void make_program(void)
 	}
 }
 
-/* Where the kernel has the struct page of a page. */
+/* The address of a page's struct page. */
 #define PAGE_OF(gpa)	(VMEMMAP + (gpa) / PAGE * page_size)
 
 static void make_maps(void)
 {
 	make_program();
-	/* Of the second file nothing is cached. */
+	/* Nothing is cached of the second file. */
 	put_u64(MAPPING(0) + M_CACHE, CACHE(0) | 2);
 	put_u64(CACHE(0) + C_SLOTS, CACHE(1) | 2);
 	put_u64(CACHE(1) + C_SLOTS, PAGE_OF(PROGRAM_GPA));
@@ -661,7 +664,7 @@ static void make_maps(void)
 	put_u64(MM + MM_TREE, NODE(0) | ARANGE | 2);
 	put_slot(NODE(0), ARANGE_SLOTS, 0, NODE(1) | LEAF | 4, 0x7effffffffffUL);
 	put_slot(NODE(0), ARANGE_SLOTS, 1, NODE(2) | LEAF | 4, ~0UL);
-	/* Nothing is below the program, between its parts, and below and above the library. */
+	/* There are gaps below the program, between its parts, and below and above the library. */
 	put_slot(NODE(1), LEAF_SLOTS, 0, 0, vmas[0].start - 1);
 	put_slot(NODE(1), LEAF_SLOTS, 1, VMA(0), vmas[0].end - 1);
 	put_slot(NODE(1), LEAF_SLOTS, 2, VMA(1), vmas[1].end - 1);
@@ -685,7 +688,7 @@ static void make_maps(void)
 		put_u64(DENTRY(i) + D_NAME + QSTR_NAME, NAME_OF(i));
 		put_u64(DENTRY(i) + D_HASH + 8, 8);
 	}
-	/* The second file is on what is mounted on /usr. */
+	/* The second file is in the file system that is mounted on /usr. */
 	for (unsigned int i = 0; i < 2; i++) {
 		put_u64(MOUNT(i) + MNT_PARENT, MOUNT(0));
 		put_u64(MOUNT(i) + MNT_POINT, DENTRY(i ? USR : ROOT));
@@ -722,7 +725,7 @@ static void make_tasks(void)
 	put_u64(TASK(3) + T_TASKS, TASK(0) + T_TASKS);
 	for (size_t i = 0; i < ARRAY_SIZE(tasks); i++)
 		put_u64(TASK(i) + T_SIGNAL, SIGNAL + 0x100 * i);
-	/* Each process leads back to a head of its own. */
+	/* The threads of each process lead back to the process's own head. */
 	put_u64(TASK(0) + T_THREADS, SIGNAL + S_THREADS);
 	put_u64(TASK(3) + T_THREADS, SIGNAL + 0x300 + S_THREADS);
 	put_u64(TASK(1) + T_THREADS, TASK(2) + T_THREADS);
@@ -731,7 +734,10 @@ static void make_tasks(void)
 
 #define WITH_MODULES	true
 
-/* Each module has an undefined symbol, which nobody shows, and one that is named by it. */
+/*
+ * Each module has an undefined symbol, which is not written, and a symbol with the module's name in
+ * its own.
+ */
 static void make_modules(bool old)
 {
 	u64 node = MODULES;
@@ -777,7 +783,10 @@ static void make_modules(bool old)
 	}
 	put_u64(node, MODULES);
 
-	/* The first one has a build-id behind another note, the second one has only the other. */
+	/*
+	 * The first module has a build-id behind another note, the second one has only the other
+	 * note.
+	 */
 	for (size_t i = 0; i < ARRAY_SIZE(modules); i++) {
 		u64 notes = MODULE(i) + 0x600, note = notes + N_NOTE(old);
 		u64 names = notes + 0x400;
@@ -796,7 +805,7 @@ static void make_modules(bool old)
 		put_u64(note + NOTE_STEP + NOTE_ADDR, MODULE_NOTE);
 	}
 
-	/* The second one has no tables. */
+	/* The second module has no tables. */
 	put(MODULE(0) + M_ARCH, &nr_orcs, sizeof(nr_orcs));
 	put_u64(MODULE(0) + M_ARCH + 8, MODULE_IPS);
 	put_u64(MODULE(0) + M_ARCH + 16, MODULE_ORC);
@@ -833,7 +842,7 @@ static void make_guest(enum layout layout, bool old)
 	make_contents(layout, old);
 }
 
-/* Give the text of VMCOREINFO another value, of the same length. */
+/* Change a value in VMCOREINFO to another one of the same length. */
 static void change_info(const char *from, const char *to)
 {
 	char *at = strstr((char *)&ram[INFO_GPA], from);
@@ -841,7 +850,7 @@ static void change_info(const char *from, const char *to)
 	memcpy(at, to, strlen(to));
 }
 
-/* The file @name of the guest's, to be freed. */
+/* Return the contents of the guest's file @name, to be freed. */
 static char *read_guest_file(const char *dir, const char *name, size_t *size)
 {
 	char path[PATH_MAX], *text = NULL;
@@ -870,7 +879,7 @@ static bool has_text(const char *dir, const char *name, const char *expected)
 	return same;
 }
 
-/* What /proc/kallsyms would say of the kernel, and of its modules. */
+/* Put the lines that proc/kallsyms must have for the kernel and its modules into @text. */
 static void expect_kallsyms(char *text, bool with_modules)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(symbols); i++) {
@@ -900,7 +909,7 @@ static bool test_names(const char *dir, bool with_modules, bool old)
 	       has_text(dir, "proc/version", "Linux version 6.1.0-test (by its memory)\n");
 }
 
-/* Return true if the file has what the guest has from @start to @end. */
+/* Return true if the section has what the guest has from @start to @end. */
 static bool has_section(const char *file, const Elf64_Shdr *shdr, u64 start, u64 end)
 {
 	if (shdr->sh_addr != start || shdr->sh_size != end - start)
@@ -942,7 +951,10 @@ static bool has_sections(const char *dir, const char *name, const struct expecte
 	return good;
 }
 
-/* Has the file, as of sysfs, this build-id?  Without one, there must be no file. */
+/*
+ * Return true if the file, which has the format of sysfs, has this build-id, or if there is
+ * neither.
+ */
 static bool has_build_id(const char *dir, const char *name, const char *expected)
 {
 	char path[PATH_MAX], found[SBUILD_ID_SIZE] = "";
@@ -956,7 +968,7 @@ static bool has_build_id(const char *dir, const char *name, const char *expected
 	       build_id__snprintf(&bid, found, sizeof(found)) && !strcmp(found, expected);
 }
 
-/* The guest has no code for the boot; the first of these may be missing as well. */
+/* The guest has no boot code; it may lack the header as well. */
 static bool test_tables(const char *dir)
 {
 	const struct expected_section text = { ".text", KERNEL, KERNEL + 0x2000 };
@@ -995,7 +1007,7 @@ static bool test_module_tables(const char *dir __maybe_unused, bool old __maybe_
 }
 #endif
 
-/* As perf kvm record does, if callchains are recorded as well. */
+/* Write all files, as perf kvm record does if it records callchains. */
 static enum guest_info find_all(const char *dir)
 {
 	return guest_info__write(getpid(), dir, true);
@@ -1020,7 +1032,7 @@ static void no_release(void)
 	change_info("OSRELEASE=6.1.0-test", "OSRELEASE=6.1/../tes");
 }
 
-/* A release of @len characters, and all else as it was. */
+/* Write a release of @len characters, and leave all else as it was. */
 static void put_release(size_t len)
 {
 	char *text = (char *)&ram[INFO_GPA];
@@ -1096,7 +1108,7 @@ static void upper_half_character(void)
 
 static void name_without_end(void)
 {
-	/* Tokens up to the next one that ends: all are its beginning. */
+	/* Overwrite all tokens: none of them ends before the index of tokens. */
 	for (u64 gva = TOKEN_TABLE; gva < TOKEN_INDEX; gva++)
 		put(gva, "x", 1);
 }
@@ -1106,7 +1118,7 @@ static void no_tables(void)
 	change_info("SYMBOL(kallsyms_names)", "SYMBOL(kallsyms-names)");
 }
 
-/* A guest that is broken, and what is still found. */
+/* Ways to break a guest so that nothing is found. */
 static const struct {
 	const char	*name;
 	void		(*break_it)(void);
@@ -1150,7 +1162,7 @@ static int test_broken_tables(const char *dir)
 	char path[PATH_MAX];
 
 	make_guest(FROM_BASE, false);
-	/* The end of the code becomes its begin. */
+	/* The end of the code becomes its beginning. */
 	put(OFFSETS + 4 * sizeof(s32), "\0\0\0\0", 4);
 	TEST_ASSERT_VAL("no code", find_all(dir) == GUEST_INFO_NAMES);
 	snprintf(path, sizeof(path), "%s/%d/boot/vmlinux-6.1.0-test", dir, getpid());
@@ -1168,7 +1180,7 @@ static int test_no_header(const char *dir)
 	return 0;
 }
 
-/* All but one page fits a guest without a hole. */
+/* All pages but one fit a guest without a hole. */
 static int test_hole(const char *dir)
 {
 	high = true;
@@ -1179,7 +1191,7 @@ static int test_hole(const char *dir)
 	return 0;
 }
 
-/* Another kernel was there before, and a copy was made of this one's. */
+/* An earlier kernel has left its VMCOREINFO, but not its page tables. */
 static int test_copies(const char *dir)
 {
 	size_t size;
@@ -1210,7 +1222,7 @@ static int nr_resident(void)
 	return nr;
 }
 
-/* What the guest never touched stays away: nothing is allocated for the look at it. */
+/* Pages that the guest never touched are not allocated when perf reads the guest. */
 static int test_holes(const char *dir)
 {
 	int before;
@@ -1223,7 +1235,7 @@ static int test_holes(const char *dir)
 	TEST_ASSERT_VAL("found", find_all(dir) == GUEST_INFO_TABLES);
 	TEST_ASSERT_VAL("pages", nr_resident() == before);
 
-	/* Symbols on a page that was never there. */
+	/* The addresses of symbols are on a page that was never there. */
 	page = to_offset(OFFSETS) & ~(PAGE - 1);
 	TEST_ASSERT_VAL("no hole", !madvise(&ram[page], PAGE, MADV_REMOVE));
 	before = nr_resident();
@@ -1232,7 +1244,7 @@ static int test_holes(const char *dir)
 	return 0;
 }
 
-/* This host's sysctl is not what is tested. */
+/* Do not use this host's sysctl. */
 #define NO_SYSCTL	"/nowhere"
 
 static bool write_text(const char *path, const char *text)
@@ -1319,7 +1331,9 @@ static const struct {
 	{ "a control character of 8 bits",	upper_half_in_name },
 };
 
-/* The kernel's names are there, whatever its modules are, and nothing but names. */
+/*
+ * Broken modules do not keep the kernel's symbols from being written, and add no unsafe characters.
+ */
 static int test_broken_modules(const char *dir)
 {
 	char expected[4096], *kallsyms;
@@ -1341,7 +1355,7 @@ static int test_broken_modules(const char *dir)
 	return 0;
 }
 
-/* All tasks, by stack; a character that may be a terminal's is another one. */
+/* The lines for all tasks, by stack. */
 static const char all_tasks[] =
 	"0 ffffc90000000000 0 0 0 swapper/1\n"
 	"0 ffffc90000008000 0 2 2 kthreadd\n"
@@ -1396,7 +1410,10 @@ static void no_stack(void)
 	put_u64(TASK(4) + T_STACK, 0);
 }
 
-/* As it is in Linux: the first CPU's idle task is the first one of the list. */
+/*
+ * As in Linux, the first CPU's idle task is the first one of the list.  A CPU beyond nr_cpu_ids has
+ * an idle task, too.
+ */
 static void first_idle_task(void)
 {
 	put_u64(IDLE_THREADS, TASK(0));
@@ -1404,7 +1421,7 @@ static void first_idle_task(void)
 	put_u64(IDLE_THREADS + 0x200, TASK(3));
 }
 
-/* What ends a list is its head, also if the last process has a list without end. */
+/* A list ends at its own head only, also if it is the list of the last process. */
 static void last_threads_without_end(void)
 {
 	put_u64(TASK(3) + T_THREADS, TASK(2) + T_THREADS);
@@ -1424,7 +1441,7 @@ static void too_many_cpus(void)
 	put(NR_CPUS_AT, "\xff\xff\xff\xff", 4);
 }
 
-/* Put @to in place of @from of a text; leave nothing if @from is NULL. */
+/* Copy @all to @text with @to in place of @from; copy nothing if @from is NULL. */
 static void change_text(char *text, size_t size, const char *all, const char *from, const char *to)
 {
 	const char *at = from ? strstr(all, from) : NULL;
@@ -1459,7 +1476,7 @@ static const struct {
 	{ "tasks that nobody knows",	unknown_tasks, NULL, NULL },
 };
 
-/* Link a third module behind the others, a copy of the second with another name or address. */
+/* Link a third module behind the others: a copy of the second one with another name or address. */
 static void add_module(const char *name, u64 base, u32 state)
 {
 	for (unsigned int i = 0; i < 0x500; i++)
@@ -1477,7 +1494,7 @@ static const struct {
 	u64		base;
 	u32		state;
 	bool		is_new;
-	bool		starts;		/* at the first look */
+	bool		starts;		/* its init runs at the first look */
 } later_modules[] = {
 	{ "a module",			"third", 0xffffffffc0020000, 0, true, false },
 	{ "one right behind another",	"third", 0xffffffffc0012000, 0, true, false },
@@ -1520,7 +1537,7 @@ static int test_later_modules(const char *dir)
 		}
 		good = good && !ftruncate(fileno(list), 0) && !ftruncate(fileno(kallsyms), 0);
 		add_module(later_modules[i].module, later_modules[i].base, later_modules[i].state);
-		/* With other symbols. */
+		/* It has other symbols during its init. */
 		if (later_modules[i].starts)
 			put_u64(MODULE(2) + M_KALLSYMS, MODULE(0) + M_CORE_KALLSYMS);
 		for (unsigned int j = 0; j < 2; j++) {
@@ -1561,7 +1578,7 @@ static int test_tasks(const char *dir)
 	return 0;
 }
 
-/* The files that the process runs. */
+/* The lines for the files that the process runs. */
 #define BUILD_ID_TEXT	"0102030405060708090a0b0c0d0e0f1011121314"
 #define SET_TEXT	"0 900000 7\n"
 #define PROGRAM_TEXT	"401000 403000 1000 12f:f0000 1000 " BUILD_ID_TEXT " /bin/a program\n"
@@ -1665,7 +1682,7 @@ static void path_of_dots(void)
 	put(NAME_OF(BIN), "...", 3);
 }
 
-/* Folders in each other, with names as long as they can be. */
+/* Make directories that contain each other, with names as long as they can be. */
 static void long_path(void)
 {
 	u32 len = 255;
@@ -1809,7 +1826,7 @@ static void long_build_id(void)
 		       offsetof(Elf64_Phdr, p_filesz), 20 + 16 + 24);
 }
 
-/* Change what the page cache has as the first page of the program. */
+/* Change the entry of the page cache for the first page of the program. */
 static void put_page(u64 entry)
 {
 	put_u64(CACHE(1) + C_SLOTS, entry);
@@ -1859,7 +1876,7 @@ static void cache_elsewhere(void)
 	put_page(0xffffffff00001002);
 }
 
-/* Swapped out: the other bits might be anything, here the page's. */
+/* The page is swapped out: the other bits may be anything, here they are those of the page. */
 static void swapped_page(void)
 {
 	put_page(PAGE_OF(PROGRAM_GPA) | 1);
@@ -1885,7 +1902,7 @@ static void page_behind_all(void)
 	put_page(~7UL);
 }
 
-/* As many pages further as there are addresses. */
+/* The number of the page is so large that its address would wrap to the program's page. */
 static void page_far_away(void)
 {
 	put_u64(VMEMMAP_AT, 0);
@@ -1972,13 +1989,16 @@ static int test_maps(const char *dir)
 	return 0;
 }
 
-/* Look at the tasks; return true if it is worth looking again soon. */
+/*
+ * Look at the tasks; return true if that succeeds, and if it says as expected whether to look again
+ * soon.
+ */
 static bool look(struct guest_tasks *found, u64 time, bool again)
 {
 	return guest_tasks__update(found, time) && guest_tasks__are_unsettled(found) == again;
 }
 
-/* What has changed is noted, and only that. */
+/* A look writes what has changed, and only that. */
 static int test_second_look(const char *dir)
 {
 	struct guest_kernel *kernel;
@@ -2002,15 +2022,21 @@ static int test_second_look(const char *dir)
 	if (good)
 		rewind(file);
 	good = good && !ftruncate(fileno(file), 0) && look(found, 2, false);
-	/* A name, page tables, one that is gone, and another one between two others. */
+	/* Change the name of a task. */
 	put(TASK(1) + T_COMM, "renamed", 8);
 	good = good && look(found, 3, false);
-	/* A library that comes later, and goes. */
+	/*
+	 * Make the library not executable.  This is found once the number of executable pages
+	 * changes.
+	 */
 	put_u64(VMA(3) + V_FLAGS, 1);
 	good = good && look(found, 3, false);
 	put_u64(MM + MM_EXEC_VM, 3);
 	good = good && look(found, 4, false);
-	/* As many files as before; then none of them can be read, at first. */
+	/*
+	 * The number of pages changes, but not the files.  Then make the library executable again;
+	 * at first, no file can be read.
+	 */
 	put_u64(MM + MM_EXEC_VM, 5);
 	good = good && look(found, 4, false);
 	put_u64(VMA(3) + V_FLAGS, 5);
@@ -2047,7 +2073,7 @@ static int test_second_look(const char *dir)
 	return 0;
 }
 
-/* The first module's entry for its build-id. */
+/* The entry for the build-id of the first module. */
 #define ID_ENTRY	(MODULE(0) + 0x600 + N_NOTE(false) + NOTE_STEP)
 
 static void no_note(void)
@@ -2147,7 +2173,7 @@ static int test_broken_ids(const char *dir)
 	return 0;
 }
 
-/* More copies of what one kernel tells than kernels are looked for. */
+/* There are more copies of a kernel's VMCOREINFO than perf looks for kernels. */
 static int test_many_copies(const char *dir)
 {
 	make_guest(FROM_BASE, false);
@@ -2155,18 +2181,18 @@ static int test_many_copies(const char *dir)
 		char *copy = (char *)&ram[INFO_GPA + i * 4 * PAGE];
 
 		memcpy(copy, info, sizeof(info));
-		/* Half of them are other kernels', whose code is elsewhere. */
+		/* Half of them are those of other kernels, whose code is elsewhere. */
 		if (i % 2)
 			sprintf(strstr(copy, "SYMBOL(_stext)="), "SYMBOL(_stext)=%016x\n", i);
 	}
 	TEST_ASSERT_VAL("found", find_all(dir) == GUEST_INFO_TABLES);
 	TEST_ASSERT_VAL("names", test_names(dir, WITH_MODULES, false));
 
-	/* Any program of the guest's can write what looks like one. */
+	/* Any program of the guest can write pages that begin like VMCOREINFO. */
 	make_guest(FROM_BASE, false);
 	for (unsigned int i = 0; i < 3000; i++) {
 		strcpy((char *)&ram[LOW_SIZE + i * PAGE], "OSRELEASE=6.1.0\n");
-		/* In front of the page as well, where there is room for some. */
+		/* Some are in front of the real page as well, where there is room for them. */
 		if (i < 500)
 			strcpy((char *)&ram[INFO_GPA - (i + 4) * PAGE], "OSRELEASE=6.1.0\n");
 	}
@@ -2175,7 +2201,7 @@ static int test_many_copies(const char *dir)
 	return 0;
 }
 
-/* Where the second kernel has its page tables, and its jiffies. */
+/* Addresses of the second kernel's page tables and jiffies. */
 #define OTHER_PGD	(KERNEL_GPA + 3 * PAGE)
 #define OTHER_PUD	(PTE_GPA + PAGE)
 #define OTHER_PMD	(OTHER_PUD + PAGE)
@@ -2194,7 +2220,7 @@ static void *tick(void *arg)
 	return NULL;
 }
 
-/* A kernel that ran before the guest was reset is whole in memory, but for its ticks. */
+/* A kernel that ran before a reset is still whole in memory, but has no ticks. */
 static int test_reset(const char *dir)
 {
 	char *copy = (char *)&ram[INFO_GPA + 8 * PAGE];
@@ -2213,7 +2239,7 @@ static int test_reset(const char *dir)
 	memcpy(&ram[OTHER_PTE], &ram[PTE_GPA], PAGE);
 	put_entry(OTHER_PTE, (JIFFIES - SMALL) / PAGE, OTHER_JIFFIES | NO_EXEC | PRESENT);
 
-	/* Of two that stand still, the first one. */
+	/* If both kernels stand still, the first one is used. */
 	TEST_ASSERT_VAL("found", find_all(dir) == GUEST_INFO_TABLES);
 	TEST_ASSERT_VAL("the first", has_text(dir, "proc/version",
 					      "Linux version 6.1.0-test (by its memory)\n"));
@@ -2226,7 +2252,7 @@ static int test_reset(const char *dir)
 	return 0;
 }
 
-/* Return whether a task is noted that came when the sysctl said @level. */
+/* Return true if a task's new name is written when the sysctl is @level at the last look. */
 static bool notes_later_task(const char *dir, const char *sysctl, const char *level)
 {
 	const struct record_opts opts = {};
@@ -2253,7 +2279,7 @@ static bool notes_later_task(const char *dir, const char *sysctl, const char *le
 	guest_watch__start(&opts);
 	write_text(sysctl, level);
 	put(TASK(1) + T_COMM, "later", 6);
-	/* Looks once more. */
+	/* This looks at the guest once more. */
 	guest_watch__stop();
 
 	noted = read_guest_file(dir, "tasks", &size);
@@ -2262,7 +2288,7 @@ static bool notes_later_task(const char *dir, const char *sysctl, const char *le
 	return found;
 }
 
-/* Whoever says no while a guest is recorded is heard as well. */
+/* If someone forbids reading a guest while it is recorded, perf obeys. */
 static int test_policy_while_watched(const char *dir)
 {
 	struct perf_event_attr attr = {
@@ -2335,8 +2361,8 @@ static int test_policy_while_watched(const char *dir __maybe_unused)
 #endif
 
 /*
- * As KVM lists the guest's memory: %d is the VMM's pid, the first %lx where the piece at 4 GiB
- * is, the second one where that at zero is, the third one 8 MiB further.
+ * KVM's list of the guest's memory.  %d is the VMM's pid.  The first %lx is the address of the RAM
+ * for 4 GiB, the second one that of the RAM for zero, the third one is 8 MiB above the second.
  */
 #define PIECE(as, gpa, size, hva) \
 	"as_id=" as " slot=5 gpa=" gpa " size=" size " hva=" hva " flags=0x1\n"
@@ -2365,7 +2391,7 @@ static const struct {
 						SLOT("1", "0x0", "0x%lx"), true, false },
 	{ "pieces elsewhere",		"%d-5", SLOT("0", "0x200000000", "0x%lx")
 						SLOT("0", "0x10000000", "0x%lx"), true, false },
-	/* The VMM has a page that looks like a kernel's, but not as the guest's RAM. */
+	/* The VMM has a page that looks like a kernel's, but the page is not in the guest's RAM. */
 	{ "other RAM",			"%d-5", SLOT("0", "0x0", "0x1000"), false, false },
 	{ "nonsense",			"%d-5", "nonsense\n\nas_id=0 slot=0\n" HIGH_RAM LOW_RAM,
 	  true, true },
@@ -2375,7 +2401,7 @@ static const struct {
 	  true, true },
 };
 
-/* Have RAM as the VMM of a large guest has: what is at 4 GiB lies before what is at zero. */
+/* Lay out RAM as the VMM of a large guest does: the RAM for 4 GiB lies before the RAM for zero. */
 static void swap_ram(void)
 {
 	u8 *low = malloc(LOW_SIZE);
@@ -2388,7 +2414,7 @@ static void swap_ram(void)
 	free(low);
 }
 
-/* Make KVM's list; return false if that can't be. */
+/* Make KVM's list; return false if that fails. */
 static bool make_list(const char *dir, const char *vm, const char *list)
 {
 	char path[PATH_MAX];
@@ -2403,7 +2429,7 @@ static bool make_list(const char *dir, const char *vm, const char *list)
 	return file && !fclose(file);
 }
 
-/* A list of more memslots than VMMs have is none; one of as many is one. */
+/* Make a list of @nr memslots, the last two of which are RAM. */
 static bool make_long_list(const char *dir, const char *vm, unsigned int nr)
 {
 	char *list = calloc(nr, sizeof(SLOT("0", "0x200000000", "0x1000")));
@@ -2433,7 +2459,7 @@ static int test_long_lists(const char *dir)
 	return 0;
 }
 
-/* One VM has no memory, and one no Linux; memory comes and goes. */
+/* One VM has no memory, and another one no Linux.  The third one gets more memory, and loses it. */
 static int test_vms(const char *dir)
 {
 	struct guest_kernel *kernel;
@@ -2450,7 +2476,7 @@ static int test_vms(const char *dir)
 			make_list(dir, vms[1], SLOT("0", "0x0", "0x1000")) &&
 			make_list(dir, vms[2], SLOT("1", "0x0", "0x%lx")
 						PIECE("0", "0x0", "0xf00000", "0x%lx")));
-	/* The VMM has something behind the piece. */
+	/* The VMM has other memory right behind the piece. */
 	ram[HOLE + 0xf00000] = 1;
 	kernel = guest_kernel__find(getpid(), NULL, &why_not);
 	TEST_ASSERT_VAL("of three VMs", kernel);
@@ -2497,7 +2523,10 @@ static int test_listed(const char *dir)
 	return 0;
 }
 
-/* What the sysctl says, if there is one, and what the VMM has said of its VM. */
+/*
+ * The sysctl, NULL if there is none; what the VMM allows for its VM; and whether the guest may be
+ * read.
+ */
 static const struct {
 	const char	*what;
 	const char	*sysctl;
@@ -2517,7 +2546,7 @@ static const struct {
 	{ "no number",		"x\n",	"allowed\n",	false },
 };
 
-/* Nothing is read of a guest that someone has forbidden to read. */
+/* A guest is not read if anyone forbids it. */
 static int test_policy(const char *dir)
 {
 	char path[PATH_MAX], sysctl[PATH_MAX], policy[PATH_MAX], vm[32];
@@ -2541,7 +2570,7 @@ static int test_policy(const char *dir)
 				(find_all(dir) == GUEST_INFO_TABLES) == policies[i].found);
 	}
 
-	/* One VM of several is enough to say no. */
+	/* One of several VMs is enough to forbid it. */
 	snprintf(vm, sizeof(vm), "%d-6", getpid());
 	TEST_ASSERT_VAL("no list", make_list(dir, vm, ""));
 	snprintf(path, sizeof(path), "%s/kvm/%d-6/guest_callchain", dir, getpid());
@@ -2554,7 +2583,7 @@ static int test_policy(const char *dir)
 	TEST_ASSERT_VAL("no file", write_text(path, "allowed\n"));
 	TEST_ASSERT_VAL("both allow", find_all(dir) == GUEST_INFO_TABLES);
 
-	/* A VM that nobody has listed allows nothing. */
+	/* Without a VM in the list, the sysctl alone decides. */
 	guest_memslots__dir = "/nowhere";
 	swap_ram();
 	TEST_ASSERT_VAL("no file", write_text(sysctl, "1\n"));
@@ -2583,11 +2612,11 @@ static bool is_forbidden(const char *dir, int tid, int fd)
 	snprintf(path, sizeof(path), "%s/kvm/%s/guest_callchain", dir, name);
 	write_text(path, "forbidden\n");
 	forbidden = guest_policy__refusal(getpid());
-	/* It is not known to be this process's. */
+	/* The VM must not be taken for one that is known to be this process's. */
 	return forbidden && !guest_memslots__find_vm(getpid(), 0, path);
 }
 
-/* A VM whose thread is gone forbids as well, if this process may have made it. */
+/* A VM whose thread has ended forbids as well, if this process may have made it. */
 static int test_ended_thread(const char *dir)
 {
 	const char *link = guest_memslots__link;
@@ -2621,7 +2650,7 @@ static bool exists(const char *path)
 	return !access(path, F_OK);
 }
 
-/* What was found lies beside the data, and is kept as long as the data. */
+/* The files of guests lie beside the data, and are renamed and removed with it. */
 static int test_beside(const char *dir)
 {
 	const struct target nothing = {};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Stacks of guests: records that may hold anything, and stacks that are unwound by the
- * tables of a vmlinux and of a module.
+ * Test the stacks of guests: read records that may hold anything, and unwind stacks by the tables
+ * of a vmlinux and of a module.
  */
 #include <elf.h>
 #include <fcntl.h>
@@ -100,24 +100,27 @@ static int test_records(void)
 #define TEXT_SIZE	0x100
 #define IPS		0xffffffff82000000ULL
 
-/* Rules of Linux 7.3: a call, whose caller's SP is 16 bytes above; the outermost frame. */
+/* Numbers of Linux 7.3 in rules: SP as the base, a call, the outermost frame, no rule. */
 #define RULE_SP		3
 #define RULE_CALL	(2 << 8)
 #define RULE_END	BIT(8)
 #define RULE_UNDEFINED	0
 
-/* Of Linux before 6.3, likewise. */
+/* Numbers before Linux 6.3: a call with SP as the base, the outermost frame. */
 #define OLD_RULE_CALL	5
 #define OLD_RULE_END	BIT(10)
 
-/* Return addresses, with a call before them but for the last, and the outermost function. */
+/*
+ * Offsets in the code: return addresses with a call before them, one without a call, the outermost
+ * function, and a return address with a call before it in that function.
+ */
 #define CALL_1		0x20
 #define CALL_2		0x30
 #define NO_CALL		0x80
 #define OUTERMOST	0xc0
 #define OUTERMOST_CALL	0xd0
 
-/* Chains that tell whose kernel it is: see there. */
+/* As in guest-orc.c: this many chains decide whether the tables are the guest's. */
 #define NR_PROOFS	5
 
 #define SP		0xffffc90000001000ULL
@@ -137,7 +140,7 @@ struct vmlinux {
 	char		note_name[4];
 	u8		build_id[BUILD_ID_SIZE];
 	char		names[sizeof(names)];
-	/* What would be a call, before the code. */
+	/* Bytes in front of the code that would be a call. */
 	u8		before[2];
 	u8		code[TEXT_SIZE];
 };
@@ -278,14 +281,17 @@ static enum orc_end unwind(struct guest_orc *orc, u64 text, u64 first, u64 secon
 	return end;
 }
 
-/* Samples whose chains come to their end: it is the guest's kernel. */
+/* Unwind chains to their end, until the tables are known to be the guest's. */
 static void prove(struct guest_orc *orc, u64 text)
 {
 	for (int i = 0; i < NR_PROOFS; i++)
 		unwind(orc, text, CALL_1, OUTERMOST_CALL);
 }
 
-/* Three frames of a kernel that was moved, and then a word that is no return address. */
+/*
+ * Unwind three frames of a kernel that was moved by @moved bytes, up to a word that is not a return
+ * address.
+ */
 static int test_unwind(u64 moved)
 {
 	const u64 text = TEXT + moved;
@@ -325,7 +331,10 @@ static int test_unwind(u64 moved)
 	return 0;
 }
 
-/* Code around a return address: there or not, as the file has it or as it may be patched. */
+/*
+ * Code around a return address, as the file has it or as the kernel may have patched it, and
+ * whether it has a call there.
+ */
 static const struct call_case {
 	const char	*name;
 	bool		is_call;
@@ -437,7 +446,9 @@ static int test_calls(void)
 	return 0;
 }
 
-/* Some chains come to an end, but five fail before as many do. */
+/*
+ * With the tables of another kernel, some chains come to their end, but five fail before five do.
+ */
 static int test_other_kernel(void)
 {
 	struct machine machine = { .guest_orc_tried = true };
@@ -465,7 +476,7 @@ static int test_other_kernel(void)
 	return 0;
 }
 
-/* A stack of return addresses and nothing else: more frames than a chain has room for. */
+/* The stack has nothing but return addresses: more frames than a chain has room for. */
 static int test_many_frames(void)
 {
 	static u64 words[300];
@@ -495,14 +506,14 @@ static int test_many_frames(void)
 	s.sample.guest_stack.data = (const u8 *)words;
 	TEST_ASSERT_VAL("end of a chain that is too long", ORC_END_NO_TABLE ==
 			guest_orc__unwind(machine.guest_orc, &s.sample));
-	/* Two markers, the kernel's frames, and user mode's. */
+	/* The kernel's marker and frames, and user mode's marker with two frames. */
 	TEST_ASSERT_VAL("length", s.sample.callchain->nr == 1 + 256 + 3);
 	free(s.sample.callchain);
 	guest_orc__delete(machine.guest_orc);
 	return 0;
 }
 
-/* Once it is known to be the guest's, chains that fail are cut there. */
+/* Once the tables are known to be the guest's, chains that fail are cut where they fail. */
 static int test_own_kernel(void)
 {
 	const u64 expected[] = { PERF_CONTEXT_GUEST_KERNEL, TEXT + 0x10, TEXT + CALL_1,
@@ -561,7 +572,7 @@ static int test_build_id(void)
 	return 0;
 }
 
-/* More sections of code than are kept. */
+/* More sections of code than perf keeps. */
 #define NR_MORE		40
 
 static int test_many_sections(void)
@@ -590,7 +601,7 @@ static int test_many_sections(void)
 	return 0;
 }
 
-/* Where the guest has a module, and where in it the sections of code lie. */
+/* Addresses of a module in the guest, and offsets of its sections of code. */
 #define MODULE		0xffffffffc0100000ULL
 #define MODULE_END	(MODULE + 0x2000)
 #define MODULE_TEXT	0x00
@@ -616,7 +627,7 @@ struct module {
 	Elf64_Ehdr	ehdr;
 	Elf64_Shdr	shdrs[NR_M_SECTIONS + NR_MORE];
 	Elf64_Rela	relocs[NR_ROWS];
-	/* By the sections' numbers. */
+	/* One for each section, by its number. */
 	Elf64_Sym	symbols[M_C + 1];
 	s32		ips[NR_ROWS];
 	u16		rules[NR_ROWS][3];
@@ -645,7 +656,10 @@ static void make_module_section(struct module *file, int nr, int type, const cha
 	}
 }
 
-/* Rows as the compiler leaves them: not sorted, with what ends each section. */
+/*
+ * Make a row as in a file that is not linked: rows are not sorted, and each section has a last one
+ * without a rule.
+ */
 static void make_row(struct module *file, int row, int section, u64 offset, u16 sp_offset)
 {
 	file->relocs[row] = (Elf64_Rela) {
@@ -669,7 +683,7 @@ static void make_module(struct module *file)
 	file->ehdr.e_shstrndx = M_NAMES;
 	memcpy(file->hash, kernel.hash, sizeof(file->hash));
 	memcpy(file->names, module_names, sizeof(module_names));
-	/* A call that is not relocated, and one that needs not be. */
+	/* Make a call that is not relocated, and one that needs no relocation. */
 	file->b[0x10 - 5] = 0xe8;
 	memcpy(&file->text[0x20 - sizeof(call_rax)], call_rax, sizeof(call_rax));
 
@@ -683,7 +697,7 @@ static void make_module(struct module *file)
 	file->shdrs[M_RELOCS].sh_info = M_IPS;
 	file->shdrs[M_RELOCS].sh_link = M_SYMBOLS;
 	file->shdrs[M_RELOCS].sh_entsize = sizeof(Elf64_Rela);
-	/* What is loaded as well, but is no code, between sections of code. */
+	/* This section between sections of code is loaded as well, but is not code. */
 	file->shdrs[M_RELOCS].sh_flags = SHF_ALLOC;
 	make_module_section(file, M_IPS, SHT_PROGBITS, ".orc_unwind_ip", file->ips,
 			    sizeof(file->ips), 0);
@@ -694,7 +708,7 @@ static void make_module(struct module *file)
 	make_module_section(file, M_SYMBOLS, SHT_SYMTAB, ".symtab", file->symbols,
 			    sizeof(file->symbols), 0);
 	file->shdrs[M_SYMBOLS].sh_entsize = sizeof(Elf64_Sym);
-	/* The number of local symbols, which happens to be that of a section. */
+	/* The number of local symbols happens to be the number of a section. */
 	file->shdrs[M_SYMBOLS].sh_info = M_IPS;
 	make_module_section(file, M_NAMES, SHT_STRTAB, ".names", file->names,
 			    sizeof(file->names), 0);
@@ -709,7 +723,9 @@ static void make_module(struct module *file)
 	make_row(file, 7, M_B, 0, 48);
 }
 
-/* A sample of the module that was called through its sections, and by the kernel. */
+/*
+ * Make a sample of a module's last section, to which calls lead from the kernel through the others.
+ */
 static void make_module_sample(struct stack_sample *s)
 {
 	make_sample(s, TEXT, 0, 0);
@@ -731,7 +747,7 @@ static enum orc_end unwind_module_of(const struct vmlinux *kernel, const struct 
 		return why;
 
 	orc = load(kernel, sizeof(*kernel), 0);
-	/* Others, whose files can't be read, lie right above and below. */
+	/* Other modules, whose files can't be read, lie right above and below. */
 	if (orc && write(fd, file, size) == (ssize_t)size &&
 	    !guest_orc__add_module(orc, path, 0, NULL, MODULE, end) &&
 	    !guest_orc__add_module(orc, "/", 0, NULL, end, end + 0x1000) &&
@@ -773,12 +789,12 @@ static int test_module(void)
 			!memcmp(s.sample.callchain->ips, expected, sizeof(expected)));
 	free(s.sample.callchain);
 
-	/* Nothing but code, to the last byte. */
+	/* The module has nothing but code, up to its last byte. */
 	end = unwind_module(&file, sizeof(file), MODULE + MODULE_C + C_BYTES, &s);
 	TEST_ASSERT_VAL("a module that is all code", end == ORC_END_OUTERMOST);
 	free(s.sample.callchain);
 
-	/* Data of the module is behind its code. */
+	/* The data of a module is behind its code. */
 	file.shdrs[M_B].sh_size = 0x10;
 	file.shdrs[M_C].sh_flags = 0;
 	end = unwind_module(&file, sizeof(file), MODULE_END, &s);
@@ -786,10 +802,12 @@ static int test_module(void)
 	return 0;
 }
 
-/* Another one lies above. */
+/* Another module lies right above. */
 #define OTHER_MODULE_END	(MODULE_END + 0x1000)
 
-/* A module's file that was made from the guest's memory is laid out as a kernel's is. */
+/*
+ * Unwind by a module's file that was made from the guest's memory: it has the layout of a kernel's.
+ */
 static enum orc_end unwind_loaded_module(const struct vmlinux *file, u64 start, u64 end,
 					 struct stack_sample *s)
 {
@@ -818,7 +836,7 @@ static enum orc_end unwind_loaded_module(const struct vmlinux *file, u64 start, 
 	return why;
 }
 
-/* Let the module call @target, ahead of CALL_1. */
+/* Let the module call @target right before CALL_1. */
 static enum orc_end unwind_direct_call(struct vmlinux *file, u64 target)
 {
 	u8 *call = &file->code[CALL_1 - 5];
@@ -845,7 +863,7 @@ static int test_loaded_module(void)
 	make_vmlinux(&file);
 	file.shdrs[CODE].sh_addr = MODULE;
 	file.shdrs[ORC_IPS].sh_addr = IPS - TEXT + MODULE;
-	/* Its kernel's is in use. */
+	/* The module has no hash: its kernel's is used. */
 	file.shdrs[ORC_HASH].sh_name = 0;
 	end = unwind_loaded_module(&file, MODULE, MODULE + TEXT_SIZE, &s);
 	TEST_ASSERT_VAL("end", end == ORC_END_OUTERMOST);
@@ -874,7 +892,7 @@ static int test_loaded_module(void)
 	return 0;
 }
 
-/* A kernel and a module before 6.4, whose tables have no hash. */
+/* Unwind by an older kernel and its module, whose tables have no hash. */
 static int test_old_module(void)
 {
 	struct vmlinux kernel;
@@ -898,7 +916,7 @@ static int test_old_module(void)
 	return 0;
 }
 
-/* Its code can't be looked at for calls, either. */
+/* The code of a module that was refused is not searched for calls, either. */
 static int test_refused_module(void)
 {
 	char path[] = "/tmp/perf-test-module-XXXXXX";
@@ -926,7 +944,7 @@ static int test_refused_module(void)
 	return 0;
 }
 
-/* What a module's file says wrong about its calls or frames says nothing about the kernel's. */
+/* Wrong calls or frames of a module don't count against the tables of the kernel. */
 static int test_replaced_module(void)
 {
 	const u64 expected[] = { PERF_CONTEXT_GUEST_KERNEL, MODULE + MODULE_C + 8,
@@ -957,7 +975,10 @@ static int test_replaced_module(void)
 		TEST_ASSERT_VAL("a chain that fails", is_as_recorded(&s));
 	}
 
-	/* Once they are proven, the chain is cut before the wrong frame. */
+	/*
+	 * Once the kernel's tables are known to be the guest's, the chain is cut before the wrong
+	 * frame.
+	 */
 	prove(machine.guest_orc, TEXT);
 	make_module_sample(&s);
 	TEST_ASSERT_VAL("end of a chain that is cut",
@@ -991,7 +1012,7 @@ static int write_below(const char *dir, const char *name, const void *data, size
 	return written == (int)size ? 0 : -1;
 }
 
-/* The map of the module, as perf record has noted it where the guest's root was elsewhere. */
+/* Add the map of the module as perf record has written it with the guest's root elsewhere. */
 static int add_module_map(struct machine *machine)
 {
 	union perf_event event = {
@@ -1032,7 +1053,7 @@ static int test_guest_in(const char *dir)
 			sample__unwind_guest(&s.sample, machine) == ORC_END_OUTERMOST);
 	free(s.sample.callchain);
 
-	/* What lies in the root of another guest, or of none, is not its own. */
+	/* A guest without a root does not use the files of another guest or of the host. */
 	machine = machines__add(&machines, 78, "");
 	TEST_ASSERT_VAL("no second guest", machine && !add_module_map(machine));
 	make_module_sample(&s);
@@ -1043,7 +1064,7 @@ static int test_guest_in(const char *dir)
 	return 0;
 }
 
-/* The kernel and a module are found in the root file system of the guest. */
+/* Find the kernel and a module in the root file system of the guest. */
 static int test_guest_root(void)
 {
 	char dir[] = "/tmp/perf-test-guest-XXXXXX";
@@ -1055,7 +1076,9 @@ static int test_guest_root(void)
 	return err;
 }
 
-/* Ways to break a module's file, and whether it is refused; if not, it unwinds nothing wrong. */
+/*
+ * Ways to break a module's file.  Chains through the module must then stay as they were recorded.
+ */
 static void no_relocs(struct module *file)
 {
 	file->shdrs[M_RELOCS].sh_info = M_HASH;
@@ -1225,7 +1248,7 @@ static int test_broken_modules(void)
 }
 
 #ifdef HAVE_ZSTD_SUPPORT
-/* A bzImage whose kernel zstd has put into one block, without making it smaller. */
+/* A bzImage whose kernel is one uncompressed block of zstd. */
 struct vmlinuz {
 	u8		setup[2 * 512];
 	u8		before[16];
@@ -1236,7 +1259,7 @@ struct vmlinuz {
 
 static void make_vmlinuz(struct vmlinuz *file)
 {
-	/* Magic, and that the frame is one segment, with its size, less 256, in two bytes. */
+	/* The magic, and the header: one segment, whose size less 256 follows in two bytes. */
 	static const u8 frame[] = { 0x28, 0xb5, 0x2f, 0xfd, 0x60 };
 	const size_t size = sizeof(file->vmlinux);
 	struct vmlinux vmlinux;
@@ -1248,7 +1271,7 @@ static void make_vmlinuz(struct vmlinuz *file)
 	put_unaligned_le32(sizeof(*file) - offsetof(struct vmlinuz, frame), &file->setup[0x24c]);
 	memcpy(file->frame, frame, sizeof(frame));
 	put_unaligned_le16(size - 256, &file->frame[5]);
-	/* The last block, its type, and its size. */
+	/* The header of a block: it is the last one, is not compressed, and has this size. */
 	put_unaligned_le24(1 | 0 << 1 | size << 3, &file->frame[7]);
 	make_vmlinux(&vmlinux);
 	file->vmlinux = vmlinux;

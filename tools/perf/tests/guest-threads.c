@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Which task of a guest a sample hit, which file it runs, which of the guest's kernels, and what
- * the VM is called: by files as perf record leaves them.
+ * Find the task of a guest that a sample hit, the file that it ran, the guest's kernel, and the
+ * name of the VM, by files as perf record writes them.
  */
 #include <dirent.h>
 #include <limits.h>
@@ -44,8 +44,8 @@
 #define USER		PERF_RECORD_MISC_GUEST_USER
 
 /*
- * At 20, task 7 calls exec, 9 has ended, and its stack is another one's at 30.  What is no note
- * is left out.
+ * At 20, task 7 calls exec, and task 9 has ended; at 30, the stack of task 9 is another task's.
+ * Lines that are no notes are ignored.
  */
 static const char tasks[] =
 	"0 ffffc90000000000 0 0 0 swapper/1\n"
@@ -74,9 +74,9 @@ static const struct {
 	u16		cpumode;
 	u64		time;
 	u64		sp;
-	u64		task_sp;	/* of the second piece, if there is one */
+	u64		task_sp;	/* of the second piece, zero if there is none */
 	u64		root;
-	int		tid;		/* that of the vCPU if it is not known */
+	int		tid;		/* the vCPU's if the task is not known */
 	const char	*comm;		/* NULL for the vCPU's */
 } cases[] = {
 	{ "a process",		KERNEL, 10, 0xffffc90000010010, 0, 0x2000, 7, "sh" },
@@ -128,7 +128,7 @@ static bool write_file(const char *dir, const char *name, const char *text)
 	return file && !fclose(file) && good;
 }
 
-/* The kernel number @nr, with code and names of its own. */
+/* Write the files of kernel number @nr, which has code and symbols of its own. */
 static bool make_kernel(const char *dir, unsigned int nr)
 {
 	u64 text = nr == 1 ? 0xffffffff81000000 : 0xffffffff90000000 + (nr << 24);
@@ -179,7 +179,7 @@ static int test_tasks(struct machine *machine)
 		thread__put(thread);
 		TEST_ASSERT_VAL(cases[i].name, good);
 
-		/* Nothing is said of samples that carry no stack. */
+		/* A sample without a stack keeps its pid and tid. */
 		sample.pid = VMM;
 		sample.tid = VCPU;
 		sample.guest_stack.info = NULL;
@@ -189,7 +189,7 @@ static int test_tasks(struct machine *machine)
 	return 0;
 }
 
-/* Let the VMM's thread on the host have a name. */
+/* Give the VMM's thread on the host a name. */
 static bool name_vcpu(struct machines *machines)
 {
 	struct thread *thread = machine__findnew_thread(&machines->host, VMM, VCPU);
@@ -199,7 +199,7 @@ static bool name_vcpu(struct machines *machines)
 	return named;
 }
 
-/* A sample that carries no stack says as little of its task. */
+/* A sample without a stack gets the name of the VMM's thread. */
 static int test_no_stack(struct machine *machine)
 {
 	struct perf_sample sample;
@@ -215,7 +215,10 @@ static int test_no_stack(struct machine *machine)
 	thread__put(thread);
 	TEST_ASSERT_VAL("the name of a sample without a stack", same);
 
-	/* These are the guest's own numbers, whatever the host has by them. */
+	/*
+	 * With machine_pid, pid and tid are the guest's: the host's thread with the same tid has
+	 * another name.
+	 */
 	sample.machine_pid = VMM;
 	sample.pid = VMM + 2;
 	sample.tid = VMM + 2;
@@ -234,7 +237,7 @@ static const struct {
 	const char	*name;
 	u16		cpumode;
 	u64		time;
-	u64		user_ip;	/* zero if the sample doesn't tell */
+	u64		user_ip;	/* zero if the sample has none */
 	int		tid;
 	u64		root;
 } ends[] = {
@@ -254,7 +257,7 @@ static const struct {
 	{ "elsewhere, seen by then",	USER, 9500000000, 0x500000, 18, 0x1a000 },
 };
 
-/* When a task has ended and perf did not look so far, another one may have its stack. */
+/* If a task has ended, and perf has not looked since then, its stack may be another task's. */
 static int test_ends(struct machine *machine)
 {
 	struct perf_record_guest_stack_info info = { .sp = 0xffffc90000044010 };
@@ -301,7 +304,7 @@ static char level_of(struct thread *thread, struct map *map, u64 ip, char callee
 	return level;
 }
 
-/* Whose code callers are: by the map, by the address, or as the callee. */
+/* The level of a caller comes from its map, from its address, or from its callee. */
 static int test_levels(struct machines *machines)
 {
 	struct machine *machine = machines__find(machines, VMM);
@@ -318,7 +321,7 @@ static int test_levels(struct machines *machines)
 		     level_of(guest, NULL, 0x401000, 'g') == 'u' &&
 		     level_of(host, NULL, 0xffffffffc0000000, '.') == 'k' &&
 		     level_of(host, NULL, 0x401000, 'k') == '.';
-	/* Modules of arm64. */
+	/* Modules of arm64 lie below the kernel. */
 	machines->host.kernel_start = 0xffff800080000000;
 	below = level_of(host, NULL, 0xffff80007a000000, '.') == 'k';
 	machines->host.single_address_space = false;
@@ -334,7 +337,10 @@ static int test_levels(struct machines *machines)
 	return 0;
 }
 
-/* This program stands for the guest's: with its build-id, with another one, and with none. */
+/*
+ * Write maps with this program in place of the guest's: with its build-id, with another one, and
+ * with none.
+ */
 static bool write_maps(const char *top)
 {
 	char exe[PATH_MAX], hex[SBUILD_ID_SIZE], *text;
@@ -402,8 +408,8 @@ static const struct {
 	u64		root;
 	u64		ip;
 	u64		pgoff;
-	const char	*file;		/* NULL if there is none; = is this program */
-	bool		build_id;	/* whether it is known */
+	const char	*file;		/* NULL if there is none; "=" is this program */
+	bool		build_id;	/* true if the build-id is known */
 } files[] = {
 	{ "a program",			10, 0x2000, 0x500000, 0x2000, "=", true },
 	{ "its last byte",		10, 0x2000, 0x5fffff, 0x2000, "=", true },
@@ -427,7 +433,10 @@ static const struct {
 	{ "mapped too late",		30, 0x12000, 0x500000, 0, NULL, false },
 };
 
-/* Return true if that is the file, with its functions if it is this program. */
+/*
+ * Return true if the map is of this file.  It must have the symbols of this program if the file is
+ * this program, and only then.
+ */
 static bool is_file(struct map *map, size_t i)
 {
 	const char *name = dso__long_name(map__dso(map)), *file = files[i].file;
@@ -441,7 +450,7 @@ static bool is_file(struct map *map, size_t i)
 	       !map__find_symbol_by_name(map, "cmd_test") == !!strcmp(file, "=");
 }
 
-/* Return true if a sample of user mode has hit the file. */
+/* Return true if a sample of user mode hits the expected file, or no file if none is expected. */
 static bool has_file(struct machine *machine, size_t i)
 {
 	struct perf_record_guest_stack_info info = { .root = files[i].root };
@@ -476,7 +485,9 @@ static int test_files(struct machine *machine)
 	return 0;
 }
 
-/* Return true if @name is at 0x100 of a kernel whose code begins at @text. */
+/*
+ * Return true if the symbol @name is 0x100 bytes behind @text, the beginning of the kernel's code.
+ */
 static bool has_symbol(struct machine *machine, u64 text, const char *name)
 {
 	struct map *map = NULL;
@@ -501,7 +512,7 @@ static int tid_of(struct machine *machine, u64 sp, u64 time)
 	return sample.tid;
 }
 
-/* Have a sample choose the kernel whose names are used. */
+/* Let a sample choose the kernel whose names are used. */
 static void sample_at(struct machine *machine, u64 time, u8 cpumode, u64 ip)
 {
 	struct perf_sample sample;
@@ -545,7 +556,7 @@ static int test_kernels(struct machine *machine)
 	sample_at(machine, 200 + 2 * NSEC_PER_SEC, KERNEL, third);
 	TEST_ASSERT_VAL("the third kernel", has_symbol(machine, 0xffffffff93000000, "do_3"));
 
-	/* One is left out, of which there was no sample. */
+	/* A kernel without samples is skipped. */
 	sample_at(machine, 1000 + 2 * NSEC_PER_SEC, KERNEL, third);
 	TEST_ASSERT_VAL("the last kernel", has_symbol(machine, 0xffffffff96000000, "do_6"));
 	TEST_ASSERT_VAL("no tasks", tid_of(machine, stack, 1000 + 2 * NSEC_PER_SEC) == VMM);
@@ -573,7 +584,7 @@ static bool has_live_folder(const char *dir)
 	return found;
 }
 
-/* Tasks that perf notes while its notes are read: it looks for them each second. */
+/* perf writes tasks while it reads them: it reads them again once for each second of samples. */
 static int test_later(const char *dir, const char *top, struct machine *machine)
 {
 	const u64 stack = 0xffffc9000003c010;
@@ -592,7 +603,7 @@ static int test_later(const char *dir, const char *top, struct machine *machine)
 	return 0;
 }
 
-/* Arguments of VMMs, with a | for the zero behind each. */
+/* The arguments of VMMs have a | here in place of the zero behind each. */
 #define LONG_NAME	"0123456789012345678901234567890123456789012345678901234567890123"
 
 static const struct {
@@ -630,7 +641,7 @@ static int test_names(void)
 
 		for (size_t j = 0; j < size; j++)
 			args[j] = names[i].args[j] == '|' ? 0 : names[i].args[j];
-		/* What lies behind is not theirs. */
+		/* The text behind the arguments is not one of them. */
 		strcpy(&args[size], "x");
 		found = guest_name__find(args, size, name);
 		if (found != !!names[i].name ||
@@ -642,7 +653,7 @@ static int test_names(void)
 	return 0;
 }
 
-/* What the VM is called is read once, wherever its kernel's files are by then. */
+/* The name of the VM is found although the directory is that of another kernel by now. */
 static int test_name(struct machines *machines)
 {
 	struct machine *machine = machines__find(machines, VMM);
@@ -655,7 +666,10 @@ static int test_name(struct machines *machines)
 	return 0;
 }
 
-/* What is in a guest's own file system says nothing. */
+/*
+ * Below the user's --guestmount, files like those of perf record are ignored: they are the guest's
+ * own.
+ */
 static int test_guestmount(const char *dir)
 {
 	const char *const was = symbol_conf.guestmount;
@@ -692,12 +706,12 @@ static int test_guest(const char *dir)
 		unsigned int	nr;
 		const char	*tasks;
 	} kernels[] = {
-		/* In the order of their times, not of their names. */
+		/* Kernels come in the order of their times, not of their names. */
 		{ "1000", 4, "" },
 		{ "100", 2, "100 ffffc90000000000 0 17 17 second\n" },
 		{ "200", 3, "" },
 		{ "2000", 6, "" },
-		/* Names that nobody writes. */
+		/* Names that perf record does not write are ignored. */
 		{ "+101", 5, "" },
 		{ "0102", 5, "" },
 		{ "103a", 5, "" },
@@ -729,7 +743,7 @@ static int test_guest(const char *dir)
 				make_kernel(path, kernels[i].nr) &&
 				write_file(path, "tasks", kernels[i].tasks));
 	}
-	/* One whose names could not be written. */
+	/* This is a kernel whose files could not be written. */
 	scnprintf(path, sizeof(path), "%s/kernels/50", top);
 	TEST_ASSERT_VAL("no kernel", !mkdir(path, 0700));
 

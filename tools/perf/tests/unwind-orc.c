@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Unwind made-up stacks by made-up ORC tables, in each format that kernels have used,
- * and compare whole chains.  What is broken must end a chain with the reason.
+ * Unwind made-up stacks by made-up ORC tables, in each format that kernels have used, and compare
+ * whole chains.  A broken stack or table must end the chain with the right reason.
  */
 #include <string.h>
 #include <asm/byteorder.h>
@@ -18,7 +18,9 @@
 #define IRQ_STACK	0xffffc90000023f00ULL
 #define MAX_FRAMES	16
 
-/* The functions of the kernel, 0x100 bytes each, by what they do to the stack. */
+/*
+ * The functions of the kernel have 0x100 bytes each, and are named after what they do to the stack.
+ */
 enum {
 	LEAF,
 	SAVES_BP,
@@ -46,11 +48,11 @@ enum {
 #define START(function)	(TEXT + (function) * 0x100)
 #define IN(function)	(START(function) + 0x10)
 
-/* No table has these. */
+/* No table has these addresses. */
 #define MODULE		0xffffffffc0000000ULL
 #define USER		0x401000ULL
 
-/* The numbers of registers and types, and flags, as Linux's headers have had them. */
+/* The numbers of registers, types and flags in a version of Linux. */
 struct numbers {
 	const char *name;
 	const u8 *hash;
@@ -107,7 +109,7 @@ static void put_entry(unsigned int function, s16 sp_offset, u8 sp_reg, s16 bp_of
 	u8 *entry = &table_entries[function * ORC_ENTRY_SIZE];
 	u64 offset = function * ORC_IP_SIZE;
 
-	/* Where code was left out, an entry begins where the next one does. */
+	/* EMPTY has no code, so its entry begins where the next one does. */
 	put_unaligned_le32(START(function == EMPTY ? AFTER_EMPTY : function) - (TABLE + offset),
 			   &table_ips[offset]);
 	put_unaligned_le16(sp_offset, &entry[0]);
@@ -140,7 +142,7 @@ static void build_table(const struct numbers *n)
 	table.format = orc_format__find(n->hash, table_entries, table.nr);
 }
 
-/* Where word @i of a stack is. */
+/* The address of word @i of a stack. */
 #define AT(i)		(STACK + 8 * (i))
 #define IRQ_AT(i)	(IRQ_STACK + 8 * (i))
 
@@ -152,9 +154,9 @@ static const struct orc_case {
 	const char *name;
 	u64 ip;
 	u64 bp;
-	/* By default, where the stack begins. */
+	/* If zero, SP is at the beginning of the stack. */
 	u64 sp;
-	/* The format must tell what was interrupted. */
+	/* The case needs a format with a flag for code that was interrupted. */
 	bool needs_signal;
 	/* The stack of the sample, if it isn't that of the task. */
 	u64 irq_stack[6];
@@ -200,7 +202,7 @@ static const struct orc_case {
 		.ips = { IN(BY_BP_WORD), IN(OUTERMOST) },
 		.end = ORC_END_OUTERMOST,
 	}, {
-		/* It ends with a call that does not return. */
+		/* The caller ends with a call that does not return. */
 		.name = "return to a function's end",
 		.ip = IN(LEAF),
 		.stack = { START(BY_BP), 0, IN(OUTERMOST) },
@@ -496,7 +498,7 @@ static bool chain_is(const struct orc_case *c, const struct orc_source *source)
 					  state.bp == c->user_bp);
 }
 
-/* Tables and stacks are a guest's, and so little-endian. */
+/* Unwind the stack of a case.  Tables and stacks are a guest's, so they are little-endian. */
 static bool stack_is_unwound(const struct orc_case *c)
 {
 	u64 irq_stack[ARRAY_SIZE(c->irq_stack)], stack[ARRAY_SIZE(c->stack)];
@@ -541,7 +543,7 @@ static int check_format(const struct numbers *n)
 	return TEST_OK;
 }
 
-/* What a format has no meaning for must end the chain, whichever the number. */
+/* A register or type without a meaning in the format must end the chain. */
 static int check_numbers(const struct numbers *n)
 {
 	const u8 regs[] = { n->bp, n->sp, n->bp_indirect, n->sp_indirect };
@@ -619,7 +621,7 @@ static int test__unwind_orc(struct test_suite *test __maybe_unused, int subtest 
 		TEST_ASSERT_VAL("hash of no known kernel",
 				!orc_format__find(unknown_hash, table_entries, table.nr));
 	}
-	/* One that no known format has */
+	/* No known format has such a flag. */
 	for (i = 12; i < 16; i++) {
 		put_entry(LEAF, 0, 0, 0, 0, BIT(i));
 		TEST_ASSERT_VAL("unknown flag", !orc_format__find(NULL, table_entries, table.nr));

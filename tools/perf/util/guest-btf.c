@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The BTF that a guest's kernel has in memory: where the fields of its structures are.  The
- * guest may have written anything there.
+ * Read the BTF in the memory of a guest's kernel, which has the offsets of the fields of the
+ * kernel's structures.  The guest may have written anything there.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -18,8 +18,9 @@
 #define MAX_BTF		(64U << 20)
 
 /*
- * Find a member of @type, also in structures of it that have no name; return its type.  Look
- * at @budget members at most, however many the guest has put into each other.
+ * Find a member of @type, also in its unnamed structures and unions; return the id of the member's
+ * type, or -1.  Look at no more than @budget members in all, however deeply the guest has nested
+ * them.
  */
 static int find_member(const struct btf *btf, const struct btf_type *type, const char *name,
 		       u32 *offset, unsigned int *budget)
@@ -53,10 +54,10 @@ static int find_member(const struct btf *btf, const struct btf_type *type, const
 
 /**
  * guest_btf__find - find a member of a structure
- * @btf:	the guest's types
- * @id:		of the structure; negative if it was not found
- * @name:	of the member, which may be in a structure without a name
- * @offset:	takes where it is, in bytes
+ * @btf:	the types of the guest's kernel
+ * @id:		id of the structure; if it is negative, nothing is found
+ * @name:	name of the member, which may be in an unnamed structure
+ * @offset:	receives the member's offset, in bytes
  *
  * Return: the id of the member's type; negative if there is none.
  */
@@ -75,7 +76,7 @@ int guest_btf__find(const struct btf *btf, int id, const char *name, u32 *offset
  * guest_btf__read - read the types of a guest's kernel
  * @kernel: the kernel
  *
- * Return: its types, to be freed by btf__free(); NULL if there are none.
+ * Return: the types, to be freed by btf__free(); NULL if they can't be read.
  */
 struct btf *guest_btf__read(struct guest_kernel *kernel)
 {

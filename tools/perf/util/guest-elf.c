@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * ELF files with pieces of a guest's memory.
+ * Write pieces of a guest's memory to an ELF file.
  */
 #include <string.h>
 
@@ -13,7 +13,10 @@
 #define MAX_SECTIONS	8
 #define ALIGNMENT	8UL
 
-/* Write @size bytes of the guest's; pages that aren't there become holes, but for the last. */
+/*
+ * Write @size bytes of the guest's memory.  Pages that can't be read become holes, except for the
+ * last page, which becomes zeroes.
+ */
 static bool write_bytes(struct guest_memory *mem, u64 gva, u64 size, FILE *file)
 {
 	u8 page[GUEST_PAGE_SIZE];
@@ -40,16 +43,16 @@ static bool write_bytes(struct guest_memory *mem, u64 gva, u64 size, FILE *file)
 /**
  * guest_elf__write - write pieces of a guest's memory as an ELF file
  * @mem:	the guest's memory
- * @sections:	the pieces; those without a size are left out
- * @nr:		how many, 8 at most
+ * @sections:	the pieces; those with a size of zero are left out
+ * @nr:		number of pieces, at most 8
  * @file:	where to write
  *
- * Return: whether all was written.
+ * Return: true if the file was written.
  */
 bool guest_elf__write(struct guest_memory *mem, const struct guest_section *sections, size_t nr,
 		      FILE *file)
 {
-	/* The first section is none; the last one has the names. */
+	/* The first section is the null section; the last one has the names. */
 	Elf64_Shdr shdrs[MAX_SECTIONS + 2] = {}, *shdr = &shdrs[1];
 	Elf64_Ehdr ehdr = {
 		.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB,

@@ -11,11 +11,11 @@ struct guest_memory;
 
 /**
  * struct guest_section - a piece of a guest's memory that becomes a section of a file
- * @name:	as guest-orc.c looks for it
- * @addr:	where the guest has it
- * @size:	in bytes; zero if there is none
- * @type:	SHT_PROGBITS, or SHT_NOBITS if the guest has dropped what was there
- * @code:	whether it is code
+ * @name:	name of the section, as guest-orc.c looks it up
+ * @addr:	virtual address in the guest
+ * @size:	size in bytes; zero if the guest has no such piece
+ * @type:	SHT_PROGBITS, or SHT_NOBITS if the guest has freed the memory
+ * @code:	true if the piece is code
  */
 struct guest_section {
 	const char	*name;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Files that name what runs in guests, made from the guests' memory.  They lie beside
- * perf.data, in the way of --guestmount: one folder for each guest, by its VMM's pid.
+ * Write files with the symbols, modules and names of guests, from the guests' memory.  They are in
+ * a directory beside perf.data with the layout of --guestmount: one subdirectory for each guest,
+ * named by the pid of its VMM.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -35,16 +36,19 @@
 #include "target.h"
 #include "util.h"
 
-/* What a VMM's file descriptors for its VMs are called. */
+/* The link of a VM's file descriptor in the VMM's /proc/PID/fd. */
 #define KVM_VM		"anon_inode:kvm-vm"
 
-/* Names that the kernel gives to files in /proc/PID are short. */
+/* Enough for the path of /proc/PID/fd. */
 #define MAX_PROC_PATH	64
 
-/* How long after a kernel was last seen its code may still run. */
+/* A kernel may still run for this long after perf last saw it run. */
 #define MAX_UNSEEN_NSEC	(2 * NSEC_PER_SEC)
 
-/* Does the process have a VM of KVM's?  Return false, with errno set, if nothing tells. */
+/*
+ * Return true if the process has a VM of KVM's.  If its file descriptors can't be read, return
+ * false with errno set.
+ */
 static bool runs_guest(const char *pid)
 {
 	char path[MAX_PROC_PATH], name[sizeof(KVM_VM)];
@@ -82,10 +86,10 @@ static FILE *open_in(const char *dir, const char *name, int flags, const char *m
 }
 
 /**
- * guest_info__create - create a file in a new folder
- * @dir:	the folder
- * @name:	of the file.  One that is there is somebody else's: it is not followed or
- *		overwritten.
+ * guest_info__create - create a file in a new directory
+ * @dir:	the directory
+ * @name:	name of the file.  If the file exists, somebody else made it: it is neither followed
+ *		nor overwritten.
  *
  * Return: the file; NULL if it can't be created.
  */
@@ -96,10 +100,10 @@ FILE *guest_info__create(const char *dir, const char *name)
 
 /**
  * guest_info__append - open a file that guest_info__write_kernel() has written
- * @dir:	the folder of the kernel
- * @name:	of the file
+ * @dir:	the directory of the kernel
+ * @name:	name of the file
  *
- * Return: the file, to be written at its end; NULL if it can't be opened.
+ * Return: the file, open for appending; NULL if it can't be opened.
  */
 FILE *guest_info__append(const char *dir, const char *name)
 {
@@ -115,8 +119,9 @@ static bool is_written(FILE *file)
 }
 
 /*
- * Write what the guest's /proc would say, build-ids of modules, and what unwinds these if that
- * is wanted; return false if that fails.  Take the reason if modules are missing.
+ * Write the files in proc as the guest has them, and the build-ids of modules; with @tables, also
+ * files to unwind modules by.  Return false if a file in proc can't be written.  Put the reason
+ * into @why_not if modules are missing, NULL otherwise.
  */
 static bool write_names(struct guest_kernel *kernel, const char *top, bool tables,
 			const char **why_not)
@@ -141,7 +146,10 @@ static bool write_names(struct guest_kernel *kernel, const char *top, bool table
 	return good;
 }
 
-/* Write what unwinds the guest's kernel, named as in /boot; return NULL, or why not. */
+/*
+ * Write the ORC tables and the code of the guest's kernel, named as in /boot; return NULL, or why
+ * that failed.
+ */
 static const char *write_tables(struct guest_kernel *kernel, const char *top)
 {
 	char name[sizeof("boot/vmlinux-") + GUEST_RELEASE_SIZE], path[PATH_MAX];
@@ -159,7 +167,7 @@ static const char *write_tables(struct guest_kernel *kernel, const char *top)
 	return why_not;
 }
 
-/* Write the kernel's build-id as sysfs has it. */
+/* Write the kernel's build-id in the format of sysfs. */
 static void write_build_id(const struct guest_vmcoreinfo *info, const char *top)
 {
 	const Elf64_Nhdr note = { sizeof("GNU"), info->build_id_size, NT_GNU_BUILD_ID };
@@ -178,7 +186,7 @@ static void write_build_id(const struct guest_vmcoreinfo *info, const char *top)
 		pr_debug("%s/sys/kernel/notes can't be written\n", top);
 }
 
-/* Make the folders in @top. */
+/* Make the directories in @top. */
 static bool make_dirs(const char *top)
 {
 	static const char * const names[] = {
@@ -195,14 +203,14 @@ static bool make_dirs(const char *top)
 }
 
 /**
- * guest_info__write_kernel - write what names and unwinds a kernel
+ * guest_info__write_kernel - write the files of a guest's kernel: symbols, modules, tables
  * @kernel:	the kernel
- * @pid:	of the guest's VMM
- * @top:	where to make proc, with kallsyms and modules, boot, and sys, with build-ids;
- *		it is made as well
- * @tables:	whether to write the tables that unwind it
+ * @pid:	pid of the guest's VMM
+ * @top:	directory to make, with proc for kallsyms and modules, boot for tables, and sys for
+ *		build-ids
+ * @tables:	true to write the tables that unwind the kernel
  *
- * Return: what was found; warns of what was not.
+ * Return: what was written.  Prints a warning for what is missing.
  */
 enum guest_info guest_info__write_kernel(struct guest_kernel *kernel, pid_t pid, const char *top,
 					 bool tables)
@@ -251,7 +259,7 @@ static void write_guest_name(pid_t pid, const char *top)
 		pr_info("The guest of process %d is called %s\n", pid, name);
 }
 
-/* Write what is found of a guest to @dir/@pid; watch it until guest_watch__stop(). */
+/* Write the files of a guest to @dir/@pid, and have the guest watched until guest_watch__stop(). */
 static enum guest_info write_guest(pid_t pid, const char *dir, bool tables)
 {
 	enum guest_info found = GUEST_INFO_NONE;
@@ -265,7 +273,7 @@ static enum guest_info write_guest(pid_t pid, const char *dir, bool tables)
 		return found;
 	}
 
-	/* What an earlier look has found may be another kernel's. */
+	/* Remove what an earlier call has written: it may be another kernel's. */
 	if (snprintf(top, sizeof(top), "%s/%d", dir, pid) >= (int)sizeof(top) ||
 	    (mkdir(dir, 0700) && errno != EEXIST) || rm_rf(top))
 		pr_warning("The guest of process %d has no names: %s can't be written\n", pid,
@@ -281,13 +289,12 @@ static enum guest_info write_guest(pid_t pid, const char *dir, bool tables)
 }
 
 /**
- * guest_info__write - write what names and unwinds a guest's kernel, from its memory
- * @pid:	of the guest's VMM
- * @dir:	where to make PID/proc, with kallsyms and modules, PID/boot, PID/sys, with
- *		build-ids, PID/tasks and PID/maps
- * @tables:	whether to write the tables that unwind it
+ * guest_info__write - write the files of a guest: name, kernel, tasks and their files
+ * @pid:	pid of the guest's VMM
+ * @dir:	directory in which to make the directory PID with these files
+ * @tables:	true to write the tables that unwind the kernel
  *
- * Return: what was found; warns of what was not.
+ * Return: what was written.  Prints a warning for what is missing.
  */
 enum guest_info guest_info__write(pid_t pid, const char *dir, bool tables)
 {
@@ -304,7 +311,10 @@ static enum guest_info write_guests_of(const char *pids, const char *dir, bool t
 
 	while (copy && (pid = strsep(&rest, ","))) {
 		errno = 0;
-		/* Tell who asks for this very process that it may not be looked into. */
+		/*
+		 * If perf may not look into the process, write_guest() warns the user, who asked
+		 * for it.
+		 */
 		if (runs_guest(pid) || errno == EACCES)
 			most = max(most, write_guest(atoi(pid), dir, tables));
 	}
@@ -328,8 +338,9 @@ static enum guest_info write_all_guests(const char *dir, bool tables)
 }
 
 /*
- * The folder beside @data; perf.data becomes perf.data.old when another one is recorded.
- * There is none beside a pipe or a device.
+ * Put the path of the directory beside @data into @path; with @old, that of the directory beside
+ * @data.old, to which perf record renames the previous @data.  Return false for a pipe or a device:
+ * it has no such directory.
  */
 static bool guests_beside(char path[PATH_MAX], const char *data, bool old)
 {
@@ -345,15 +356,17 @@ static bool guests_beside(char path[PATH_MAX], const char *data, bool old)
 }
 
 /**
- * guest_info__record - find out what runs in the guests that are going to be recorded
- * @target:	what is recorded
- * @data:	the file that is recorded, NULL for perf.data; what is found goes to a folder
- *		beside it, and the folder of the previous record is moved to perf.data.old's
- * @tables:	whether to write the tables that unwind them
+ * guest_info__record - write the files of the guests that perf is about to record
+ * @target:	what perf records
+ * @data:	the data file, NULL for perf.data; the files go to a directory beside it.  The
+ *		directory of the previous recording is renamed first, as perf.data is to
+ *		perf.data.old.
+ * @tables:	true to write the tables that unwind the guests' kernels
  *
- * If the user has given files of guests, only the previous folder is moved.
+ * If the user has named files of guests or does not want this, and on hosts other than x86-64, the
+ * previous directory is renamed, but nothing is written.
  *
- * Return: the most that was found of a guest.
+ * Return: the highest value of all guests.
  */
 enum guest_info guest_info__record(const struct target *target, const char *data, bool tables)
 {
@@ -370,7 +383,7 @@ enum guest_info guest_info__record(const struct target *target, const char *data
 	if (!symbol_conf.guest_info || symbol_conf__has_guest_files() || EM_HOST != EM_X86_64)
 		return most;
 
-	/* Whoever has made the folder meanwhile could choose where files are written. */
+	/* Fail if the directory exists: who has made it could choose where files are written. */
 	if (mkdir(dir, 0700)) {
 		pr_warning("Guests have no names: %s can't be made\n", dir);
 		return most;
@@ -387,7 +400,10 @@ enum guest_info guest_info__record(const struct target *target, const char *data
 	return most;
 }
 
-/* Names that another user has written may have escape sequences in them. */
+/*
+ * Return true if the directory is this user's or root's.  Names that another user has written may
+ * have escape sequences in them.
+ */
 static bool is_own_folder(const char *path)
 {
 	struct stat st;
@@ -395,14 +411,15 @@ static bool is_own_folder(const char *path)
 	return !lstat(path, &st) && S_ISDIR(st.st_mode) && (!st.st_uid || st.st_uid == geteuid());
 }
 
-/* The folder beside the data that is read. */
+/* The directory that guest_info__use() has chosen last. */
 static char *used;
 
 /**
- * guest_info__is_used - tell whether a guest is named as guest_info__record() has noted
+ * guest_info__is_used - check whether the files of a guest are those of guest_info__record()
  * @machine: the guest
  *
- * Return: false if it is one of the user's --guestmount, whose files are the guest's own.
+ * Return: true if they are; false if they are below the user's --guestmount, which has the guest's
+ * own file system.
  */
 bool guest_info__is_used(struct machine *machine)
 {
@@ -411,14 +428,14 @@ bool guest_info__is_used(struct machine *machine)
 }
 
 /**
- * guest_info__use - name what runs in guests as guest_info__record() has noted
- * @data: what was recorded
+ * guest_info__use - use the files that guest_info__record() has written
+ * @data: the data file
  */
 void guest_info__use(const char *data)
 {
 	char dir[PATH_MAX];
 
-	/* Of another file that was opened before this one. */
+	/* Drop the directory of a data file that was opened before this one. */
 	if (used && symbol_conf.guestmount == used)
 		symbol_conf.guestmount = NULL;
 
@@ -432,7 +449,7 @@ void guest_info__use(const char *data)
 	perf_guest = true;
 }
 
-/* Where guest_info__begin_live() has its files; empty if it was not called. */
+/* The directory that guest_info__begin_live() has made; empty if there is none. */
 static char live_dir[PATH_MAX];
 
 static void remove_live_dir(void)
@@ -443,13 +460,13 @@ static void remove_live_dir(void)
 }
 
 /**
- * guest_info__begin_live - find out what runs in guests whose samples are shown as they come
- * @target:	what is sampled
- * @tables:	whether the guests are unwound by their tables
+ * guest_info__begin_live - write and use the files of guests whose samples are shown live
+ * @target:	what perf samples
+ * @tables:	true to write the tables that unwind the guests' kernels
  *
- * The files are in a temporary folder.
+ * The files are in a temporary directory.
  *
- * Return: the most that was found of a guest.
+ * Return: the highest value of all guests.
  */
 enum guest_info guest_info__begin_live(const struct target *target, bool tables)
 {
@@ -467,7 +484,7 @@ enum guest_info guest_info__begin_live(const struct target *target, bool tables)
 		*live_dir = 0;
 		return most;
 	}
-	/* A signal may end perf before guest_info__end_live(). */
+	/* A signal handler may call exit() before guest_info__end_live(). */
 	atexit(remove_live_dir);
 
 	if (snprintf(data, sizeof(data), "%s/live", live_dir) < (int)sizeof(data))
@@ -480,7 +497,7 @@ enum guest_info guest_info__begin_live(const struct target *target, bool tables)
 }
 
 /**
- * guest_info__end_live - forget what guest_info__begin_live() has found
+ * guest_info__end_live - stop watching guests and remove what guest_info__begin_live() wrote
  */
 void guest_info__end_live(void)
 {
@@ -492,7 +509,7 @@ void guest_info__end_live(void)
 }
 
 /**
- * guest_info__is_live - tell whether the notes of guests' tasks grow while they are read
+ * guest_info__is_live - check whether the files of guests grow while perf reads them
  *
  * Return: true between guest_info__begin_live() and guest_info__end_live().
  */
@@ -501,7 +518,7 @@ bool guest_info__is_live(void)
 	return *live_dir;
 }
 
-/* Read what guest_info__record() has noted of a guest's name; return it, or NULL. */
+/* Return the name of a guest that guest_info__record() has written, or NULL. */
 static char *read_guest_name(struct machine *machine)
 {
 	char path[PATH_MAX], name[GUEST_NAME_SIZE];
@@ -527,11 +544,11 @@ static char *read_guest_name(struct machine *machine)
 }
 
 /**
- * guest_info__name - tell what a VM is called
+ * guest_info__name - return the name of a VM
  * @machine: the guest, or the host
  *
- * Return: the name, or its VMM's pid; or what else there is to say.  The machine's, not to be
- * freed.
+ * Return: the VM's name, or the pid of its VMM if it has none, or "[guest]" if that is not known
+ * either; "[host]" for the host.  The string belongs to the machine: don't free it.
  */
 const char *guest_info__name(struct machine *machine)
 {
@@ -548,7 +565,8 @@ const char *guest_info__name(struct machine *machine)
 
 /*
  * Find the first kernel that began to run after @time.  Return when it began, ~0 if there is none,
- * and put its folder in @path.  Skip names that perf record does not write.
+ * and put its directory into @path.  Skip directories with names that perf record does not write,
+ * or without kallsyms.
  */
 static u64 find_next_kernel(const char *top, u64 time, char path[PATH_MAX])
 {
@@ -578,9 +596,11 @@ static u64 find_next_kernel(const char *top, u64 time, char path[PATH_MAX])
 }
 
 /*
- * A kernel may run on after it was last seen: perf's thread had no time to look.  Samples of its
- * code are its own then, until the first of other code in kernel mode.  That is the firmware's or
- * the next kernel's; code of the old one that is in no map, e.g. of BPF programs, costs its names.
+ * Return true if the sample is still of the kernel before machine->next_kernel.  A kernel may run
+ * for a while after perf's thread last saw it run.  Samples belong to it until the first sample in
+ * kernel mode that is in none of its maps: that one is of the firmware or of the next kernel.  If
+ * it is of the old kernel after all, e.g. of a BPF program, the old kernel's names are given up too
+ * early.
  */
 static bool is_of_last_kernel(struct machine *machine, const struct perf_sample *sample)
 {
@@ -603,14 +623,14 @@ static bool is_of_last_kernel(struct machine *machine, const struct perf_sample 
  * @machine:	the guest
  * @sample:	the sample
  *
- * Samples come in the order of their times, or nearly: there is no way back to a kernel.
+ * Samples come in the order of their times, or nearly so: an earlier kernel is never used again.
  */
 void guest_info__use_kernel_of(struct machine *machine, const struct perf_sample *sample)
 {
 	u64 time = sample->time;
 	char path[PATH_MAX];
 
-	/* Samples may have no time. */
+	/* Some samples have no time. */
 	if (time == ~0ULL || !guest_info__is_used(machine))
 		return;
 

@@ -12,7 +12,7 @@ struct machine;
 struct perf_sample;
 struct target;
 
-/* What was found of a guest: the more, the higher. */
+/* The files that were written for a guest.  Each value includes those before it. */
 enum guest_info {
 	GUEST_INFO_NONE,
 	GUEST_INFO_NAMES,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Read a guest's kallsyms where its kernel has them in memory: each byte of a name stands
- * for a token, see scripts/kallsyms.c.
+ * Read the kallsyms in the memory of a guest's kernel.  Each byte of a name there stands for a
+ * token, see scripts/kallsyms.c.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +12,7 @@
 #include "guest-kernel.h"
 #include "guest-memory.h"
 
-/* No kernel has as many symbols, or as long names. */
+/* No kernel has more symbols, longer names, or more bytes of names. */
 #define MAX_SYMBOLS	(1 << 20)
 #define MAX_NAME	512
 #define MAX_NAMES	(64UL << 20)
@@ -20,7 +20,7 @@
 #define NR_TOKENS	256
 #define MAX_TOKENS	((1 << 16) + MAX_NAME)
 
-/* Of a name that takes another byte to tell how long it is. */
+/* Set in the first byte of a name's length if a second byte follows. */
 #define LONG_NAME	0x80
 
 struct tokens {
@@ -39,7 +39,7 @@ static bool read_tokens(struct tokens *tokens, struct guest_kernel *kernel)
 
 	for (size_t i = 0; i < NR_TOKENS; i++)
 		size = max(size, (size_t)tokens->index[i] + MAX_NAME);
-	/* Page by page: it may lie at the end of what can be read. */
+	/* Read page by page: the pages behind the table may not be readable. */
 	for (size_t i = 0; i < size; i += len) {
 		u64 at = info->token_table + i;
 
@@ -50,7 +50,7 @@ static bool read_tokens(struct tokens *tokens, struct guest_kernel *kernel)
 	return true;
 }
 
-/* Take a name, and its type in front of it, from @codes; false if it is none. */
+/* Expand @codes to the type and the name of a symbol; return false if they are not valid. */
 static bool expand_name(struct guest_symbol *symbol, const struct tokens *tokens,
 			const u8 *codes, unsigned int nr)
 {
@@ -104,9 +104,9 @@ static bool read_names(struct guest_kernel *kernel, const struct tokens *tokens,
 }
 
 /*
- * How addresses were kept: since 7.3 relative to where the offset itself is; before that
- * relative to a base; before 6.15 also as they are if they belong to a CPU, and the others
- * as negative numbers.
+ * How kernels store addresses.  Since 7.3, an address is relative to the place of its offset.
+ * Before that, it is relative to a base; or, in some kernels before 6.15, the offsets of per-CPU
+ * symbols are their addresses, and those of all others are negative and relative to the base.
  */
 static u64 from_place(const struct guest_vmcoreinfo *info, size_t i, s32 offset)
 {
@@ -151,7 +151,7 @@ static bool read_addresses(struct guest_kernel *kernel)
 	address_fn layout = NULL;
 	s32 *offsets;
 
-	/* What is told is where the base is kept. */
+	/* VMCOREINFO has the address of the variable, not the base itself. */
 	if (info->relative_base && !guest_memory__read(kernel->mem, info->relative_base,
 						       &info->relative_base, sizeof(u64)))
 		return false;
@@ -167,7 +167,7 @@ static bool read_addresses(struct guest_kernel *kernel)
 
 /**
  * guest_kallsyms__read - read the symbols of a guest's kernel
- * @kernel:	the kernel; takes them
+ * @kernel:	the kernel; receives the symbols
  *
  * Return: NULL, or why there are none.
  */

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The Linux kernel of a guest, found in the guest's memory: it keeps a page for those that
- * read its memory after a crash, VMCOREINFO, see
- * Documentation/admin-guide/kdump/vmcoreinfo.rst.  The guest may have written anything
- * there.
+ * Find the Linux kernel of a guest in the guest's memory.  Linux keeps a page, VMCOREINFO, for
+ * tools that read its memory after a crash, see Documentation/admin-guide/kdump/vmcoreinfo.rst.
+ * The guest may have written anything there.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -21,26 +20,29 @@
 #include "guest-modules.h"
 #include "guest-policy.h"
 
-/* Where x86-64 has its kernel, KASLR or not, and what it calls its page tables. */
+/*
+ * x86-64 has its kernel above this address, with or without KASLR.  swapper_pg_dir is its topmost
+ * page table.
+ */
 #define START_KERNEL_MAP	0xffffffff80000000ULL
 #define PAGE_TABLES		"\nSYMBOL(swapper_pg_dir)="
 
-/* What the page of VMCOREINFO begins with. */
+/* VMCOREINFO begins with this key. */
 #define RELEASE			"OSRELEASE="
 
-/* A reset does not clear RAM: what earlier kernels have left is there. */
+/* A reset does not clear RAM, so pages of earlier kernels may still be there. */
 #define MAX_KERNELS		8
 
-/* A kernel that serves timers shows it within ten looks. */
+/* A kernel that serves timers is seen to count ticks within ten looks. */
 #define NR_LOOKS		10
 #define LOOK_NSEC		20000000
 
 /**
- * struct candidates - kernels in a guest's memory
- * @but:	one that is not wanted; may be NULL
- * @infos:	what they tell of themselves
- * @pages:	where they do
- * @nr:		how many
+ * struct candidates - kernels that were found in a guest's memory
+ * @but:	a kernel to leave out; may be NULL
+ * @infos:	the identity of each of them
+ * @pages:	where each of them has VMCOREINFO
+ * @nr:		number of kernels
  */
 struct candidates {
 	const struct guest_kernel	*but;
@@ -50,8 +52,8 @@ struct candidates {
 };
 
 /*
- * Find the value of @key, which includes the line feed before it and the "=": whatever the page
- * has, that is one quick pass over it.
+ * Find the value of @key.  @key includes the line feed before it and the "=", so one strstr() is
+ * enough: it takes one quick pass, whatever the guest has written to the page.
  */
 static const char *find_value(const char *text, const char *key)
 {
@@ -67,7 +69,7 @@ static u64 find_number(const char *text, const char *key, int base)
 	return value ? strtoull(value, NULL, base) : 0;
 }
 
-/* Take the release if it is one: it becomes a part of file names. */
+/* Read the release.  Refuse what is not safe in a file name. */
 static bool read_release(struct guest_vmcoreinfo *info, const char *text)
 {
 	const char *value = text + strlen(RELEASE);
@@ -83,7 +85,7 @@ static bool read_release(struct guest_vmcoreinfo *info, const char *text)
 	return true;
 }
 
-/* Take the build-id; a kernel without one tells zeroes. */
+/* Read the build-id; a kernel without one writes zeroes. */
 static void read_build_id(struct guest_vmcoreinfo *info, const char *text)
 {
 	const char *value = find_value(text, "\nBUILD-ID=");
@@ -103,8 +105,8 @@ static void read_build_id(struct guest_vmcoreinfo *info, const char *text)
 }
 
 /*
- * Return true if the page at @offset is the VMCOREINFO of a kernel whose page tables are there;
- * take the page, and what tells kernels apart.
+ * Return true if the page at @offset is the VMCOREINFO of a kernel whose page tables are in memory.
+ * Copy the page to @text, and put what identifies the kernel into @info.
  */
 static bool read_identity(struct guest_memory *mem, u64 offset, struct guest_vmcoreinfo *info,
 			  char text[GUEST_PAGE_SIZE + 1])
@@ -127,7 +129,7 @@ static bool read_identity(struct guest_memory *mem, u64 offset, struct guest_vmc
 	return true;
 }
 
-/* The same, with all that the kernel tells. */
+/* Do the same, but read all of VMCOREINFO that perf uses. */
 static bool read_vmcoreinfo(struct guest_memory *mem, u64 offset, struct guest_vmcoreinfo *info)
 {
 	char text[GUEST_PAGE_SIZE + 1];
@@ -145,7 +147,7 @@ static bool read_vmcoreinfo(struct guest_memory *mem, u64 offset, struct guest_v
 	return true;
 }
 
-/* Return true if the list at symbol @name leads back to its head. */
+/* Return true if the first entry of the list at symbol @name points back to the list's head. */
 static bool is_list(const struct guest_kernel *kernel, const char *name)
 {
 	const struct guest_symbol *head = guest_kernel__symbol(kernel, name);
@@ -156,7 +158,7 @@ static bool is_list(const struct guest_kernel *kernel, const char *name)
 	       prev == head->addr;
 }
 
-/* Modules lie anywhere in RAM: choose the layout by which their list leads back to its head. */
+/* Modules may be anywhere in RAM: choose a layout by which their list points back to its head. */
 static void settle_layout(struct guest_kernel *kernel)
 {
 	while (!is_list(kernel, "modules") && guest_memory__use_next_layout(kernel->mem))
@@ -177,7 +179,7 @@ static bool note_candidate(struct guest_memory *mem, u64 offset, void *arg)
 	if (found->nr == MAX_KERNELS || !read_identity(mem, offset, info, text))
 		return found->nr;
 
-	/* There may be copies. */
+	/* Skip copies of a page. */
 	for (unsigned int i = 0; i < found->nr; i++) {
 		if (is_same_kernel(info, &found->infos[i]))
 			return true;
@@ -188,7 +190,7 @@ static bool note_candidate(struct guest_memory *mem, u64 offset, void *arg)
 }
 
 /**
- * guest_kernel__free_symbols - forget a kernel's symbols
+ * guest_kernel__free_symbols - free the symbols of a kernel
  * @kernel: the kernel
  */
 void guest_kernel__free_symbols(struct guest_kernel *kernel)
@@ -200,7 +202,7 @@ void guest_kernel__free_symbols(struct guest_kernel *kernel)
 	kernel->nr_symbols = 0;
 }
 
-/* Take the kernel whose VMCOREINFO is at @page; return NULL, or why that can't be. */
+/* Read the kernel whose VMCOREINFO is at @page; return NULL, or why that failed. */
 static const char *use_candidate(struct guest_kernel *kernel, u64 page)
 {
 	const struct guest_symbol *jiffies;
@@ -223,9 +225,9 @@ static const char *use_candidate(struct guest_kernel *kernel, u64 page)
 
 /**
  * guest_kernel__find - find the kernel of a guest, and its symbols
- * @pid:	of the guest's VMM
- * @but:	a kernel that is not wanted; may be NULL
- * @why_not:	takes the reason if there is none
+ * @pid:	pid of the guest's VMM
+ * @but:	a kernel to leave out; may be NULL
+ * @why_not:	receives the reason if no kernel is found
  *
  * Return: the kernel, or NULL.
  */
@@ -261,7 +263,10 @@ struct guest_kernel *guest_kernel__find(pid_t pid, const struct guest_kernel *bu
 	}
 
 	*why_not = "no other kernel is found in its memory";
-	/* If none of several is seen to run, all of them wait: the guest is idle, or paused. */
+	/*
+	 * If none of several kernels is seen to run, the guest is idle or paused: use the first
+	 * one.
+	 */
 	for (unsigned int i = 0; i < candidates.nr; i++) {
 		*why_not = use_candidate(kernel, candidates.pages[i]);
 		if (!*why_not && (candidates.nr == 1 || guest_kernel__is_running(kernel)))
@@ -274,7 +279,7 @@ struct guest_kernel *guest_kernel__find(pid_t pid, const struct guest_kernel *bu
 	if (*why_not)
 		goto err;
 found:
-	/* Modules and tables are more to read than one look allows. */
+	/* Reading modules and tables takes more than the budget of one look. */
 	guest_memory__begin(kernel->mem);
 	return kernel;
 err:
@@ -294,10 +299,11 @@ void guest_kernel__delete(struct guest_kernel *kernel)
 }
 
 /**
- * guest_kernel__ticks - tell how far a guest's time has come since the last call
+ * guest_kernel__ticks - count the ticks of a guest's kernel since the last call
  * @kernel: the guest's kernel
  *
- * Return: by how many ticks; zero if it sleeps, or is gone; negative if it began anew.
+ * Return: the number of ticks; zero if the kernel sleeps or is gone; negative if it has begun to
+ * count anew.
  */
 s64 guest_kernel__ticks(struct guest_kernel *kernel)
 {
@@ -312,10 +318,10 @@ s64 guest_kernel__ticks(struct guest_kernel *kernel)
 }
 
 /**
- * guest_kernel__is_running - tell whether this is the kernel that the guest runs
+ * guest_kernel__is_running - check whether the guest runs this kernel
  * @kernel: the guest's kernel
  *
- * Return: whether it was seen to run, within a fifth of a second.
+ * Return: true if it was seen to count ticks within a fifth of a second.
  */
 bool guest_kernel__is_running(struct guest_kernel *kernel)
 {
@@ -332,7 +338,7 @@ bool guest_kernel__is_running(struct guest_kernel *kernel)
 /**
  * guest_kernel__symbol - look for a symbol of the kernel
  * @kernel:	the kernel
- * @name:	of the symbol
+ * @name:	name of the symbol
  *
  * Return: the first one of that name, NULL if there is none.
  */

@@ -11,13 +11,13 @@ struct guest_modules;
 
 #define GUEST_RELEASE_SIZE	65
 
-/* SHA-1, as linkers write it. */
+/* The size of a SHA-1, which linkers use. */
 #define GUEST_BUILD_ID_SIZE	20
 
 /**
  * struct guest_symbol - a symbol of a guest
  * @addr:	its address
- * @type:	as nm tells it
+ * @type:	its type, as nm prints it
  * @name:	its name
  */
 struct guest_symbol {
@@ -27,18 +27,19 @@ struct guest_symbol {
 };
 
 /**
- * struct guest_vmcoreinfo - what a guest's kernel tells those that read its memory
- * @release:	as uname -r
- * @build_id:	of its image
- * @build_id_size: ... in bytes
- * @page_tables: where it has the topmost of them
- * @stext:	where its code begins; zero for what is not told, here and below
- * @names:	kallsyms: names, compressed
- * @num_syms:	... how many
- * @token_table: ... what each of their bytes stands for
- * @token_index: ... where that is in @token_table
- * @offsets:	... addresses
- * @relative_base: ... what they are relative to
+ * struct guest_vmcoreinfo - the parts of the VMCOREINFO of a guest's kernel that perf reads
+ * @release:	the release, as uname -r prints it
+ * @build_id:	build-id of the kernel's image
+ * @build_id_size: size of @build_id in bytes; zero if there is none
+ * @page_tables: virtual address of the topmost page table
+ * @stext:	address at which the kernel's code begins; here and below, zero if VMCOREINFO has
+ *		none
+ * @names:	address of kallsyms' names, which are compressed
+ * @num_syms:	... of the number of symbols
+ * @token_table: ... of the strings for which the bytes of names stand
+ * @token_index: ... of the index of each string in @token_table
+ * @offsets:	... of the offsets from which the symbols' addresses are computed
+ * @relative_base: ... of the base of @offsets; guest_kallsyms__read() puts the base itself here
  */
 struct guest_vmcoreinfo {
 	char	release[GUEST_RELEASE_SIZE];
@@ -55,14 +56,14 @@ struct guest_vmcoreinfo {
 };
 
 /**
- * struct guest_kernel - the kernel of a guest, as its memory shows it
- * @mem:	the memory
- * @info:	what the kernel tells
- * @symbols:	those of the kernel, without modules
- * @nr_symbols:	how many
- * @jiffies_addr: where it counts its ticks; zero if that isn't known
- * @jiffies:	as last seen
- * @modules:	those that were written; NULL if none is known
+ * struct guest_kernel - the kernel of a guest, as found in the guest's memory
+ * @mem:	the guest's memory
+ * @info:	from the kernel's VMCOREINFO
+ * @symbols:	symbols of the kernel, without those of modules
+ * @nr_symbols:	number of symbols
+ * @jiffies_addr: address of jiffies_64; zero if that isn't known
+ * @jiffies:	value of jiffies_64 when it was last read
+ * @modules:	the modules that were written; NULL before guest_modules__write()
  */
 struct guest_kernel {
 	struct guest_memory	*mem;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The programs and libraries that a guest's processes run: the files that they have mapped to
- * execute them, as the kernel's tree of VMAs and its dentries tell them.  These change while
- * they are read: two reads in a row must agree.
+ * Find the programs and libraries that a guest's processes run: the files that they have mapped
+ * executable, by the kernel's tree of VMAs and its dentries.  Both may change while perf reads
+ * them, so two reads in a row must agree.
  */
 #include <elf.h>
 #include <inttypes.h>
@@ -25,11 +25,11 @@
 /* Linux's VM_EXEC. */
 #define VM_EXEC		4
 
-/* Device numbers, as the kernel keeps them. */
+/* Device numbers as the kernel stores them. */
 #define MINOR_BITS	20
 #define MINOR_MASK	((1U << MINOR_BITS) - 1)
 
-/* A tree's nodes, see Linux's lib/maple_tree.c. */
+/* Nodes of a maple tree, see lib/maple_tree.c. */
 #define NODE_SIZE	256
 #define NODE_MASK	(~(NODE_SIZE - 1ULL))
 #define NODE_TYPE_SHIFT	3
@@ -38,41 +38,44 @@
 #define NODE_RANGE_64	2
 #define NODE_ARANGE_64	3
 
-/* Trees of as many VMAs as a process can have are less deep. */
+/* A tree is less deep, even with as many VMAs as a process can have. */
 #define MAX_DEPTH	8
 
-/* Entries of a page cache, see Linux's include/linux/xarray.h. */
+/* Entries of the page cache, see include/linux/xarray.h. */
 #define XA_INTERNAL_MASK 3
 #define XA_INTERNAL	2
 #define XA_MAX_INTERNAL	4096
 
-/* Trees of as many pages as a file can have are less deep. */
+/* The tree of a page cache is less deep, even with as many pages as a file can have. */
 #define MAX_CACHE_DEPTH	12
 
-/* All that is wanted of a VMA lies within. */
+/* All fields of a VMA that perf reads lie within this size. */
 #define MAX_VMA_SIZE	512
 
-/* Paths that have more components than that are left out, as are mounts on mounts on mounts. */
+/* Files whose paths have more components and mount points than this are left out. */
 #define MAX_COMPONENTS	128
 #define MAX_NAME	255
 
-/* Files of guests whose processes call mmap() all the time. */
+/*
+ * Write no further sets of files beyond this size: a guest's processes may call mmap() all the
+ * time.
+ */
 #define MAX_FILE	(16L << 20)
 
-/* No program has so many; what comes behind them is left out. */
+/* Further VMAs of a process are left out. */
 #define MAX_VMAS	8192
 
-/* So often is a process read for two reads in a row to agree. */
+/* Read the files of a process at most this often until two reads in a row agree. */
 #define MAX_READS	4
 
-/* What the kernel says of a file that no folder has any more. */
+/* The kernel appends this to the path of a deleted file. */
 #define DELETED		" (deleted)"
 
 /**
- * struct node_layout - where a kind of the tree's nodes has its fields, in bytes
- * @pivots:	the last address of each slot, the last slot aside
- * @slots:	what the slots lead to
- * @nr_slots:	how many
+ * struct node_layout - offsets of the fields of a type of maple tree node, in bytes
+ * @pivots:	array of the last address of each slot; the last slot has no entry
+ * @slots:	array of pointers to nodes or VMAs
+ * @nr_slots:	number of slots
  */
 struct node_layout {
 	u32	pivots;
@@ -81,35 +84,35 @@ struct node_layout {
 };
 
 /**
- * struct map_layout - where the fields of a guest's structures are, in bytes
+ * struct map_layout - offsets of the fields of a guest's structures, in bytes
  * @tree:	in struct mm_struct: the root of the tree of VMAs
- * @users:	... how many tasks have it; zero once the last one exits
- * @range:	nodes of trees, and all leaves
- * @arange:	nodes of trees that know their gaps
+ * @users:	... the number of its users; zero once the last task exits
+ * @range:	layout of leaves, and of inner nodes that do not track gaps
+ * @arange:	layout of inner nodes that track gaps
  * @start:	in struct vm_area_struct: the first address
- * @end:	... the first one behind it
- * @flags:	... VM_EXEC, ...
- * @pgoff:	... the page of the file
+ * @end:	... the first address after the VMA
+ * @flags:	... the flags, VM_EXEC among them
+ * @pgoff:	... the offset in the file, in pages
  * @file:	... the file
- * @vma_end:	behind all of these
+ * @vma_end:	the end of the last of these fields
  * @f_mnt:	in struct file: the mount
- * @f_dentry:	... the last component of its path
- * @f_inode:	... the file itself
- * @f_mapping:	... what has its page cache
- * @cache:	in struct address_space: the tree of pages
- * @slots:	in struct xa_node: what it leads to
- * @page_size:	of struct page
- * @i_ino:	in struct inode: its number
- * @i_sb:	... the file system it is on
- * @s_dev:	in struct super_block: the device of that
- * @d_parent:	in struct dentry: the component before
+ * @f_dentry:	... the dentry, which is the last component of the path
+ * @f_inode:	... the inode
+ * @f_mapping:	... the struct address_space
+ * @cache:	in struct address_space: the root of the tree of cached pages
+ * @slots:	in struct xa_node: the array of slots
+ * @page_size:	the size of struct page
+ * @i_ino:	in struct inode: the number of the inode
+ * @i_sb:	... the superblock
+ * @s_dev:	in struct super_block: the device number
+ * @d_parent:	in struct dentry: the dentry of the directory
  * @d_name:	... a pointer to the name
- * @d_len:	... how long it is
- * @d_pprev:	... NULL if no folder has it
- * @mnt:	in struct mount: what others know of it, and point to
- * @mnt_root:	... its first dentry
- * @mnt_parent:	... what it is mounted on; itself if nothing
- * @mnt_point:	... and where
+ * @d_len:	... the length of the name
+ * @d_pprev:	... a link of the hash table; NULL if the file was deleted
+ * @mnt:	in struct mount: the struct vfsmount, to which other structures point
+ * @mnt_root:	... the dentry of the file system's root
+ * @mnt_parent:	... the mount that it is mounted on; itself for the topmost mount
+ * @mnt_point:	... the dentry that it is mounted on
  */
 struct map_layout {
 	u32			tree;
@@ -145,10 +148,10 @@ struct map_layout {
 /**
  * struct guest_maps - the files that a guest's processes run
  * @mem:	the guest's memory
- * @file:	where they are noted
- * @layout:	of the guest's structures
+ * @file:	the file that they are written to
+ * @layout:	offsets of the fields of the guest's structures
  * @vmemmap:	where the guest's kernel has an array of struct page, one for each page of RAM
- * @warned:	whether it was said that there are too many
+ * @warned:	true after a warning that @file has become too large
  */
 struct guest_maps {
 	struct guest_memory	*mem;
@@ -160,15 +163,18 @@ struct guest_maps {
 
 /**
  * struct process - the process whose files are read
- * @out:	takes a line for each
- * @nr_vmas:	how many were read
+ * @out:	receives a line for each file
+ * @nr_vmas:	number of VMAs that were read
  */
 struct process {
 	FILE		*out;
 	unsigned int	nr_vmas;
 };
 
-/* Find @inner in @outer of a structure, or @outer itself if @inner is NULL. */
+/*
+ * Find the offset of the field @outer in the structure @type, or of @inner within @outer if @inner
+ * is not NULL.
+ */
 static bool find_field(const struct btf *btf, const char *type, const char *outer,
 		       const char *inner, u32 *offset)
 {
@@ -263,13 +269,13 @@ static bool find_layout(const struct btf *btf, struct map_layout *layout)
 }
 
 /**
- * guest_maps__new - get ready to note the files that a guest's processes run
+ * guest_maps__new - prepare to write the files that a guest's processes run
  * @mem:	the guest's memory
- * @btf:	its kernel's types
- * @vmemmap:	where its kernel has an array of struct page
- * @file:	where to note them
+ * @btf:	types of the guest's kernel
+ * @vmemmap:	address of the kernel's array of struct page
+ * @file:	the file to write to
  *
- * Return: NULL if the types don't describe them, as before Linux 6.1.
+ * Return: the state; NULL if the types lack a field, as before Linux 6.1.
  */
 struct guest_maps *guest_maps__new(struct guest_memory *mem, const struct btf *btf, u64 vmemmap,
 				   FILE *file)
@@ -296,7 +302,7 @@ static bool read_u64(struct guest_maps *maps, u64 gva, u64 *value)
 	return guest_memory__read(maps->mem, gva, value, sizeof(*value));
 }
 
-/* Put the name of @dentry before @end, with a slash; return where it begins, or NULL. */
+/* Put a slash and the name of @dentry right before @end; return where they begin, or NULL. */
 static char *prepend_name(struct guest_maps *maps, u64 dentry, const char *path, char *end)
 {
 	const struct map_layout *layout = &maps->layout;
@@ -309,10 +315,10 @@ static char *prepend_name(struct guest_maps *maps, u64 dentry, const char *path,
 	    !guest_memory__read(maps->mem, name, end - len, len))
 		return NULL;
 
-	/* A path leads down only. */
+	/* Refuse "." and "..": a path leads only down. */
 	if ((len == 1 && end[-1] == '.') || (len == 2 && end[-1] == '.' && end[-2] == '.'))
 		return NULL;
-	/* It goes to terminals, and is one component. */
+	/* The name is printed on terminals, and must stay one component. */
 	for (char *c = end - len; c < end; c++) {
 		if (*c < ' ' || *c > '~' || *c == '/')
 			*c = '?';
@@ -322,7 +328,7 @@ static char *prepend_name(struct guest_maps *maps, u64 dentry, const char *path,
 	return end;
 }
 
-/* Read the path of a file into @path, of PATH_MAX; return where it begins, or NULL. */
+/* Read the path of a file into @path, which has PATH_MAX bytes; return where it begins, or NULL. */
 static const char *read_path(struct guest_maps *maps, u64 file, char *path)
 {
 	const struct map_layout *layout = &maps->layout;
@@ -344,7 +350,7 @@ static const char *read_path(struct guest_maps *maps, u64 file, char *path)
 
 		if (dentry != root) {
 			begin = prepend_name(maps, dentry, path, begin);
-			/* A file that no folder has, a memfd for example, is its own parent. */
+			/* A file without a directory, such as a memfd, is its own parent. */
 			if (!read_u64(maps, dentry + layout->d_parent, &parent) ||
 			    parent == dentry)
 				return NULL;
@@ -363,7 +369,7 @@ static const char *read_path(struct guest_maps *maps, u64 file, char *path)
 	return NULL;
 }
 
-/* Read which file it is, whatever its path. */
+/* Read the device number and the inode number of a file. */
 static bool read_inode(struct guest_maps *maps, u64 file, u32 *dev, u64 *ino)
 {
 	const struct map_layout *layout = &maps->layout;
@@ -375,7 +381,7 @@ static bool read_inode(struct guest_maps *maps, u64 file, u32 *dev, u64 *ino)
 	       guest_memory__read(maps->mem, sb + layout->s_dev, dev, sizeof(*dev));
 }
 
-/* Find the build-id in the notes of an ELF file; return how long it is, zero if there is none. */
+/* Find the build-id in the notes of an ELF file; return its size, zero if there is none. */
 static size_t find_in_notes(const u8 *notes, size_t size, u8 *build_id)
 {
 	size_t pos = 0;
@@ -403,8 +409,8 @@ static bool is_node(u64 entry)
 }
 
 /*
- * Read a file's first page from the page cache, which got it when the program was started.
- * No process need have it mapped; it is gone if the guest has reclaimed it since.
+ * Read a file's first page from the guest's page cache.  The start of the program has put it there,
+ * and no process need have it mapped; but the guest may have reclaimed it since.
  */
 static bool read_first_page(struct guest_maps *maps, u64 file, u8 page[GUEST_PAGE_SIZE])
 {
@@ -419,7 +425,10 @@ static bool read_first_page(struct guest_maps *maps, u64 file, u8 page[GUEST_PAG
 		if (!read_u64(maps, entry - XA_INTERNAL + layout->slots, &entry))
 			return false;
 	}
-	/* What is no struct page, but tells where a page is swapped out, is not aligned. */
+	/*
+	 * An entry that says where a page is swapped out is odd, so it is not a multiple of the
+	 * size.
+	 */
 	if (entry < maps->vmemmap)
 		return false;
 
@@ -428,7 +437,7 @@ static bool read_first_page(struct guest_maps *maps, u64 file, u8 page[GUEST_PAG
 	       guest_memory__read_page(maps->mem, entry / layout->page_size, page);
 }
 
-/* Read the build-id of a file. */
+/* Read the build-id of a file; return its size, zero if there is none. */
 static size_t read_build_id(struct guest_maps *maps, u64 file, u8 *build_id)
 {
 	u8 page[GUEST_PAGE_SIZE] __aligned(8);
@@ -461,7 +470,7 @@ static u64 get_u64(const u8 *raw, u32 offset)
 	return value;
 }
 
-/* Write a line for a VMA that the tree has from @first to @last, if it is a file's code. */
+/* Write a line for a VMA from @first to @last, if it has a file mapped executable. */
 static void write_vma(struct guest_maps *maps, struct process *process, const u8 *vma, u64 first,
 		      u64 last)
 {
@@ -489,7 +498,7 @@ static void write_vma(struct guest_maps *maps, struct process *process, const u8
 	fprintf(process->out, "%s %s\n", size ? "" : "-", path);
 }
 
-/* Read what a leaf has from @first to @last; return false if that is no VMA of that size. */
+/* Read the VMA that a leaf has from @first to @last; return false if the VMA's range is another. */
 static bool read_vma(struct guest_maps *maps, struct process *process, u64 vma, u64 first,
 		     u64 last)
 {
@@ -506,7 +515,7 @@ static bool read_vma(struct guest_maps *maps, struct process *process, u64 vma, 
 	return true;
 }
 
-/* Read what a node of the tree has from @first to @last; return false if that makes no sense. */
+/* Read a node of the tree from @first to @last; return false if its contents make no sense. */
 static bool read_node(struct guest_maps *maps, struct process *process, u64 node, u64 first,
 		      u64 last, unsigned int depth)
 {
@@ -527,7 +536,7 @@ static bool read_node(struct guest_maps *maps, struct process *process, u64 node
 
 		if (i + 1 < layout->nr_slots)
 			end = get_u64(raw, layout->pivots + i * sizeof(u64));
-		/* Behind the last slot that is in use, pivots are zero, and slots are whatever. */
+		/* After the last slot in use, pivots are zero, and slots may be anything. */
 		if (i && !end)
 			return true;
 		if (end < first || end > last)
@@ -543,7 +552,7 @@ static bool read_node(struct guest_maps *maps, struct process *process, u64 node
 	return true;
 }
 
-/* Return a line for each file that a process runs, to be freed; NULL if it can't be read. */
+/* Return a line for each file that a process runs, to be freed; NULL if they can't be read. */
 static char *read_files(struct guest_maps *maps, u64 mm)
 {
 	struct process process = {};
@@ -570,13 +579,13 @@ static char *read_files(struct guest_maps *maps, u64 mm)
 
 /**
  * guest_maps__read - read the files that a process runs
- * @maps:	of the guest
- * @mm:		the guest's struct mm_struct of it
+ * @maps:	state of the guest
+ * @mm:		address of the process's struct mm_struct
  *
- * A line has the first address and the one behind the last, the offset in the file, its device
- * and inode, its build-id or "-", and its path.
+ * A line has the first address and the one after the last, the offset in the file, the file's
+ * device and inode, its build-id or "-", and its path.
  *
- * Return: the lines, to be freed; NULL if they can't be read, or change all the time.
+ * Return: the lines, to be freed; NULL if they can't be read, or never agree with the read before.
  */
 char *guest_maps__read(struct guest_maps *maps, u64 mm)
 {
@@ -595,14 +604,14 @@ char *guest_maps__read(struct guest_maps *maps, u64 mm)
 }
 
 /**
- * guest_maps__note - note the files that a process runs from some time on
- * @maps:	of the guest
+ * guest_maps__note - write the files that a process runs since @time
+ * @maps:	state of the guest
  * @root:	guest-physical address of the process's topmost page table
- * @pid:	as the guest calls it
- * @time:	when, in perf's time
- * @files:	what guest_maps__read() has read
+ * @pid:	its pid in the guest
+ * @time:	time of the look, in perf's clock
+ * @files:	the lines of guest_maps__read()
  *
- * A line with time, page tables and pid comes before them.
+ * Write a line with @time, @root and @pid, and then @files.
  */
 void guest_maps__note(struct guest_maps *maps, u64 root, u32 pid, u64 time, const char *files)
 {

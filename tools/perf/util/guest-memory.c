@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The memory of a guest of x86-64, read through that of its VMM: what ptrace allows, and
- * nothing that would give the VMM a page that it doesn't have.
+ * Read the memory of an x86-64 guest through the memory of its VMM.  This needs the right to trace
+ * the VMM, and never makes the VMM allocate or bring in a page that it doesn't have.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 /* Entries of /proc/PID/pagemap, see Documentation/admin-guide/mm/pagemap.rst. */
 #define PAGEMAP_PRESENT		BIT_ULL(63)
 
-/* So many pages are looked at by one system call, and so many bytes of each. */
+/* One system call looks at this many pages, and at no more than this many bytes of each. */
 #define NR_BATCH		512
 #define MAX_PREFIX		16
 
@@ -33,56 +33,59 @@
 #define PTE_ADDRESS		GENMASK_ULL(51, GUEST_PAGE_SHIFT)
 #define PTE_INDEX_BITS		9
 
-/* Enough for each level's table, and for what they lead to. */
+/* Enough pages for the tables of each level, and for the data that they lead to. */
 #define NR_CACHED		64
 
 #define GIB			BIT_ULL(30)
 
 /*
- * Where RAM that is mapped in one piece makes way for devices, to go on at 4 GiB: on QEMU's
- * q35, pc and microvm.  The first one, 4 GiB, is no hole.  It is also that of RAM that KVM
- * lists, for then offsets are guest-physical addresses.
+ * A VMM may map a guest's RAM in one piece, but guest-physical addresses have a hole for devices,
+ * which ends at 4 GiB.  These are the addresses at which the hole can begin on QEMU's q35, pc and
+ * microvm.  The first entry, 4 GiB, stands for no hole.  It is used as well for RAM that KVM lists:
+ * there, offsets are guest-physical addresses.
  */
 static const u64 holes[] = { 4 * GIB, 0x80000000, 0xb0000000, 0xc0000000, 0xe0000000 };
 
 /*
- * What may be read of one guest, so that nothing that it has written takes long: bytes, and
- * more for each read and for each page that is not in the cache.  Debian's 7.3 kernel takes
- * a sixth of it.
+ * Budget to read one kernel, so that nothing that the guest has written takes long.  Each read
+ * costs its bytes and READ_COST, and PAGE_COST for each page that is not in the cache.  Debian's
+ * 7.3 kernel takes a sixth of it.
  */
 #define BUDGET			(2 * GIB)
 #define READ_COST		64
 #define PAGE_COST		GUEST_PAGE_SIZE
 
 /*
- * What the search for the kernel may read to look into pages that begin like VMCOREINFO.  Programs
- * of the guest can write such pages: it takes a hundred thousand or more of them to hide the real
- * one, and a few seconds to look at them.
+ * Budget of the search for a kernel, to look into pages that begin like VMCOREINFO.  Programs of
+ * the guest can write such pages: a hundred thousand or more of them can hide the real one, and
+ * perf takes a few seconds to look at them.
  */
 #define SEARCH_BUDGET		GIB
 
 /*
- * What one later look at the guest may read: enough for 15 000 tasks, or for several hundred
- * processes that run other files than before.  A guest can make it last a fifth of a second.
+ * Budget of each later look at the guest: enough for 15 000 tasks, or for several hundred processes
+ * whose files have changed.  A guest can make such a look last a fifth of a second.
  */
 #define LOOK_BUDGET		(256ULL << 20)
 
 /* Most strings are shorter. */
 #define STRING_PIECE		64
 
-/* A VMM has more than a guest's RAM, but not more pieces that are as large. */
+/* Only the largest mappings of a VMM can be a guest's RAM: look at this many. */
 #define NR_MAPPINGS		16
 
 /*
- * What a search looks at in all.  Larger mappings are reserved address space, which would take
- * minutes to look at; and VMMs may have memslots that share memory.
+ * A search looks at no more memory than this.  A larger mapping is reserved address space, which
+ * would take minutes to look at.  Memslots may be larger in sum, for they may share memory.
  */
 #define MAX_RAM			(8192 * GIB)
 
-/* VMMs have one VM, or one for each of a few guests. */
+/* VMMs have one VM, or one for each of a few guests: look at this many. */
 #define MAX_VMS			16
 
-/* So many pages in a row are tried of a piece that can't be read, as registers of devices can't. */
+/*
+ * Give up a piece after this many unreadable pages in a row: it may be the registers of a device.
+ */
 #define MAX_UNREADABLE	4096
 
 struct mapping {
@@ -92,19 +95,19 @@ struct mapping {
 
 /**
  * struct guest_memory - the memory of a guest
- * @pid:	of the VMM
- * @pagemap:	its /proc/PID/pagemap
- * @mappings:	what the VMM has mapped, the largest first
- * @ram:	the guest's RAM: pieces by guest-physical address, as KVM lists them; or the
- *		mapping that is all of it, from 0 on
- * @nr_pieces:	how many pieces @ram has
+ * @pid:	pid of the VMM
+ * @pagemap:	file descriptor of /proc/PID/pagemap
+ * @mappings:	the largest mappings of the VMM that may be RAM, the largest first
+ * @ram:	the guest's RAM: the pieces that KVM lists, by guest-physical address; or one
+ *		mapping that has all of it, from offset 0 on
+ * @nr_pieces:	number of pieces in @ram
  * @list:	path of KVM's list of memslots; empty if there is none
- * @layout:	index in holes[] of the address at which RAM makes way for devices
- * @budget:	how much more may be read
+ * @layout:	index in holes[]
+ * @budget:	how much may still be read
  * @error:	why the VMM's memory can't be read; zero if it can
  * @root:	guest-physical address of the topmost page table
- * @root_gva:	virtual address of the same
- * @levels:	of the page tables; zero if they aren't known
+ * @root_gva:	virtual address of the topmost page table
+ * @levels:	number of levels of page tables; zero if there are none
  * @cached:	pages that were read
  */
 struct guest_memory {
@@ -127,7 +130,7 @@ struct guest_memory {
 	} cached[NR_CACHED];
 };
 
-/* Keep the largest mappings, in order. */
+/* Keep the largest mappings, sorted by size. */
 static void add_mapping(struct guest_memory *mem, const struct mapping *mapping)
 {
 	size_t i = NR_MAPPINGS;
@@ -141,7 +144,10 @@ static void add_mapping(struct guest_memory *mem, const struct mapping *mapping)
 	mem->mappings[i] = *mapping;
 }
 
-/* A guest's RAM can be read and written; a VMM does not run it. */
+/*
+ * Find the mappings that may be a guest's RAM: the VMM can read and write them, but not execute
+ * them.
+ */
 static bool find_mappings(struct guest_memory *mem)
 {
 	struct mapping mapping;
@@ -173,7 +179,7 @@ static bool find_mappings(struct guest_memory *mem)
 
 /**
  * guest_memory__open - find the memory of a guest
- * @pid: of its VMM
+ * @pid: pid of its VMM
  *
  * Return: the memory, or NULL with errno set.
  */
@@ -214,7 +220,7 @@ static unsigned int get_present(struct guest_memory *mem, u64 hva, u64 *entries,
 	return found < 0 ? 0 : found / sizeof(*entries);
 }
 
-/* Return true if there is enough left of the budget, and take it. */
+/* Take @cost from the budget; return false, and take all that is left, if that is too little. */
 static bool spend(struct guest_memory *mem, u64 cost)
 {
 	if (mem->budget < cost) {
@@ -226,12 +232,12 @@ static bool spend(struct guest_memory *mem, u64 cost)
 	return true;
 }
 
-/* Tell where the VMM has what is at @offset in RAM; zero if nowhere. */
+/* Return the VMM's address of @offset in RAM; zero if it has none. */
 static u64 to_hva(const struct guest_memory *mem, u64 offset)
 {
 	size_t first = 0, end = mem->nr_pieces;
 
-	/* The last piece that begins there or before. */
+	/* Find the last piece that begins at @offset or below it. */
 	while (end - first > 1) {
 		size_t middle = first + (end - first) / 2;
 
@@ -248,12 +254,12 @@ static u64 to_hva(const struct guest_memory *mem, u64 offset)
 /**
  * guest_memory__read_ram - read bytes by their offset in the guest's RAM
  * @mem:	the memory
- * @offset:	where they are
- * @buf:	takes them
- * @size:	how many, on one page
+ * @offset:	offset of the first one
+ * @buf:	receives them
+ * @size:	number of bytes, which must lie on one page
  *
- * Return: whether all are there.  Pages that the VMM does not have, or has swapped out, are
- * not brought in.
+ * Return: true if all were read.  Pages that the VMM does not have, or has swapped out, are not
+ * brought in: they can't be read.
  */
 bool guest_memory__read_ram(struct guest_memory *mem, u64 offset, void *buf, size_t size)
 {
@@ -280,7 +286,7 @@ bool guest_memory__read_ram(struct guest_memory *mem, u64 offset, void *buf, siz
 	return true;
 }
 
-/* Look at the beginnings of pages of a piece of RAM; see guest_memory__find(). */
+/* Look at the first bytes of each page in a piece of RAM; see guest_memory__find(). */
 static bool find_in_piece(struct guest_memory *mem, const struct guest_memslot *piece,
 			  const char *prefix, guest_page_fn found, void *arg)
 {
@@ -306,7 +312,7 @@ static bool find_in_piece(struct guest_memory *mem, const struct guest_memslot *
 				remote[nr_remote++] = (struct iovec){ (void *)page, len };
 		}
 
-		/* A page that is gone meanwhile ends a call, and is left out. */
+		/* A page that is gone by now ends the system call: skip it, and call again. */
 		for (i = 0; i < nr_remote; i++) {
 			local = (struct iovec){ begins, (nr_remote - i) * len };
 			bytes = process_vm_readv(mem->pid, &local, 1, &remote[i], nr_remote - i, 0);
@@ -327,8 +333,8 @@ static bool find_in_piece(struct guest_memory *mem, const struct guest_memslot *
 }
 
 /*
- * Look at all pieces of RAM, as far as @left goes: there may be several such pages, e.g. those of
- * the kernels that ran before.
+ * Look at all pieces of RAM, as far as @left goes.  Don't stop at the first page: kernels that ran
+ * before may have left such pages as well.
  */
 static bool find_in_ram(struct guest_memory *mem, u64 *left, const char *prefix,
 			guest_page_fn found, void *arg)
@@ -373,13 +379,13 @@ static bool search(struct guest_memory *mem, const char *prefix, guest_page_fn f
 
 /**
  * guest_memory__find - find the guest's RAM by a page in it
- * @mem:	the memory; call guest_memory__begin() before reading on
- * @prefix:	what the page begins with, 16 characters at most
- * @found:	called for each such page, and may read the memory; returns true if the page
- *		shows that what is searched is the guest's RAM
- * @arg:	for @found
+ * @mem:	the memory; call guest_memory__begin() before further reads
+ * @prefix:	the first characters of the page, 16 at most
+ * @found:	called for each such page, and may read the memory; returns true if the page shows
+ *		that perf is looking at the guest's RAM
+ * @arg:	argument of @found
  *
- * Return: whether @found has returned true; with errno set if the memory can't be read.
+ * Return: true if @found has returned true.  errno is zero unless the VMM's memory can't be read.
  */
 bool guest_memory__find(struct guest_memory *mem, const char *prefix, guest_page_fn found,
 			void *arg)
@@ -393,7 +399,7 @@ bool guest_memory__find(struct guest_memory *mem, const char *prefix, guest_page
 }
 
 /**
- * guest_memory__forget - forget what was read, for the guest may have changed it
+ * guest_memory__forget - drop what was read, for the guest may have changed it
  * @mem: the memory
  */
 void guest_memory__forget(struct guest_memory *mem)
@@ -403,8 +409,8 @@ void guest_memory__forget(struct guest_memory *mem)
 }
 
 /**
- * guest_memory__begin - read a kernel of the guest
- * @mem: the memory, of which as much may be read as one kernel takes
+ * guest_memory__begin - prepare to read a kernel of the guest
+ * @mem: the memory; its budget is set to that of one kernel
  */
 void guest_memory__begin(struct guest_memory *mem)
 {
@@ -413,19 +419,19 @@ void guest_memory__begin(struct guest_memory *mem)
 }
 
 /**
- * guest_memory__refresh - take another look at the guest
- * @mem: the memory, of which as much may be read as one look takes
+ * guest_memory__refresh - prepare for another look at the guest
+ * @mem: the memory; its budget is set to that of one look
  */
 void guest_memory__refresh(struct guest_memory *mem)
 {
 	guest_memory__forget(mem);
-	/* Memory may have been plugged in. */
+	/* Memory may have been hotplugged. */
 	if (*mem->list)
 		mem->nr_pieces = guest_memslots__read(mem->list, mem->ram);
 	mem->budget = LOOK_BUDGET;
 }
 
-/* Where in RAM a guest-physical address lies. */
+/* Convert a guest-physical address to an offset in RAM; return false if there is none. */
 static bool ram_offset(const struct guest_memory *mem, u64 gpa, u64 *offset)
 {
 	u64 hole = holes[mem->layout];
@@ -442,7 +448,9 @@ static bool translate(struct guest_memory *mem, u64 gva, u64 *gpa)
 	unsigned int level, shift = GUEST_PAGE_SHIFT + mem->levels * PTE_INDEX_BITS;
 	u64 table = mem->root, offset, pte;
 
-	/* Canonical addresses repeat their topmost bit. */
+	/*
+	 * In a canonical address, all bits above the topmost one that is translated equal that bit.
+	 */
 	if (!mem->levels || ((s64)gva >> (shift - 1) != 0 && (s64)gva >> (shift - 1) != -1))
 		return false;
 
@@ -458,12 +466,12 @@ static bool translate(struct guest_memory *mem, u64 gva, u64 *gpa)
 		table = pte & PTE_ADDRESS;
 	}
 
-	/* A large page's lowest address bit is an attribute. */
+	/* Bit 12 of a large page's entry is an attribute, and not a part of the address. */
 	*gpa = (pte & PTE_ADDRESS & ~GENMASK_ULL(shift - 1, 0)) | (gva & GENMASK_ULL(shift - 1, 0));
 	return true;
 }
 
-/* Take the first layout from @layout on by which the page tables lead to themselves. */
+/* Use the first layout from @layout on by which the page tables map themselves. */
 static bool find_layout(struct guest_memory *mem, unsigned int layout)
 {
 	unsigned int nr_layouts = *mem->list ? 1 : ARRAY_SIZE(holes);
@@ -478,14 +486,13 @@ static bool find_layout(struct guest_memory *mem, unsigned int layout)
 }
 
 /**
- * guest_memory__use_tables - read by virtual addresses from now on
+ * guest_memory__use_tables - use page tables to read by virtual addresses
  * @mem:	the memory
  * @root:	guest-physical address of the topmost page table
- * @gva:	virtual address of the same
- * @la57:	whether there are five levels of them
+ * @gva:	virtual address of the topmost page table
+ * @la57:	true if there are five levels of page tables
  *
- * Return: whether the tables say that @gva is @root, with one of the ways to lay out RAM
- * that are known.
+ * Return: true if, in one of the known layouts of RAM, the page tables map @gva to @root.
  */
 bool guest_memory__use_tables(struct guest_memory *mem, u64 root, u64 gva, bool la57)
 {
@@ -500,11 +507,11 @@ bool guest_memory__use_tables(struct guest_memory *mem, u64 root, u64 gva, bool 
 }
 
 /**
- * guest_memory__use_next_layout - take another way to lay out RAM
+ * guest_memory__use_next_layout - use the next layout of RAM that fits
  * @mem:	the memory, with page tables
  *
  * Page tables that lie below all holes fit several layouts.  Only data above a hole, such as the
- * list of modules, tells which layout is right.
+ * list of modules, shows which layout is right.
  *
  * Return: true if another layout fits; if not, the layout stays as it was.
  */
@@ -522,11 +529,11 @@ bool guest_memory__use_next_layout(struct guest_memory *mem)
 /**
  * guest_memory__read - read bytes by their virtual address
  * @mem:	the memory, with page tables
- * @gva:	where they are
- * @buf:	takes them
- * @size:	how many
+ * @gva:	address of the first one
+ * @buf:	receives them
+ * @size:	number of bytes
  *
- * Return: whether all are there.
+ * Return: true if all were read.
  */
 bool guest_memory__read(struct guest_memory *mem, u64 gva, void *buf, size_t size)
 {
@@ -549,12 +556,12 @@ bool guest_memory__read(struct guest_memory *mem, u64 gva, void *buf, size_t siz
 }
 
 /**
- * guest_memory__read_page - read a page by its number
+ * guest_memory__read_page - read a page by its page frame number
  * @mem:	the memory, with page tables
- * @pfn:	its guest-physical address, divided by its size
- * @page:	takes it
+ * @pfn:	the page frame number
+ * @page:	receives the page
  *
- * Return: whether it is there.
+ * Return: true if it was read.
  */
 bool guest_memory__read_page(struct guest_memory *mem, u64 pfn, void *page)
 {
@@ -568,11 +575,11 @@ bool guest_memory__read_page(struct guest_memory *mem, u64 pfn, void *page)
 /**
  * guest_memory__read_string - read a string by its virtual address
  * @mem:	the memory, with page tables
- * @gva:	where it is
- * @max:	how many characters it may have
+ * @gva:	its address
+ * @max:	the maximum number of its characters
  *
- * Return: the string, to be freed; NULL if it is empty or too long, can't be read, or has
- * other characters than those that can be seen.
+ * Return: the string, to be freed; NULL if it is empty or too long, can't be read, or has a
+ * character that is not a visible ASCII character.
  */
 char *guest_memory__read_string(struct guest_memory *mem, u64 gva, size_t max)
 {
@@ -580,7 +587,10 @@ char *guest_memory__read_string(struct guest_memory *mem, u64 gva, size_t max)
 	size_t len, i = 0;
 
 	while (string && i <= max) {
-		/* In pieces, for each read has its price; what follows may not be there. */
+		/*
+		 * Read in pieces: each read has a cost, and what follows the string may not be
+		 * readable.
+		 */
 		len = min((size_t)(GUEST_PAGE_SIZE - ((gva + i) & ~GUEST_PAGE_MASK)),
 			  (size_t)STRING_PIECE);
 		len = min(len, max + 1 - i);
@@ -600,10 +610,10 @@ char *guest_memory__read_string(struct guest_memory *mem, u64 gva, size_t max)
 }
 
 /**
- * guest_memory__is_exhausted - tell whether reads have failed for there were too many
+ * guest_memory__is_exhausted - check whether the budget is used up
  * @mem:	the memory
  *
- * Return: whether nothing more is read.
+ * Return: true if too little is left to read another page.
  */
 bool guest_memory__is_exhausted(const struct guest_memory *mem)
 {

@@ -12,7 +12,7 @@
 
 struct guest_memory;
 
-/* Called with a page's offset in RAM, which guest_memory__read_ram() takes. */
+/* The function receives the page's offset in RAM, for guest_memory__read_ram(). */
 typedef bool (*guest_page_fn)(struct guest_memory *mem, u64 offset, void *arg);
 
 struct guest_memory *guest_memory__open(pid_t pid);

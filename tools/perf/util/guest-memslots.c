@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Where a VMM has its guests' memory, as KVM lists it in debugfs, for root only.
+ * Find where a VMM has its guests' memory, by the lists of memslots that KVM has in debugfs.  Only
+ * root can read them.
  */
 #include <dirent.h>
 #include <inttypes.h>
@@ -21,9 +22,9 @@ const char *guest_memslots__dir;
 const char *guest_memslots__link = "anon_inode:kvm-vm";
 
 /*
- * Does the VM of this directory belong to the process?  KVM names the directory TID-FD, by the
- * thread that created the VM and by its file descriptor.  The TID is that of the initial PID
- * namespace: perf has to run there.
+ * Return true if the VM of this directory belongs to the process.  KVM names the directory TID-FD,
+ * by the thread that created the VM and by the VM's file descriptor.  The TID is that of the
+ * initial PID namespace: perf has to run there.
  */
 static bool is_of(const char *name, pid_t pid)
 {
@@ -80,11 +81,11 @@ static bool find_vm(pid_t pid, unsigned int nr, char path[PATH_MAX],
 
 /**
  * guest_memslots__find_vm - find the directory that KVM has for a VM
- * @pid:	of its VMM
- * @nr:		which of the VMM's guests, from zero on
- * @path:	takes where the directory is
+ * @pid:	pid of the VM's VMM
+ * @nr:		index of the VM among the VMM's VMs
+ * @path:	receives the path of the directory
  *
- * Return: whether there is one.
+ * Return: true if there is one.
  */
 bool guest_memslots__find_vm(pid_t pid, unsigned int nr, char path[PATH_MAX])
 {
@@ -93,13 +94,13 @@ bool guest_memslots__find_vm(pid_t pid, unsigned int nr, char path[PATH_MAX])
 
 /**
  * guest_memslots__find_orphan - find the directory of a VM whose creating thread has ended
- * @pid:	of the VMM that may own it
- * @nr:		which of these VMs, from zero on
- * @path:	takes where the directory is
+ * @pid:	pid of the VMM that may own it
+ * @nr:		index of the VM among such VMs
+ * @path:	receives the path of the directory
  *
  * The VMM has a VM at the same file descriptor; other VMMs may have one there as well.
  *
- * Return: whether there is one.
+ * Return: true if there is one.
  */
 bool guest_memslots__find_orphan(pid_t pid, unsigned int nr, char path[PATH_MAX])
 {
@@ -107,12 +108,12 @@ bool guest_memslots__find_orphan(pid_t pid, unsigned int nr, char path[PATH_MAX]
 }
 
 /**
- * guest_memslots__find - find the list of a guest's memory
- * @pid:	of its VMM
- * @nr:		which of the VMM's guests, from zero on
- * @path:	takes where the list is
+ * guest_memslots__find - find the list of a VM's memslots
+ * @pid:	pid of the VM's VMM
+ * @nr:		index of the VM among the VMM's VMs
+ * @path:	receives the path of the list
  *
- * Return: whether there is one.
+ * Return: true if there is one that perf can read.
  */
 bool guest_memslots__find(pid_t pid, unsigned int nr, char path[PATH_MAX])
 {
@@ -134,11 +135,11 @@ static int cmp_slots(const void *a, const void *b)
 }
 
 /**
- * guest_memslots__read - read where a guest's memory is
- * @path:	from guest_memslots__find()
- * @slots:	takes the memslots, MAX_MEMSLOTS at most, by guest-physical address
+ * guest_memslots__read - read a list of memslots
+ * @path:	the list's path, from guest_memslots__find()
+ * @slots:	receives the memslots, MAX_MEMSLOTS at most, sorted by guest-physical address
  *
- * Return: how many; zero if they can't be read, or are too many.
+ * Return: the number of memslots; zero if they can't be read, or are too many.
  */
 size_t guest_memslots__read(const char *path, struct guest_memslot *slots)
 {

@@ -8,14 +8,14 @@
 #include <sys/types.h>
 #include <linux/types.h>
 
-/* VMMs that plug in memory have some hundred. */
+/* VMMs that hotplug memory have a few hundred. */
 #define MAX_MEMSLOTS	1024
 
 /**
  * struct guest_memslot - where a piece of a guest's memory is
- * @gpa:	guest-physical address of its first byte
- * @hva:	the same in the VMM
- * @size:	how many bytes
+ * @gpa:	guest-physical address of the first byte
+ * @hva:	virtual address of the first byte in the VMM
+ * @size:	number of bytes
  */
 struct guest_memslot {
 	u64	gpa;
@@ -28,9 +28,9 @@ bool guest_memslots__find_orphan(pid_t pid, unsigned int nr, char path[PATH_MAX]
 bool guest_memslots__find(pid_t pid, unsigned int nr, char path[PATH_MAX]);
 size_t guest_memslots__read(const char *path, struct guest_memslot *slots);
 
-/* Where KVM has a directory for each VM, if that is not debugfs: for tests. */
+/* Tests set this to use another directory in place of debugfs. */
 extern const char *guest_memslots__dir;
-/* What a VM's file descriptor leads to. */
+/* The link of a VM's file descriptor in /proc/PID/fd; tests change it. */
 extern const char *guest_memslots__link;
 
 #endif /* __PERF_GUEST_MEMSLOTS_H */

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Modules of a guest, and their symbols.  The BTF that the guest's kernel has in memory
- * tells where the fields of its structures are.
+ * Read the modules of a guest and their symbols.  The BTF in the memory of the guest's kernel has
+ * the offsets of the fields of its structures.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -25,7 +25,10 @@
 #include "guest-modules.h"
 #include "unwind-orc.h"
 
-/* A list that has no end stops here; symbols are those of all modules. */
+/*
+ * Limits for the modules in the list, which may have no end; for the symbols of all modules
+ * together; and for the ORC rows and the bytes of code of one module.
+ */
 #define MAX_MODULES	4096
 #define MAX_SYMBOLS	(1 << 20)
 #define MAX_ORCS	(1 << 20)
@@ -37,18 +40,18 @@
 /* enum module_state */
 #define MODULE_STATE_LIVE	0
 
-/* enum mod_mem_type: so many, and the first of them is the module's code. */
+/* enum mod_mem_type has at most this many values; the first one is the module's code. */
 #define MAX_MEM_TYPES	16
 
-/* Modules have a build-id, and a note or two more. */
+/* Modules have a build-id and one or two further notes. */
 #define MAX_NOTES	8
 #define BUILD_ID_NOTE	".note.gnu.build-id"
 
-/* One with a build-id of MD5's length, and one of SHA-1's. */
+/* The size of a note with a build-id: at least an MD5, at most a SHA-1. */
 #define MIN_NOTE	32
 #define MAX_NOTE	36
 
-/* What a module's symbols are, struct mod_kallsyms. */
+/* The contents of a module's struct mod_kallsyms. */
 struct symtab {
 	u64	symbols;
 	u64	strings;
@@ -57,32 +60,34 @@ struct symtab {
 };
 
 /**
- * struct module_layout - where the fields of a guest's struct module are, in bytes
+ * struct module_layout - offsets of the fields of a guest's struct module, in bytes
  * @list:	the next module
  * @name:	its name
  * @kallsyms:	a pointer to its symbols
- * @core_kallsyms: those it keeps when it has begun; zero if nothing tells
+ * @core_kallsyms: the symbols that it keeps after its init; zero if it has no such field
  * @mem:	its memory: an array since Linux 6.4, its code first
- * @mem_base:	in an element: where it is
- * @mem_size:	in an element: how large
- * @mem_step:	from one element to the next
- * @nr_mem:	how many elements
- * @symbols:	in struct mod_kallsyms: the table
- * @nr_symbols:	... how many
- * @strings:	... their names
- * @types:	... their types, as nm tells them
- * @text_size:	in @mem: how much of it is code, before Linux 6.4
- * @nr_orcs:	number of rows in its ORC tables; zero if there are none, as for these:
- * @orc_ips:	a pointer to what they are for
+ * @mem_base:	in an element of @mem: its address
+ * @mem_size:	in an element of @mem: its size
+ * @mem_step:	the size of an element of @mem
+ * @nr_mem:	the number of elements of @mem
+ * @symbols:	in struct mod_kallsyms: a pointer to the table
+ * @nr_symbols:	... the number of symbols
+ * @strings:	... a pointer to their names
+ * @types:	... a pointer to their types, as nm prints them
+ * @text_size:	in an element of @mem: the size of the code in it, before Linux 6.4; since then its
+ *		size
+ * @nr_orcs:	the number of rows in its ORC tables; if zero, its kernel has none, and the next two
+ *		mean nothing
+ * @orc_ips:	a pointer to the addresses of the rows
  * @orcs:	a pointer to the rows
- * @state:	whether it is loaded, an enum module_state
- * @notes:	a pointer to its notes in sysfs; zero if its kernel has none, and the rest
- *		means nothing
- * @first_note:	in struct module_notes_attrs: an array of them
- * @note_step:	... from one to the next
- * @note_name:	in one of them: a pointer to its section's name
- * @note_addr:	... where it is
- * @note_size:	... how large
+ * @state:	its enum module_state
+ * @notes:	a pointer to its notes in sysfs; if zero, its kernel has none, and the next ones
+ *		mean nothing
+ * @first_note:	in struct module_notes_attrs: the array of struct bin_attribute
+ * @note_step:	... the size of an element
+ * @note_name:	in struct bin_attribute: a pointer to the name of the note's section
+ * @note_addr:	... a pointer to the note
+ * @note_size:	... the size of the note
  */
 struct module_layout {
 	u32	list;
@@ -119,12 +124,12 @@ struct known_module {
 };
 
 /**
- * struct guest_modules - the modules of a guest, as they come
- * @layout:	of the guest's structures
- * @head:	where their list is
- * @symbols_left: how many symbols of theirs may still be written
- * @known:	those that were written
- * @nr:		how many
+ * struct guest_modules - the modules of a guest that were written
+ * @layout:	offsets of the fields of the guest's structures
+ * @head:	address of the head of the list of modules
+ * @symbols_left: how many symbols of modules may still be written
+ * @known:	the modules that were written
+ * @nr:		number of these modules
  */
 struct guest_modules {
 	struct module_layout	layout;
@@ -134,7 +139,10 @@ struct guest_modules {
 	size_t			nr;
 };
 
-/* Before Linux 6.4, one structure has what a module keeps, and another what it drops. */
+/*
+ * Find the memory of a module.  Before Linux 6.4, core_layout has what the module keeps; what it
+ * drops after its init is in another field.
+ */
 static bool find_memory(const struct btf *btf, int module, struct module_layout *layout)
 {
 	const struct btf_type *type;
@@ -160,7 +168,7 @@ static bool find_memory(const struct btf *btf, int module, struct module_layout 
 	       guest_btf__find(btf, element, "size", &layout->mem_size) > 0;
 }
 
-/* Where a module's ORC tables are, if its kernel has such. */
+/* Find the ORC tables of a module, if its kernel has any. */
 static void find_orc(const struct btf *btf, int module, struct module_layout *layout)
 {
 	u32 arch;
@@ -177,7 +185,7 @@ static void find_orc(const struct btf *btf, int module, struct module_layout *la
 	layout->orcs += arch;
 }
 
-/* Where a module's build-id is, if its kernel has sysfs. */
+/* Find the notes of a module, if its kernel has them in sysfs. */
 static void find_notes(const struct btf *btf, int module, struct module_layout *layout)
 {
 	int notes = btf__find_by_name_kind(btf, "module_notes_attrs", BTF_KIND_STRUCT);
@@ -252,7 +260,7 @@ static bool read_symtab(struct guest_memory *mem, const struct module_layout *la
 	       guest_memory__read(mem, kallsyms + layout->nr_symbols, &symtab->nr, sizeof(u32));
 }
 
-/* Read where a module's code is, and how large all of it is, which may lie anywhere. */
+/* Read where a module's code is, and the size of all parts of the module, which may be anywhere. */
 static bool read_range(struct guest_memory *mem, const struct module_layout *layout, u64 module,
 		       u64 *start, u64 *end, u64 *total)
 {
@@ -285,7 +293,7 @@ static FILE *create_file(const char *path)
 	return file;
 }
 
-/* Write what unwinds a module, if all of that is there. */
+/* Write the ORC tables and the code of a module, if the guest has all of them. */
 static void write_tables(struct guest_memory *mem, const struct module_layout *layout, u64 module,
 			 const char *top, const char *name)
 {
@@ -352,7 +360,7 @@ static bool is_build_id(const u8 *note, size_t size)
 	       sizeof(header) + sizeof("GNU") + header.n_descsz == size;
 }
 
-/* Read the note that has a module's build-id; return how long it is, zero if there is none. */
+/* Read the note that has a module's build-id; return its size, zero if there is none. */
 static size_t read_note(struct guest_memory *mem, const struct module_layout *layout, u64 module,
 			u8 note[MAX_NOTE])
 {
@@ -373,7 +381,7 @@ static size_t read_note(struct guest_memory *mem, const struct module_layout *la
 		text = guest_memory__read_string(mem, name, NAME_SIZE);
 		if (!text)
 			return 0;
-		/* What lies behind the last one may be another module's. */
+		/* An entry behind the end of the array may have the note of another module. */
 		found = !strcmp(text, BUILD_ID_NOTE) && size <= MAX_NOTE &&
 			is_in_module(mem, layout, module, addr, size);
 		free(text);
@@ -382,7 +390,7 @@ static size_t read_note(struct guest_memory *mem, const struct module_layout *la
 	       size : 0;
 }
 
-/* Write a module's build-id to where sysfs has it. */
+/* Write a module's build-id to the file that it has in sysfs. */
 static void write_note(struct guest_memory *mem, const struct module_layout *layout, u64 module,
 		       const char *top, const char *name)
 {
@@ -408,7 +416,9 @@ static void write_note(struct guest_memory *mem, const struct module_layout *lay
 		unlink(path);
 }
 
-/* Was there a module of that name, or one whose code was there?  It may be gone by now. */
+/*
+ * Return true if a module with that name or at that place was written.  It may be unloaded by now.
+ */
 static bool is_known(const struct guest_modules *modules, const char *name, u64 start, u64 end)
 {
 	for (size_t i = 0; i < modules->nr; i++) {
@@ -420,12 +430,12 @@ static bool is_known(const struct guest_modules *modules, const char *name, u64 
 	return false;
 }
 
-/* Take over @name. */
+/* Add a module; if this succeeds, it owns @name. */
 static bool add_known(struct guest_modules *modules, char *name, u64 start, u64 end)
 {
 	struct known_module *known;
 
-	/* At powers of two there is no more room. */
+	/* The array is full if the number is zero or a power of two. */
 	if (!(modules->nr & (modules->nr - 1))) {
 		known = realloc(modules->known,
 				max(2 * modules->nr, (size_t)1) * sizeof(*known));
@@ -437,7 +447,7 @@ static bool add_known(struct guest_modules *modules, char *name, u64 start, u64 
 	return true;
 }
 
-/* Where one call writes what it finds. */
+/* The files that a call of guest_modules__write() writes. */
 struct output {
 	FILE		*modules;
 	FILE		*kallsyms;
@@ -445,7 +455,11 @@ struct output {
 	bool		tables;
 };
 
-/* Return what /proc/kallsyms has of a module, to be freed; NULL if that can't be read. */
+/*
+ * Return the lines of /proc/kallsyms for a module, to be freed; no lines if its symbols can't be
+ * read or are too many.  Return NULL if there is no memory, or if the budget to read the guest is
+ * used up.
+ */
 static char *read_symbols(struct guest_memory *mem, struct guest_modules *modules, u64 module,
 			  const char *name)
 {
@@ -467,7 +481,10 @@ static char *read_symbols(struct guest_memory *mem, struct guest_modules *module
 	return NULL;
 }
 
-/* Write what is found of a module of that name, unless it was written before. */
+/*
+ * Write the module with that name, unless it was written before.  If this succeeds, the caller does
+ * not own @name any more.
+ */
 static bool write_new(struct guest_memory *mem, struct guest_modules *modules, u64 module,
 		      char *name, const struct output *out)
 {
@@ -486,7 +503,7 @@ static bool write_new(struct guest_memory *mem, struct guest_modules *modules, u
 		return false;
 	}
 
-	/* A line of /proc/modules; nothing reads how often it is used, or by which others. */
+	/* Write a line of /proc/modules.  No reader needs the number of users or their names. */
 	fprintf(out->modules, "%s %" PRIu64 " 0 - Live 0x%016" PRIx64 "\n", name, total, start);
 	fputs(symbols, out->kallsyms);
 	free(symbols);
@@ -497,7 +514,10 @@ static bool write_new(struct guest_memory *mem, struct guest_modules *modules, u
 	return true;
 }
 
-/* Does the module have the symbols that it keeps?  It is live before, with those of its start. */
+/*
+ * Return true if the module already uses the symbols that it keeps.  It becomes live before that,
+ * while it still uses those of its init.
+ */
 static bool has_begun(struct guest_memory *mem, const struct module_layout *layout, u64 module)
 {
 	u64 kallsyms;
@@ -507,7 +527,7 @@ static bool has_begun(struct guest_memory *mem, const struct module_layout *layo
 		kallsyms == module + layout->core_kallsyms);
 }
 
-/* Write the module whose struct list_head is at @node; return false if it is none. */
+/* Write the module whose struct list_head is at @node; return false if that is not a module. */
 static bool write_one(struct guest_memory *mem, struct guest_modules *modules, u64 node,
 		      const struct output *out)
 {
@@ -517,7 +537,7 @@ static bool write_one(struct guest_memory *mem, struct guest_modules *modules, u
 
 	if (!guest_memory__read(mem, module + modules->layout.state, &state, sizeof(state)))
 		return false;
-	/* One that is on its way has no symbols so far, or none any more. */
+	/* A module that is being loaded or unloaded may have no symbols. */
 	if (state != MODULE_STATE_LIVE || !has_begun(mem, &modules->layout, module))
 		return true;
 
@@ -558,18 +578,18 @@ void guest_modules__delete(struct guest_modules *modules)
 }
 
 /**
- * guest_modules__write - write what a guest's /proc would say of modules
+ * guest_modules__write - write the modules of a guest, as in its /proc
  * @kernel:	the guest's kernel
- * @modules:	where to write what /proc/modules has
- * @kallsyms:	where to write what /proc/kallsyms has of them
- * @top:	directory in which to write build-ids, as sysfs has them, and tables; NULL if
- *		neither is wanted
- * @tables:	whether to write an ELF file for each, with its ORC tables and its code
+ * @modules:	receives the lines of /proc/modules
+ * @kallsyms:	receives the modules' lines of /proc/kallsyms
+ * @top:	directory in which to write build-ids, as sysfs has them, and tables; NULL to write
+ *		neither
+ * @tables:	true to write an ELF file for each module, with its ORC tables and its code
  *
- * Another call writes those that have been loaded since, but for one where another one was,
- * or of its name.  It does without the kernel's symbols.
+ * Further calls write the modules that were loaded since.  They leave out a module that has the
+ * name or the place of one that was written before, and don't need the kernel's symbols.
  *
- * Return: NULL, or why some are missing.
+ * Return: NULL, or why modules are missing.
  */
 const char *guest_modules__write(struct guest_kernel *kernel, FILE *modules, FILE *kallsyms,
 				 const char *top, bool tables)

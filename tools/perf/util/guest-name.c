@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What a VM is called, by the command line of its VMM.
+ * Find the name of a VM in the command line of its VMM.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -11,14 +11,14 @@
 
 #include "guest-name.h"
 
-/* QEMU takes -name or --name, kvmtool and crosvm --name, Firecracker --id. */
+/* QEMU has -name or --name, kvmtool and crosvm have --name, and Firecracker has --id. */
 static const char * const options[] = { "-name", "--name", "--id" };
 
-/* QEMU's takes a list; the first element needs no key. */
+/* QEMU's option has a list; its first element needs no key. */
 #define KEY	"guest="
 
 /**
- * guest_name__clean - make a name fit for terminals, and for files of one line
+ * guest_name__clean - replace characters that a terminal or a file of one line must not have
  * @name: the name
  */
 void guest_name__clean(char *name)
@@ -79,12 +79,12 @@ static const char *value_of(const char *arg, const char *next)
 }
 
 /**
- * guest_name__find - find what a VM is called in the command line of its VMM
+ * guest_name__find - find the name of a VM in the command line of its VMM
  * @args:	the arguments, each with a zero behind it
- * @size:	of all
- * @name:	takes the name, made clean
+ * @size:	size of all arguments
+ * @name:	receives the name, cleaned by guest_name__clean()
  *
- * Return: whether it has a name.
+ * Return: true if the VM has a name.
  */
 bool guest_name__find(const char *args, size_t size, char name[GUEST_NAME_SIZE])
 {
@@ -104,18 +104,18 @@ bool guest_name__find(const char *args, size_t size, char name[GUEST_NAME_SIZE])
 }
 
 /**
- * guest_name__read - find what a VM is called
- * @pid:	of its VMM
- * @name:	takes the name
+ * guest_name__read - find the name of a VM
+ * @pid:	pid of its VMM
+ * @name:	receives the name
  *
- * The command line is in the VMM's memory, which may take as long to read as the VMM wants, as
- * for ps.
+ * The command line is in the memory of the VMM, which can make perf wait for it, as it can make ps
+ * wait.
  *
- * Return: whether it has a name.
+ * Return: true if the VM has a name.
  */
 bool guest_name__read(pid_t pid, char name[GUEST_NAME_SIZE])
 {
-	/* VMMs with many devices have long ones; libvirt's begin with the name. */
+	/* Command lines with many devices are longer, but libvirt puts the name first. */
 	char path[32], args[16 << 10];
 	FILE *file;
 	size_t size;
@@ -127,7 +127,7 @@ bool guest_name__read(pid_t pid, char name[GUEST_NAME_SIZE])
 
 	size = fread(args, 1, sizeof(args), file);
 	fclose(file);
-	/* The last argument may be cut: then it is none. */
+	/* Drop the last argument if it was cut. */
 	while (size && args[size - 1])
 		size--;
 	return guest_name__find(args, size, name);

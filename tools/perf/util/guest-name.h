@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <sys/types.h>
 
-/* Longer ones are cut. */
+/* Longer names are cut. */
 #define GUEST_NAME_SIZE	64
 
 void guest_name__clean(char *name);

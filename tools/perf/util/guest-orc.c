@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Callchains of guests whose kernels have no frame pointers: unwind the stack that a
- * sample carries by the ORC tables of the guest's vmlinux, and of its modules' files.
+ * Callchains of guests whose kernels have no frame pointers: unwind the stack that a sample carries
+ * by the ORC tables of the guest's vmlinux and of the files of its modules.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -39,13 +39,19 @@
 /* Kernels live in the upper half. */
 #define is_kernel_address(addr)	((s64)(addr) < 0)
 
-/* As long as the kernel's own chains, and a bit more: these have no limit of an event. */
+/*
+ * The maximum number of frames in a chain, about twice the default of the kernel's own chains.
+ * Limits that an event sets do not apply here.
+ */
 #define MAX_FRAMES	256
 
-/* So many chains tell whether the file is the guest's kernel. */
+/* This many chains decide whether the file is that of the guest's kernel. */
 #define NR_PROOFS	5
 
-/* What is taken from the file; addresses are those of the file.  It may lack @boot's code. */
+/*
+ * The parts of a kernel's or a module's file that perf uses, with the addresses of the file.  The
+ * file may lack the code at @boot.
+ */
 struct orc_sections {
 	Elf_Data		*ips;
 	Elf_Data		*entries;
@@ -59,14 +65,15 @@ struct orc_sections {
 /**
  * struct guest_module - a module of a guest
  * @node:	in guest_orc.modules
- * @start:	where the guest has it
- * @end:	where it ends there
- * @path:	its file
- * @comp:	how that is compressed, see filename__decompress()
- * @notes:	where the guest's sysfs has the build-id of what was loaded; may be NULL
- * @tried:	it was tried to read the file
- * @elf:	its contents
- * @orc:	how to unwind it
+ * @start:	its first address in the guest
+ * @end:	the address after its last one
+ * @path:	path of its file
+ * @comp:	compression of the file, see filename__decompress()
+ * @notes:	path of the guest's file in sysfs with the build-id of the loaded module; may be
+ *		NULL
+ * @tried:	true once perf has tried to read the file
+ * @elf:	the open file
+ * @orc:	its ORC tables and its code
  */
 struct guest_module {
 	struct list_head	node;
@@ -82,17 +89,18 @@ struct guest_module {
 
 /**
  * struct guest_orc - the tables of a guest's kernel
- * @elf:	the file that they are in, open as long as they are used
- * @fd:		of the file
- * @start:	begin of the kernel's code in the guest
- * @offset:	what has to be added to addresses of the file to get those in the guest
- * @nr_whole:	chains that came to their end, until it is known whose kernel it is
- * @nr_failed:	chains that came to a return address without a call, likewise
- * @sections:	of the file
- * @table:	of the kernel without modules
- * @path:	of the file
- * @modules:	those whose files are known
- * @warned:	a module can't be unwound, and that was told
+ * @elf:	the file with the tables, open as long as they are used
+ * @fd:		file descriptor of the file
+ * @start:	first address of the kernel's code in the guest
+ * @offset:	the amount to add to an address in the file to get the one in the guest
+ * @nr_whole:	number of chains that came to their end; counted until guest_orc__judge() has
+ *		decided
+ * @nr_failed:	number of chains that came to a return address without a call, counted likewise
+ * @sections:	sections of the file
+ * @table:	table of the kernel, without its modules
+ * @path:	path of the file
+ * @modules:	the modules whose files are known
+ * @warned:	true after a warning that a module can't be unwound
  */
 struct guest_orc {
 	Elf			*elf;
@@ -146,7 +154,10 @@ static bool orc_sections__find(struct orc_sections *sections, Elf *elf)
 	return true;
 }
 
-/* Fill in the table of a kernel that runs @offset bytes from where its file says. */
+/*
+ * Fill in the table of a kernel that runs @offset bytes above the addresses of its file.  Return
+ * NULL, or why that failed.
+ */
 static const char *orc_table__read(struct orc_table *table, const struct orc_sections *sections,
 				   u64 offset)
 {
@@ -194,12 +205,12 @@ static bool is_kernels_file(const struct dso *kernel, int fd)
 
 /**
  * guest_orc__load - read the ORC tables of a kernel
- * @path:	its vmlinux or vmlinuz
- * @text:	where its code begins in the guest; zero if it is where the file says
- * @kernel:	the guest's kernel, if its build-id may be known; NULL otherwise
- * @why_not:	takes the reason if there are none
+ * @path:	path of its vmlinux or vmlinuz
+ * @text:	address of its code in the guest; zero if that is the address in the file
+ * @kernel:	DSO of the guest's kernel, to compare build-ids; NULL to compare none
+ * @why_not:	receives the reason if there are no tables
  *
- * Return: the tables, NULL if there are none.
+ * Return: the tables; NULL if there are none.
  */
 struct guest_orc *guest_orc__load(const char *path, u64 text, const struct dso *kernel,
 				  const char **why_not)
@@ -274,13 +285,13 @@ void guest_orc__delete(struct guest_orc *orc)
 }
 
 /**
- * guest_orc__add_module - have a module unwound as well, once a chain comes to it
+ * guest_orc__add_module - add a module, to be read once a chain comes to it
  * @orc:	tables of the kernel
- * @path:	the module's file
+ * @path:	path of the module's file
  * @comp:	how it is compressed; zero if it is not
- * @notes:	where the guest's sysfs has the module's build-id, or NULL
- * @start:	where the guest has the module
- * @end:	where it ends there
+ * @notes:	path of the guest's file in sysfs with the module's build-id, or NULL
+ * @start:	the module's first address in the guest
+ * @end:	the address after its last one
  *
  * Return: zero, or -ENOMEM.
  */
@@ -306,7 +317,10 @@ int guest_orc__add_module(struct guest_orc *orc, const char *path, int comp, con
 	return 0;
 }
 
-/* Is the file what was loaded, as far as that is known?  It may have been replaced since. */
+/*
+ * Return false if the file is known to be another than the one that was loaded: it may have been
+ * replaced since.
+ */
 static bool guest_module__is_loaded(const struct guest_module *module)
 {
 	struct build_id loaded = {}, bid = {};
@@ -319,7 +333,7 @@ static bool guest_module__is_loaded(const struct guest_module *module)
 	return loaded.size == bid.size && !memcmp(loaded.data, bid.data, bid.size);
 }
 
-/* Read the tables of a file that was made from the guest's memory: all is in its place. */
+/* Read the tables of a file that was made from the guest's memory, with the guest's addresses. */
 static const char *guest_module__read_memory(struct guest_module *module,
 					     const struct guest_orc *orc)
 {
@@ -330,13 +344,16 @@ static const char *guest_module__read_memory(struct guest_module *module,
 	    sections.code.start < module->start || sections.code.end > module->end)
 		return "it is not where the guest has the module";
 
-	/* It is relocated, and calls the kernel, which is below it, or any module. */
+	/*
+	 * Calls are relocated.  They lead to the kernel, which is below all modules, or to any
+	 * module: take all addresses from the kernel's start to the last module's end for code.
+	 */
 	module->orc.code = sections.code;
 	module->orc.code.start = orc->start;
 	list_for_each_entry(other, &orc->modules, node)
 		module->orc.code.end = max(module->orc.code.end, other->end);
 
-	/* Modules have the format of their kernel, which has a header for all. */
+	/* The file has no header, but modules have the format that the kernel's header names. */
 	sections.header = orc->sections.header;
 	return orc_table__read(&module->orc.table, &sections, 0);
 }
@@ -357,7 +374,7 @@ static const char *guest_module__load(struct guest_module *module, const struct 
 	const char *why_not = "it can't be read";
 	int fd, error;
 
-	/* The guest may have a FIFO there, which would never be opened. */
+	/* The guest may have a FIFO there: open() would wait forever. */
 	if (!is_regular_file(module->path))
 		return why_not;
 	if (!guest_module__is_loaded(module))
@@ -370,11 +387,14 @@ static const char *guest_module__load(struct guest_module *module, const struct 
 	if (fd < 0)
 		return why_not;
 
-	/* Not mapped: the guest may cut its file short. */
+	/* Don't map the file: the guest may truncate it. */
 	module->elf = elf_begin(fd, ELF_C_READ, NULL);
 	if (module->elf) {
 		why_not = guest_module__read(module, orc);
-		/* A guest may have more modules than perf may have files. */
+		/*
+		 * Don't keep the file open: a guest may have more modules than perf may have open
+		 * files.
+		 */
 		elf_cntl(module->elf, ELF_C_FDDONE);
 	}
 	close(fd);
@@ -428,13 +448,16 @@ static const struct orc_table *guest_orc__find_table(u64 ip, void *arg)
 #define MAX_CALL	7
 
 /*
- * Sizes of NOPs where alternatives have a call.  Between functions there may be as many:
- * the few addresses where functions of assembly begin pass as well.
+ * Numbers of bytes of the NOPs that the kernel may replace by a call.  There may be as many NOPs
+ * between functions, so the few addresses at which functions in assembly begin pass as well.
  */
 #define MIN_NOPS	3
 #define MAX_NOPS	15
 
-/* In a module, calls that are not relocated yet lead to the address behind them. */
+/*
+ * Return true if there is a direct call at @pos, and it leads to code.  In the file of a module,
+ * calls that are not relocated lead to the address behind them, which is code as well.
+ */
 static bool orc_code__has_direct_call(const struct orc_code *code,
 				      const struct orc_piece *piece, u64 pos)
 {
@@ -446,7 +469,10 @@ static bool orc_code__has_direct_call(const struct orc_code *code,
 	return target >= code->start && target <= code->end;
 }
 
-/* Return true if this is a call by ff /2 of @size bytes, or a longer one that was made direct. */
+/*
+ * Return true if @code is an indirect call (ff /2) of @size bytes, or a longer one of which the
+ * kernel may have made a direct call of 5 bytes.
+ */
 static bool is_indirect_call(const u8 *code, size_t size)
 {
 	u8 mod = code[1] >> 6, rm = code[1] & 7;
@@ -456,7 +482,7 @@ static bool is_indirect_call(const u8 *code, size_t size)
 		return false;
 	if (mod != 3 && rm == 4)
 		full++;
-	/* Neither of these has a base, but a displacement. */
+	/* Mod 2 has a displacement of 32 bits, and so has mod 0 without a base register. */
 	if (mod == 2 || (!mod && (rm == 5 || (rm == 4 && size > 2 && (code[2] & 7) == 5))))
 		full += 4;
 	else if (mod == 1)
@@ -465,9 +491,10 @@ static bool is_indirect_call(const u8 *code, size_t size)
 }
 
 /*
- * Does a call end at @pos?  As the file has it, or as the kernel may have patched it: an
- * indirect call to a direct one, NOPs to one, or the call of a retpoline to an indirect
- * one, which begins where that did and has 2 or 3 bytes.
+ * Return true if a call ends at @pos, as the file has it or as the kernel may have patched it.  The
+ * kernel makes indirect calls direct and puts direct calls in place of NOPs.  It also makes the
+ * direct call of a retpoline an indirect call, which has 2 or 3 bytes and begins at the same
+ * address.
  */
 static bool orc_code__has_call(const struct orc_code *code, const struct orc_piece *piece,
 			       u64 pos)
@@ -487,8 +514,9 @@ static bool orc_code__has_call(const struct orc_code *code, const struct orc_pie
 }
 
 /*
- * Older kernels boot to their outermost frame by lretq.  A kretprobe's trampoline is where
- * the function that is probed returns to; it begins by pushing its own address.
+ * Return true if functions return to @pos though no call ends there.  Older kernels boot to their
+ * outermost frame by lretq.  A probed function returns to the trampoline of its kretprobe, which
+ * begins by pushing its own address.
  */
 static bool needs_no_call(const struct orc_piece *piece, u64 pos)
 {
@@ -514,13 +542,16 @@ static bool orc_code__returns_to(const struct orc_code *code, u64 addr)
 	return false;
 }
 
-/* Code for the boot is gone from the guest's memory, but the idle task began there. */
+/* Return true for boot code: it is gone from the guest's memory, but the idle task began there. */
 static bool orc_sections__lack_code(const struct orc_sections *sections, u64 addr)
 {
 	return addr - sections->boot < sections->boot_size;
 }
 
-/* Can a function have returned to @ip?  No word of a stack is a frame only by its value. */
+/*
+ * Return true if a function can have returned to @ip.  A word on the stack is not a frame just
+ * because its value is an address in code.
+ */
 static bool guest_orc__is_return_address(struct guest_orc *orc, u64 ip)
 {
 	struct guest_module *module;
@@ -534,8 +565,9 @@ static bool guest_orc__is_return_address(struct guest_orc *orc, u64 ip)
 }
 
 /*
- * Does the rule of the last address itself end the chain?  Nothing has called what begins
- * a thread, nor the trampoline by which the function graph tracer replaces return addresses.
+ * Return true if the rule of the last address itself ends the chain.  No call precedes the code
+ * with which a thread begins, nor the trampoline that the function graph tracer puts in place of
+ * return addresses.
  */
 static bool orc_state__ends_here(const struct orc_state *state)
 {
@@ -547,8 +579,8 @@ static bool orc_state__ends_here(const struct orc_state *state)
 }
 
 /*
- * Where user mode begins in the guest's callchain, that is at its context marker; the
- * number of entries if it does not.
+ * Return the index of the context marker of the guest's user mode; the number of entries if there
+ * is no such marker.
  */
 static u64 callchain__find_user(const struct ip_callchain *chain)
 {
@@ -562,9 +594,9 @@ static u64 callchain__find_user(const struct ip_callchain *chain)
 }
 
 /*
- * By its own tables, nine in ten of a guest's chains or more are whole, and nearly none
- * fails; by another kernel's, one in eight fails, and fewer than one in 200 are whole.
- * Once decided, that stays.
+ * Decide whether the tables are those of the guest's kernel.  If they are, at least nine in ten
+ * chains are whole, and nearly none fails.  With another kernel's tables, one in eight fails, and
+ * fewer than one in 200 are whole.  The decision is final.
  */
 static void guest_orc__judge(struct guest_orc *orc, bool whole, bool failed)
 {
@@ -580,10 +612,11 @@ static void guest_orc__judge(struct guest_orc *orc, bool whole, bool failed)
  * @orc:	tables of the guest's kernel
  * @sample:	a sample of the guest's kernel, with its stack
  *
- * User mode's part stays as the host's kernel has found it by frame pointers; if it has
- * found none, it becomes the user-mode IP saved at the kernel's entry.  The chain stays as
- * it is if the tables yield no frame beyond the sample's; as long as nothing proves that
- * they are the guest's, also if they don't yield all frames.
+ * User mode's part stays as the host's kernel has found it by frame pointers.  If it has found
+ * none, that part becomes the user-mode IP that was saved at the kernel's entry.
+ *
+ * The chain is only replaced if the tables lead to its end, or if they are known to be the guest's
+ * and lead to a frame beyond the sample's.
  *
  * Return: why there are no more frames.
  */
@@ -609,7 +642,10 @@ enum orc_end guest_orc__unwind(struct guest_orc *orc, struct perf_sample *sample
 
 	ips[nr++] = PERF_CONTEXT_GUEST_KERNEL;
 	orc_state__for_each_frame(&state, &source, info->ip, info->sp, info->fp) {
-		/* An address without a table is no return address.  Overlong chains end so, too. */
+		/*
+		 * End the chain at an address without a table, which is not a return address, or if
+		 * it is too long.
+		 */
 		if (nr > MAX_FRAMES || !guest_orc__find_table(state.ip, orc)) {
 			state.end = ORC_END_NO_TABLE;
 			break;
@@ -654,8 +690,8 @@ enum orc_end guest_orc__unwind(struct guest_orc *orc, struct perf_sample *sample
 }
 
 /*
- * Where the guest has its kernel's code, by its kallsyms; zero if it isn't known.  A map
- * that was loaded from a vmlinux without symbols begins where the file says.
+ * Return the address of the kernel's code in the guest, by its kallsyms; zero if it isn't known.
+ * For a map that was loaded from a vmlinux without symbols, this is the address in the file.
  */
 static u64 machine__kernel_text(struct machine *machine)
 {
@@ -676,8 +712,9 @@ static const struct dso *machine__kernel_dso(struct machine *machine)
 }
 
 /*
- * Files of older perfs have the host's build-id for the guest's kernel: one that equals the
- * host's says nothing, nor does any if the file lacks the host's kernel.
+ * Return the guest's kernel if it may have a build-id of its own, NULL otherwise.  Data files of
+ * older perfs have the host's build-id for the guest's kernel: ignore a build-id that equals the
+ * host's, and any if the host's is not known.
  */
 static const struct dso *machine__identified_kernel(struct machine *machine)
 {
@@ -690,7 +727,7 @@ static const struct dso *machine__identified_kernel(struct machine *machine)
 	       !dso__build_id_equal(kernel, dso__bid(host)) ? kernel : NULL;
 }
 
-/* The path of the kernel's file in distributions, before and after its release. */
+/* Paths of the kernel's file in distributions: the parts before and after the release. */
 static const char *const vmlinux_places[][2] = {
 	{ "boot/vmlinux-", "" },
 	{ "usr/lib/debug/boot/vmlinux-", "" },
@@ -699,7 +736,9 @@ static const char *const vmlinux_places[][2] = {
 	{ "lib/modules/", "/vmlinuz" },
 };
 
-/* Return the path of the kernel's file below the guest's root, to be freed; NULL if none. */
+/*
+ * Return the path of the kernel's file below the guest's root, to be freed; NULL if there is none.
+ */
 static char *machine__find_vmlinux(struct machine *machine)
 {
 	char *release = machine__kernel_version(machine), *path = NULL;
@@ -718,8 +757,9 @@ static char *machine__find_vmlinux(struct machine *machine)
 }
 
 /*
- * The file of a guest's kernel; to be freed.  As for symbols: other guests than the
- * default one may run other kernels.
+ * Return the path of the file of a guest's kernel, to be freed; NULL, after a warning, if there is
+ * none.  As for symbols, --guestvmlinux is for the default guest only: others may run other
+ * kernels.
  */
 static char *machine__vmlinux(struct machine *machine)
 {
@@ -744,7 +784,10 @@ struct guest_root {
 	const char		*dir;
 };
 
-/* perf record has noted the file's path; report may find the guest's root elsewhere. */
+/*
+ * Add the module of a map.  perf record has written the path of the module's file, but perf report
+ * may have the guest's root elsewhere.
+ */
 static int guest_root__add_module(struct map *map, void *data)
 {
 	const struct guest_root *root = data;
@@ -754,11 +797,11 @@ static int guest_root__add_module(struct map *map, void *data)
 	char path[PATH_MAX], notes[PATH_MAX];
 	int len = strlen(name) - 2;
 
-	/* Short names are "[null_blk]". */
+	/* Short names look like "[null_blk]". */
 	if (!dso__is_kmod(dso) || name[0] != '[' || len <= 0)
 		return 0;
 
-	/* What perf record has found in the guest's memory. */
+	/* Prefer the file that perf record has made from the guest's memory. */
 	if (snprintf(path, sizeof(path), "%s/boot/modules/%.*s", root->dir, len, name + 1) >=
 	    (int)sizeof(path))
 		return 0;
@@ -777,8 +820,9 @@ static int guest_root__add_module(struct map *map, void *data)
 }
 
 /*
- * The tables of a guest; loaded once, and told once if there are none.  Modules are noted at
- * once as well: the kernel's symbols, loaded later, may put other maps in their place.
+ * Return the tables of a guest, or NULL.  Load them only once, and warn only once if there are
+ * none.  Add the modules at the same time: once the kernel's symbols are loaded, other maps may be
+ * in the place of theirs.
  */
 static struct guest_orc *machine__guest_orc(struct machine *machine)
 {
@@ -808,10 +852,10 @@ static struct guest_orc *machine__guest_orc(struct machine *machine)
 }
 
 /**
- * guest_orc__is_at_hand - tell whether stacks of guests can be unwound by ORC
+ * guest_orc__is_at_hand - check whether stacks of guests can be unwound by ORC
  *
- * Return: whether the user has named a kernel that has tables, or the root file systems of
- * guests, whatever these have.
+ * Return: true if the user has named a kernel that has tables, or if there is a --guestmount,
+ * whatever it has.
  */
 bool guest_orc__is_at_hand(void)
 {
@@ -828,7 +872,7 @@ bool guest_orc__is_at_hand(void)
 
 /**
  * sample__unwind_guest - unwind the guest's stack that a sample carries
- * @sample:	a sample whose deferred parts are there
+ * @sample:	a sample with its deferred parts
  * @machine:	the guest that was sampled
  *
  * Return: why there are no more frames; ORC_CONTINUE if there was nothing to unwind.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Who has said no to reading a guest: the administrator or the VMM.  The kernel holds perf
- * events to that; here it is for what perf reads of the VMM's memory itself.
+ * Check whether the administrator or the VMM forbids reading a guest.  The kernel enforces this for
+ * perf events; perf itself has to check it before it reads the VMM's memory.
  */
 #include <errno.h>
 #include <limits.h>
@@ -24,7 +24,10 @@
 
 const char *guest_policy__sysctl;
 
-/* A kernel that has no such sysctl says nothing; what can't be read may say no. */
+/*
+ * Read the sysctl; return false if the kernel has none.  If it can't be read, assume that it
+ * forbids.
+ */
 static bool read_sysctl(int *level)
 {
 	char path[PATH_MAX];
@@ -43,7 +46,7 @@ static bool read_sysctl(int *level)
 	return true;
 }
 
-/* What a VMM has said of a VM, whose directory @path is. */
+/* Read a VMM's policy for the VM whose directory is @path; the file's name is added to @path. */
 static void read_policy(char path[PATH_MAX], char policy[16])
 {
 	size_t len = strlen(path);
@@ -60,11 +63,11 @@ static void read_policy(char path[PATH_MAX], char policy[16])
 }
 
 /**
- * guest_policy__refusal - tell why a guest must not be read
- * @pid: of its VMM
+ * guest_policy__refusal - check whether a guest may be read
+ * @pid: pid of its VMM
  *
- * A VMM's answer is in debugfs, which only root can read; for others it counts as not given.  If
- * a VMM has several VMs, each of them can forbid it.
+ * The VMM's answer is in debugfs, which only root can read; for other users, there is none.  If a
+ * VMM has several VMs, one of them is enough to forbid it.
  *
  * Return: the reason, or NULL if the guest may be read.
  */
@@ -89,7 +92,9 @@ const char *guest_policy__refusal(pid_t pid)
 	if (level == IF_ALLOWED && !nr)
 		return NOT_ALLOWED;
 
-	/* A VM of an ended thread may be another VMM's: it can forbid, but not allow. */
+	/*
+	 * A VM whose creating thread has ended may be another VMM's: it can forbid, but not allow.
+	 */
 	for (nr = 0; guest_memslots__find_orphan(pid, nr, path); nr++) {
 		read_policy(path, policy);
 		if (!strcmp(policy, "forbidden"))

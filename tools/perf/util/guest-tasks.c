@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Tasks of a guest: where the stack of each is, by which a sample of the kernel is told, and
- * its page tables, by which a sample of user mode is; and the files that they run.  Lists
- * change while they are read; what a look has missed or torn, the next one finds.
+ * Find the tasks of a guest, and the files that they run.  The stack of a task identifies it in
+ * samples of the kernel; its page tables identify it in samples of user mode.  Lists may change
+ * while perf reads them: what one look misses or gets wrong, the next one finds.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -20,7 +20,10 @@
 #include "guest-memory.h"
 #include "guest-tasks.h"
 
-/* Lists that have no end stop here, and files of guests that rename their tasks all the time. */
+/*
+ * Limits for tasks and CPUs, as lists may have no end; and for the size of the file, as guests may
+ * rename their tasks all the time.
+ */
 #define MAX_TASKS	65536
 #define MAX_CPUS	8192
 #define MAX_FILE	(16L << 20)
@@ -28,25 +31,25 @@
 /* TASK_COMM_LEN */
 #define COMM_SIZE	16
 
-/* All that is wanted of a struct task_struct lies within. */
+/* All fields of a struct task_struct that perf reads lie within this size. */
 #define MAX_TASK_SIZE	16384
 
 /*
- * Where RAM is mapped, and where each page has a struct page, if nothing says so:
- * CONFIG_DYNAMIC_MEMORY_LAYOUT is off.
+ * Addresses of the direct map of RAM and of the array of struct page in kernels that have no
+ * variables for them: those without CONFIG_DYNAMIC_MEMORY_LAYOUT.
  */
 #define PAGE_OFFSET	0xffff888000000000ULL
 #define VMEMMAP		0xffffea0000000000ULL
 
 /**
  * struct task - a task of a guest
- * @stack:	where its stack is
- * @root:	its page tables; zero if it has none of its own
- * @mm:		the kernel's struct mm_struct of its memory
- * @exec_vm:	pages that it can execute; zero if its files could not be read
- * @files:	a hash of the files that were noted; zero if none were
- * @pid:	of its process
- * @tid:	of itself
+ * @stack:	address of its kernel stack
+ * @root:	guest-physical address of its page tables; zero if it has none of its own
+ * @mm:		address of its struct mm_struct
+ * @exec_vm:	number of pages that it can execute; zero if its files could not be read
+ * @files:	hash of its files that were written; zero if none were
+ * @pid:	pid of its process
+ * @tid:	its tid
  * @comm:	its name
  */
 struct task {
@@ -61,19 +64,19 @@ struct task {
 };
 
 /**
- * struct task_layout - where the fields of a guest's structures are, in bytes
- * @tasks:	in struct task_struct: all processes
- * @thread_node: ... the threads of one
- * @signal:	... what they share
- * @mm:		... their memory
- * @stack:	... the kernel's stack
+ * struct task_layout - offsets of the fields of a guest's structures, in bytes
+ * @tasks:	in struct task_struct: the list of all processes
+ * @thread_node: ... the list of a process's threads
+ * @signal:	... the struct signal_struct that threads share
+ * @mm:		... the struct mm_struct
+ * @stack:	... the kernel stack
  * @pid:	... what user space calls the tid
  * @tgid:	... what it calls the pid
  * @comm:	... the name
- * @end:	behind all of these
- * @threads:	in struct signal_struct: the head of @thread_node
+ * @end:	the end of the last of these fields
+ * @threads:	in struct signal_struct: the head of the list of threads
  * @pgd:	in struct mm_struct: the topmost page table
- * @exec_vm:	... how many pages can be executed
+ * @exec_vm:	... the number of pages that can be executed
  */
 struct task_layout {
 	u32	tasks;
@@ -91,22 +94,22 @@ struct task_layout {
 };
 
 /**
- * struct guest_tasks - the tasks of a guest, as they come and go
+ * struct guest_tasks - the tasks of a guest
  * @mem:	the guest's memory
- * @maps:	the files that they run; NULL if nothing tells which
- * @file:	where they are noted
- * @layout:	of the guest's structures
- * @init_task:	the first task
- * @idle:	per-CPU: pointers to what runs when nothing does; zero if that isn't known
- * @offsets:	the CPUs' offsets
- * @nr_cpus:	how many
- * @page_offset: where RAM is mapped
- * @found:	those of the last look, by stack
- * @nr_found:	how many
- * @noted:	those of the look before
- * @nr_noted:	how many
- * @warned:	whether it was said that there are too many
- * @unsettled:	whether a process was new at the last look, or could not be read
+ * @maps:	the files that they run; NULL if they can't be found
+ * @file:	the file that tasks are written to
+ * @layout:	offsets of the fields of the guest's structures
+ * @init_task:	address of the first task
+ * @idle:	address of idle_threads, which is per-CPU; zero if that isn't known
+ * @offsets:	address of the CPUs' offsets
+ * @nr_cpus:	number of CPUs
+ * @page_offset: address of the direct map of RAM
+ * @found:	tasks that the current look finds, sorted by stack
+ * @nr_found:	number of these
+ * @noted:	tasks of the last look that was written
+ * @nr_noted:	number of these
+ * @warned:	true after a warning that tasks are missing
+ * @unsettled:	true if the last look found a new process, or could not read the files of one
  */
 struct guest_tasks {
 	struct guest_memory	*mem;
@@ -164,7 +167,9 @@ static u64 symbol_addr(const struct guest_kernel *kernel, const char *name)
 	return symbol ? symbol->addr : 0;
 }
 
-/* Read where one of the kernel's regions begins; where KASLR can't move it, nothing tells. */
+/*
+ * Read where a region of the kernel begins.  A kernel without the variable @name has it at @fixed.
+ */
 static bool read_base(const struct guest_kernel *kernel, const char *name, u64 fixed, u64 *base)
 {
 	u64 addr = symbol_addr(kernel, name);
@@ -174,12 +179,12 @@ static bool read_base(const struct guest_kernel *kernel, const char *name, u64 f
 }
 
 /**
- * guest_tasks__new - get ready to note a guest's tasks
- * @kernel:	the guest's kernel, which must live longer
- * @file:	where to note them
- * @maps:	where to note the files that they run; NULL if nowhere
+ * guest_tasks__new - prepare to write a guest's tasks
+ * @kernel:	the guest's kernel, which must outlive the result
+ * @file:	the file to write tasks to
+ * @maps:	the file to write the files that they run to; NULL to not write them
  *
- * Return: NULL if nothing tells where they are.
+ * Return: the state; NULL if the kernel's BTF or symbols do not describe the tasks.
  */
 struct guest_tasks *guest_tasks__new(struct guest_kernel *kernel, FILE *file, FILE *maps)
 {
@@ -239,7 +244,10 @@ static u32 get_u32(const u8 *task, u32 offset)
 	return value;
 }
 
-/* Take what CR3 has, PCIDs aside, while the task's user mode runs, if it has any. */
+/*
+ * Read the page tables of a task, as CR3 has them in user mode, without the PCID.  Also read how
+ * many pages it can execute.  Both are zero for a task without user mode.
+ */
 static void read_mm(struct guest_tasks *tasks, const u8 *raw, struct task *task)
 {
 	u64 mm = get_u64(raw, tasks->layout.mm), pgd;
@@ -256,17 +264,17 @@ static void read_mm(struct guest_tasks *tasks, const u8 *raw, struct task *task)
 			   sizeof(task->exec_vm));
 }
 
-/* Take a task, of which @raw has the fields, if there is room. */
+/* Add the task with the fields in @raw, unless it has ended; return false if there is no memory. */
 static bool add_task(struct guest_tasks *tasks, const u8 *raw)
 {
 	const struct task_layout *layout = &tasks->layout;
 	struct task *task;
 
-	/* It has ended, and only its parent knows it any more. */
+	/* The task has ended, and only waits for its parent. */
 	if (!get_u64(raw, layout->stack))
 		return true;
 
-	/* Powers of two: there is room for as many as there are if they are one. */
+	/* The array is full if the number is zero or a power of two. */
 	if (!(tasks->nr_found & (tasks->nr_found - 1))) {
 		task = realloc(tasks->found, max(2 * tasks->nr_found, (size_t)1) * sizeof(*task));
 		if (!task)
@@ -281,7 +289,7 @@ static bool add_task(struct guest_tasks *tasks, const u8 *raw)
 	task->tid = get_u32(raw, layout->pid);
 	memcpy(task->comm, raw + layout->comm, COMM_SIZE);
 	task->comm[COMM_SIZE] = 0;
-	/* Escape sequences are for terminals; no name says that there is no task. */
+	/* Names must have no escape sequences.  An empty one would stand for no task. */
 	for (char *c = task->comm; *c; c++) {
 		if (*c < ' ' || *c > '~')
 			*c = '?';
@@ -291,7 +299,10 @@ static bool add_task(struct guest_tasks *tasks, const u8 *raw)
 	return true;
 }
 
-/* Add the other threads of the process whose first one is at @leader, with fields in @raw. */
+/*
+ * Add the threads of a process, except the first one, which is at @leader and has its fields in
+ * @raw.
+ */
 static bool add_threads(struct guest_tasks *tasks, u64 leader, const u8 *raw)
 {
 	u64 head = get_u64(raw, tasks->layout.signal) + tasks->layout.threads;
@@ -332,7 +343,7 @@ static int cmp_tasks(const void *a, const void *b)
 	return x->stack < y->stack ? -1 : x->stack > y->stack;
 }
 
-/* Return true if the list of all tasks was seen to its end. */
+/* Return true if the list of all tasks was read to its end. */
 static bool find_tasks(struct guest_tasks *tasks)
 {
 	u64 task = tasks->init_task;
@@ -364,7 +375,7 @@ static void note_task(struct guest_tasks *tasks, const struct task *task, u64 ti
 		task->root, task->pid, task->tid, task->comm);
 }
 
-/* Not zero, which says that nothing was noted. */
+/* Return a hash that is never zero: zero means that nothing was written. */
 static u64 hash_of(const char *text)
 {
 	u64 hash = 0xcbf29ce484222325;
@@ -375,8 +386,9 @@ static u64 hash_of(const char *text)
 }
 
 /*
- * Note the files that a process runs, if they are others than at the last look: they can only
- * be if it can execute more or fewer pages.  What can't be read is read again at the next look.
+ * Write the files that a process runs if they have changed since the last look.  Read them only if
+ * the process is new, or if the number of pages that it can execute has changed.  If they can't be
+ * read, the next look reads them again.
  */
 static void note_maps(struct guest_tasks *tasks, const struct task *old, struct task *new,
 		      u64 time)
@@ -404,7 +416,7 @@ static void note_maps(struct guest_tasks *tasks, const struct task *old, struct 
 	free(files);
 }
 
-/* Note what two looks, each in order of stacks, have different. */
+/* Write how this look differs from the last one; both are sorted by stack. */
 static void note(struct guest_tasks *tasks, u64 time)
 {
 	size_t i = 0, j = 0;
@@ -437,14 +449,14 @@ static void warn_once(struct guest_tasks *tasks, const char *why)
 }
 
 /**
- * guest_tasks__update - look at a guest's tasks, and note what has changed
+ * guest_tasks__update - look at a guest's tasks, and write what has changed
  * @tasks:	the guest's tasks
- * @time:	when, in perf's time
+ * @time:	time of the look, in perf's clock
  *
- * A line has the time, where a task's stack is, its page tables, pid, tid and name; or only
- * the first two if the stack has no task any more.
+ * A line has the time, the address of a task's stack, its page tables, pid, tid and name; or only
+ * the first two if the stack is no task's any more.
  *
- * Return: whether they were found.
+ * Return: true if the tasks were found, and what has changed was written.
  */
 bool guest_tasks__update(struct guest_tasks *tasks, u64 time)
 {
@@ -470,12 +482,12 @@ bool guest_tasks__update(struct guest_tasks *tasks, u64 time)
 }
 
 /**
- * guest_tasks__are_unsettled - tell whether it is worth to look again soon
+ * guest_tasks__are_unsettled - check whether to look again soon
  * @tasks:	the guest's tasks
  *
- * A process maps its files when it begins, and may have ended before the next look but one.
+ * A process maps its files when it begins, and may have ended before the next regular look.
  *
- * Return: true if a process was new at the last look, or its files could not be read.
+ * Return: true if the last look found a new process, or could not read the files of one.
  */
 bool guest_tasks__are_unsettled(const struct guest_tasks *tasks)
 {

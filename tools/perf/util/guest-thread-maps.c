@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The files that a guest's processes run, by what perf record has noted of them, see
- * guest_maps__note().
+ * The files that a guest's processes run, as perf record has written them, see guest_maps__note().
  */
 #include <inttypes.h>
 #include <limits.h>
@@ -22,21 +21,21 @@
 #include "symbol_conf.h"
 #include "thread.h"
 
-/* Notes that guest_maps__note() makes are fewer. */
+/* Read no more than this; guest_maps__note() hardly writes as much. */
 #define MAX_FILES	(1 << 20)
 #define MAX_SETS	(1 << 18)
 
 /*
- * A process that is first seen after a sample may have been there before, but not for longer
- * than from one look to the next.
+ * Looks are a second apart.  A process that is first seen after a sample may have been there at the
+ * time of the sample, but not if this much time has passed in between.
  */
 #define MAX_LATE	(2 * NSEC_PER_SEC)
 
 #define BUILD_ID_HEX	(2 * BUILD_ID_SIZE)
 
 /*
- * Suffixes of names, so that perf doesn't open the host's file of the same path.  The build-id of
- * an unknown file was not found.
+ * Suffixes of file names, so that perf doesn't open the host's file with the same path.  UNKNOWN is
+ * for files without a build-id.
  */
 #define GUEST_ONLY	" (guest)"
 #define UNKNOWN		" (guest, no build-id)"
@@ -44,10 +43,10 @@
 /**
  * struct file - a file that a process runs
  * @start:	its first address
- * @end:	the one behind its last
- * @pgoff:	where that is in the file
- * @id:		which file: device, inode, and its build-id if that is known
- * @path:	of the file
+ * @end:	the address after its last one
+ * @pgoff:	offset of @start in the file
+ * @id:		device, inode, and the build-id if that is known
+ * @path:	path of the file
  */
 struct file {
 	u64		start;
@@ -58,12 +57,12 @@ struct file {
 };
 
 /**
- * struct set - all files that a process runs from some time on
+ * struct set - all files that a process runs since some time
  * @root:	guest-physical address of the process's page tables
- * @pid:	of the process
- * @time:	from when on
+ * @pid:	pid of the process
+ * @time:	when the process began to run these files
  * @first:	index of the first of its files
- * @nr:		how many
+ * @nr:		number of its files
  */
 struct set {
 	u64	root;
@@ -73,20 +72,20 @@ struct set {
 	size_t	nr;
 };
 
-/* The files that a process of the machine has, by index of the set; negative if none. */
+/* A process, and the index of the set whose files its maps are; negative if it has no maps. */
 struct process {
 	u32	pid;
 	ssize_t	set;
 };
 
 /**
- * struct guest_thread_maps - all that was noted of the files that a guest's processes run
- * @files:	in the order of notes
- * @nr_files:	how many
- * @sets:	by page tables, pid, and time
- * @nr_sets:	how many
- * @processes:	by pid
- * @nr_processes: how many
+ * struct guest_thread_maps - all that was written of the files that a guest's processes run
+ * @files:	files in the order in which they were written
+ * @nr_files:	number of files
+ * @sets:	sets sorted by page tables, pid, and time
+ * @nr_sets:	number of sets
+ * @processes:	processes sorted by pid
+ * @nr_processes: number of processes
  */
 struct guest_thread_maps {
 	struct file	*files;
@@ -115,8 +114,8 @@ static bool read_build_id(const char *hex, struct build_id *build_id)
 }
 
 /*
- * Return true if @path may be opened, by the host's root or by --symfs: a guest says what it
- * is.  Lists of symbols in /tmp are the host's.
+ * Return true if perf may open @path, on the host or below --symfs.  The guest has chosen the path.
+ * Refuse perf's lists of symbols in /tmp as well: those are the host's.
  */
 static bool is_sane(const char *path)
 {
@@ -134,7 +133,10 @@ static bool is_sane(const char *path)
 	       !is_perf_pid_map_name(path);
 }
 
-/* As guest_maps__note() writes them; the folder may have been unpacked from elsewhere. */
+/*
+ * Read a line that guest_maps__note() has written.  Check it: the directory may have been unpacked
+ * from elsewhere.
+ */
 static bool read_file(const char *line, struct file *file)
 {
 	char hex[BUILD_ID_HEX + 1];
@@ -167,7 +169,7 @@ static bool read_set(const char *line, struct set *set)
 	return true;
 }
 
-/* Make room for one more; at powers of two there is none. */
+/* Make room for one more element.  The array is full if @nr is zero or a power of two. */
 static bool make_room(void **array, size_t nr, size_t size)
 {
 	void *larger;
@@ -257,8 +259,8 @@ static int cmp_files(const void *a, const void *b)
 }
 
 /*
- * A file's first page may be there for one process only: all that run the file have its
- * build-id, unless the file was written anew and two are known.
+ * The build-id of a file may have been read for one process only: give it to all processes that run
+ * the file, unless two are known because the file was replaced.
  */
 static void share_build_ids(struct guest_thread_maps *maps)
 {
@@ -285,10 +287,10 @@ static void share_build_ids(struct guest_thread_maps *maps)
 }
 
 /**
- * guest_thread_maps__load - read what was noted of the files that a guest's processes run
- * @notes: a file with the notes
+ * guest_thread_maps__load - read what was written of the files that a guest's processes run
+ * @notes: the file that it was written to
  *
- * Return: them; NULL if there are none.
+ * Return: the files and sets; NULL if there are none.
  */
 struct guest_thread_maps *guest_thread_maps__load(FILE *notes)
 {
@@ -326,8 +328,8 @@ void guest_thread_maps__delete(struct guest_thread_maps *maps)
 }
 
 /*
- * Can perf use the file that its path leads to?  With --symfs, that is taken for granted; without,
- * the file on this machine must have the same build-id.
+ * Return true if perf can use the file that it finds by this path.  With --symfs, assume so;
+ * without it, the file on this machine must have the same build-id.
  */
 static bool is_at_hand(const struct file *file)
 {
@@ -350,7 +352,7 @@ static void add_map(struct machine *machine, struct thread *thread, const struct
 
 	scnprintf(name, sizeof(name), "%s%s", file->path, is_at_hand(file) ? "" : suffix);
 	dso = machine__findnew_dso_id(machine, name, &file->id);
-	/* The kernel and its modules have DSOs as well. */
+	/* The name may be that of the kernel's or a module's DSO: don't map it. */
 	map = dso && !dso__kernel(dso) ? map__new2(file->start, dso) : NULL;
 	if (map) {
 		map__set_end(map, file->end);
@@ -361,13 +363,16 @@ static void add_map(struct machine *machine, struct thread *thread, const struct
 	dso__put(dso);
 }
 
-/* The files that a process ran at some time, or at the next look; negative if none is known. */
+/*
+ * Return the index of the set of files that a process ran at @time, or, if none is known, that of
+ * the next look unless it came too late; negative if there is none.
+ */
 static ssize_t find_set(const struct guest_thread_maps *maps, u64 root, u32 pid, u64 time)
 {
 	const struct set key = { .root = root, .pid = pid, .time = time };
 	size_t low = 0, high = maps->nr_sets;
 
-	/* How many come before it, or are equal to it. */
+	/* Count the sets that come before @key or are equal to it. */
 	while (low < high) {
 		size_t mid = low + (high - low) / 2;
 
@@ -385,11 +390,11 @@ static ssize_t find_set(const struct guest_thread_maps *maps, u64 root, u32 pid,
 }
 
 /**
- * guest_thread_maps__lacks - tell that no file that a process runs is mapped at an address
- * @maps:	of the guest; may be NULL
+ * guest_thread_maps__lacks - check that a process has no file mapped at an address
+ * @maps:	maps of the guest; may be NULL
  * @root:	guest-physical address of the process's page tables
- * @pid:	of the process
- * @time:	when, in perf's time
+ * @pid:	pid of the process
+ * @time:	time of the sample, in perf's clock
  * @addr:	the address
  *
  * Return: true if the files of the process are known, and none of them is mapped at @addr.
@@ -418,12 +423,12 @@ static bool is_any(struct map *map __maybe_unused, void *arg __maybe_unused)
 
 /**
  * guest_thread_maps__use - give a thread the maps of the files that its process runs
- * @maps:	of the guest; may be NULL
+ * @maps:	maps of the guest; may be NULL
  * @machine:	the guest
  * @thread:	the thread; the other threads of its process share its maps
  * @root:	guest-physical address of the process's page tables
- * @pid:	of the process
- * @time:	when, in perf's time
+ * @pid:	pid of the process
+ * @time:	time of the sample, in perf's clock
  */
 void guest_thread_maps__use(struct guest_thread_maps *maps, struct machine *machine,
 			    struct thread *thread, u64 root, u32 pid, u64 time)

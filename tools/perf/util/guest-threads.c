@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Which of a guest's tasks a sample hit, by what perf record has noted of them, see
+ * Find the guest's task that a sample hit, among the tasks that perf record has written, see
  * guest_tasks__update().
  */
 #include <fcntl.h>
@@ -31,19 +31,22 @@
 #define STACK_SIZE	16384
 
 /*
- * A task that is first seen after a sample may have been there before, but not for longer than
- * from one look to the next.
+ * Looks are a second apart.  A task that is first seen after a sample may have been there at the
+ * time of the sample, but not if this much time has passed in between.
  */
 #define MAX_LATE	(2 * NSEC_PER_SEC)
 
-/* Notes that guest_tasks__update() makes are shorter, and files smaller. */
+/* guest_tasks__update() writes shorter lines, and fewer of them. */
 #define MAX_LINE	128
 #define MAX_NOTES	(1 << 20)
 
-/* Notes that grow beyond this size, in bytes, are not read again while guests are sampled. */
+/* Files that grow beyond this size, in bytes, are not read again while perf samples live. */
 #define MAX_LIVE_SIZE	(1 << 20)
 
-/* Where CR3 has the topmost page table; with PTI, that of user mode is in the page behind. */
+/*
+ * The address of the topmost page table in CR3.  With PTI, user mode has another one, in the next
+ * page.
+ */
 #define ROOT_ADDRESS	GENMASK_ULL(51, 12)
 #define ROOT_PTI_USER	BIT_ULL(12)
 
@@ -51,13 +54,13 @@
 #define COMM_SIZE	16
 
 /**
- * struct note - a task of a guest from some time on
- * @time:	from when on
- * @stack:	where its stack begins
+ * struct note - a task of a guest since some time
+ * @time:	when the task was first seen like this
+ * @stack:	first address of its kernel stack
  * @root:	guest-physical address of its page tables; zero for threads of the kernel
- * @pid:	as the guest calls it
- * @tid:	likewise
- * @comm:	its name; empty if the stack has no task any more
+ * @pid:	its pid in the guest
+ * @tid:	its tid in the guest
+ * @comm:	its name; empty if the stack is no task's any more
  */
 struct note {
 	u64	time;
@@ -69,12 +72,12 @@ struct note {
 };
 
 /**
- * struct guest_threads - all that was noted of a guest's tasks
- * @by_stack:	by stack, and by time
- * @by_root:	those that user mode's samples can have hit, by page tables, and by time
- * @nr:		how many are in @by_stack
- * @nr_roots:	how many are in @by_root
- * @maps:	the files that processes run; NULL if nothing was noted of them
+ * struct guest_threads - all that was written of a guest's tasks
+ * @by_stack:	notes sorted by stack and time
+ * @by_root:	notes that samples of user mode can have hit, sorted by page tables and time
+ * @nr:		number of notes in @by_stack
+ * @nr_roots:	number of notes in @by_root
+ * @maps:	the files that processes run; NULL if none were written
  */
 struct guest_threads {
 	struct note	*by_stack;
@@ -103,7 +106,10 @@ static int cmp_roots(const void *a, const void *b)
 	return cmp_u64(x->root, y->root) ?: cmp_u64(x->time, y->time);
 }
 
-/* As guest_tasks__update() writes them; the folder may have been unpacked from elsewhere. */
+/*
+ * Read a line that guest_tasks__update() has written.  Check it: the directory may have been
+ * unpacked from elsewhere.
+ */
 static bool read_note(const char *line, struct note *note)
 {
 	int nr, comm = 0;
@@ -129,8 +135,9 @@ static bool read_note(const char *line, struct note *note)
 }
 
 /*
- * Samples of user mode don't tell the thread, only the process.  Its page tables are somebody
- * else's once its stack is, or has none any more, or its thread has called exec.
+ * Fill in @threads->by_root.  A sample of user mode identifies only the process, by its page
+ * tables.  These are no longer the process's once the stack of its first thread is another task's
+ * or no task's, or once that thread has called exec.
  */
 static bool index_roots(struct guest_threads *threads)
 {
@@ -168,7 +175,7 @@ static struct guest_threads *guest_threads__load(FILE *file)
 
 		if (!read_note(line, &note))
 			continue;
-		/* At powers of two there is no more room. */
+		/* The array is full if the number is zero or a power of two. */
 		if (!(threads->nr & (threads->nr - 1))) {
 			notes = realloc(notes, max(2 * threads->nr, (size_t)1) * sizeof(*notes));
 			if (!notes)
@@ -198,7 +205,7 @@ void guest_threads__delete(struct guest_threads *threads)
 	free(threads);
 }
 
-/* How many of @nr sorted notes come before @key, or are equal to it. */
+/* Return how many of @nr sorted notes come before @key or are equal to it. */
 static size_t count_before(const struct note *notes, size_t nr, const struct note *key,
 			   int (*cmp)(const void *a, const void *b))
 {
@@ -216,9 +223,9 @@ static size_t count_before(const struct note *notes, size_t nr, const struct not
 }
 
 /*
- * The one that had the stack when perf record last looked, if the sample's page tables can be
- * its: a thread of the kernel keeps those of whatever ran before.  Else the one that was there
- * at the next look, if they are its.
+ * Find the task that had the stack when perf record last looked, if the sample's page tables fit: a
+ * thread of the kernel runs with those of whatever ran before it.  Otherwise, find the task that
+ * had the stack at the next look, if the page tables are its own.
  */
 static const struct note *find_by_stack(const struct guest_threads *threads, u64 sp, u64 root,
 					u64 time)
@@ -258,7 +265,7 @@ static const struct note *find_by_root(const struct guest_threads *threads, u64 
 	       note : NULL;
 }
 
-/* User mode's IP in a guest's sample; zero if the sample doesn't tell. */
+/* Return the IP of user mode in a guest's sample; zero if the sample has none. */
 static u64 user_ip(const struct perf_sample *sample)
 {
 	const struct ip_callchain *chain = sample->callchain;
@@ -273,7 +280,7 @@ static u64 user_ip(const struct perf_sample *sample)
 	return 0;
 }
 
-/* Return true if the look after @time found the task's stack to be another task's, or free. */
+/* Return true if the look after @time found the stack to be another task's, or no task's. */
 static bool ends_soon(const struct guest_threads *threads, const struct note *note, u64 time)
 {
 	struct note key = { .stack = note->stack, .time = time };
@@ -285,9 +292,10 @@ static bool ends_soon(const struct guest_threads *threads, const struct note *no
 }
 
 /*
- * Between a task's end and the next look, another one may have its stack and page tables, and so
- * may one between the last look and the task's beginning.  What user mode runs must be the task's
- * then.
+ * Return true if the sample is of another task.  If the note's task ends before the look after the
+ * sample, another one may already have its stack and page tables.  If it begins after the look
+ * before the sample, another one may still have had them.  In both cases, user mode must run one of
+ * the task's files for the sample to be the task's.
  */
 static bool is_anothers(const struct guest_threads *threads, const struct note *note,
 			const struct perf_sample *sample)
@@ -303,7 +311,7 @@ static const struct note *find_note(const struct guest_threads *threads,
 {
 	const struct perf_record_guest_stack_info *info = sample->guest_stack.info;
 	u64 root = info->root & ROOT_ADDRESS;
-	/* An interrupt's stack leads to that of the task. */
+	/* In an interrupt, the second piece is of the task's stack. */
 	u64 sp = info->pieces[1].size ? info->pieces[1].addr : info->sp;
 
 	if (sample->cpumode == PERF_RECORD_MISC_GUEST_KERNEL)
@@ -314,7 +322,7 @@ static const struct note *find_note(const struct guest_threads *threads,
 	       find_by_root(threads, root & ~ROOT_PTI_USER, sample->time);
 }
 
-/* Open what perf record has noted of a guest; return NULL if there is none. */
+/* Open a file that perf record has written for a guest; return NULL if it can't be opened. */
 static FILE *open_notes(const struct machine *machine, const char *name)
 {
 	char path[PATH_MAX];
@@ -371,8 +379,8 @@ static off_t size_of_notes(const struct machine *machine, const char *name)
 }
 
 /*
- * While guests are watched, look each second of samples whether the notes have grown, and read
- * them again.  A guest that makes them large is not followed any more: to read them takes time.
+ * While perf samples live, check once for each second of samples whether the files have grown; if
+ * so, have them read again.  Don't follow a guest that makes them large: reading them takes time.
  */
 static void machine__load_later_threads(struct machine *machine, u64 time)
 {
@@ -404,7 +412,7 @@ static const struct note *find_task(struct machine *machine, const struct perf_s
 	return note && !is_anothers(threads, note, sample) ? note : NULL;
 }
 
-/* Call a thread of a guest as the VMM's is called whose vCPU was sampled. */
+/* Give a guest's thread the name of the VMM's thread whose vCPU was sampled. */
 static void name_vcpu(const struct perf_sample *sample, struct machine *machine)
 {
 	struct thread *vcpu, *thread = NULL;
@@ -423,13 +431,13 @@ static void name_vcpu(const struct perf_sample *sample, struct machine *machine)
 }
 
 /**
- * sample__name_guest_task - let a sample of a guest have the task of the guest that it hit
- * @sample:	a sample whose deferred parts are there
+ * sample__name_guest_task - give a guest's sample the pid and tid of the guest's task that it hit
+ * @sample:	a sample with its deferred parts
  * @machine:	the guest
  *
- * The sample's pid and tid are those of the VMM until then, and stay so if it carries no
- * stack of the guest, or if nothing is known of the task.  Its comm is that of the VMM's
- * thread then.
+ * Before this, the sample has the pid and tid of the VMM's thread.  It keeps them if it carries no
+ * stack of the guest, or if its task is not known; then the guest's thread gets the comm of the
+ * VMM's thread.
  */
 void sample__name_guest_task(struct perf_sample *sample, struct machine *machine)
 {
@@ -450,7 +458,10 @@ void sample__name_guest_task(struct perf_sample *sample, struct machine *machine
 	if (!thread)
 		return;
 
-	/* Tasks change their names.  Each CPU has an idle task of its own, and all are task 0. */
+	/*
+	 * Tasks may change their names.  Each CPU has an idle task of its own, and all of them are
+	 * task 0.
+	 */
 	comm = note->tid ? note->comm : "swapper";
 	if (strcmp(thread__comm_str(thread), comm))
 		thread__set_comm(thread, comm, sample->time);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * An ELF file with what it takes to unwind a guest's kernel: its ORC tables, and its code,
- * from the guest's memory.
+ * Write an ELF file with the ORC tables and the code of a guest's kernel, from the guest's memory.
  */
 #include <elf.h>
 #include <linux/kernel.h>
@@ -14,8 +13,8 @@
 #define MAX_SECTION	(64UL << 20)
 
 /*
- * Symbols are where a section begins and ends.  Code for the boot is gone, but chains that
- * began there still lead to it.
+ * The sections of the file, and the symbols at their start and end.  The boot code is gone from
+ * memory, but chains that began there still lead to it.
  */
 static const struct section {
 	const char	*name;
@@ -33,7 +32,7 @@ static const struct section {
 	{ ".orc_unwind", "__start_orc_unwind", "__stop_orc_unwind", SHT_PROGBITS, false, false },
 };
 
-/* Return how large a section is in the guest; zero if it has none. */
+/* Return the size of a section in the guest, zero if it has none; put its address into @addr. */
 static u64 find_section(const struct guest_kernel *kernel, const struct section *section,
 			u64 *addr)
 {

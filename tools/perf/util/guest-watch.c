@@ -36,45 +36,46 @@
 #include "record.h"
 
 /*
- * How often to look whether a guest's kernel runs, and for its tasks.  Samples after the last
- * time that a kernel was seen to run belong to the next kernel.
+ * How often to check whether a guest's kernel runs, and how often to look at its tasks.  A kernel's
+ * time begins when the one before it was last seen to run.
  */
 #define INTERVAL_MSEC	50
 #define TASKS_MSEC	1000
 
-/* After a look that found new processes, look at tasks once more. */
+/* Look at tasks once more this long after a look that found new processes. */
 #define AGAIN_MSEC	100
 
 /*
- * A kernel without ticks for a second may be gone, or asleep.  All RAM is searched for another
- * one then, but after each search not for twice as long as after the one before.
+ * A kernel without ticks for a second may be gone or asleep.  perf then searches all RAM for
+ * another kernel.  After each search without success, it waits twice as long as before for the next
+ * one, up to MAX_PATIENCE seconds.
  */
 #define ASLEEP_NSEC	NSEC_PER_SEC
 #define MAX_PATIENCE	64
 
-/* The files of a kernel take some 30 MB. */
+/* Don't write more kernels of a guest: the files of each take some 30 MB. */
 #define MAX_KERNELS	16
 
-/* Names of threads are short. */
+/* A thread's name has 15 characters at most. */
 #define THREAD_NAME	"perf-guests"
 
 /**
  * struct guest - a guest that is recorded
- * @next:	another one
- * @pid:	of its VMM
- * @tables:	whether its kernels are unwound by tables
- * @top:	where its first kernel's files are
- * @kernel:	the last one
- * @tasks:	those of the kernel; NULL if nothing tells where they are
- * @file:	where they are noted
- * @maps:	where the files that they run are noted
- * @modules:	where modules are noted
- * @kallsyms:	where their symbols are noted
- * @dir:	where the files of the kernel that runs are
- * @nr_kernels:	how many were found
- * @forbidden:	whether the administrator or the VMM did not want it read at the last look
+ * @next:	the next guest
+ * @pid:	pid of its VMM
+ * @tables:	true to write the tables that unwind its kernels
+ * @top:	directory with the files of its first kernel
+ * @kernel:	its last kernel
+ * @tasks:	tasks of the kernel; NULL if they can't be found
+ * @file:	the file that the tasks are written to
+ * @maps:	the file that the files of processes are written to
+ * @modules:	the file that modules are written to
+ * @kallsyms:	the file that symbols of modules are written to
+ * @dir:	directory with the files of @kernel
+ * @nr_kernels:	number of its kernels so far
+ * @forbidden:	true if the administrator or the VMM forbade reading it at the last look
  * @alive:	when the kernel was last seen to run, in perf's time; zero before the first look
- * @began_anew:	whether its ticks have gone backwards since the last search
+ * @began_anew:	true if its ticks have gone backwards since the last search
  * @next_search: when RAM may be searched again
  * @patience:	seconds from a search to the next one
  */
@@ -108,8 +109,9 @@ static struct {
 } watch;
 
 /*
- * Only events can tell perf's time: the thread gives itself a name, and a dummy event of its own
- * records when.  In between, CLOCK_MONOTONIC_RAW tells how much time has passed.
+ * perf's clock can be read only by events: the thread gives itself a name, and the record that a
+ * dummy event makes of that has the time.  In between, CLOCK_MONOTONIC_RAW shows how much time has
+ * passed.
  */
 struct perf_clock {
 	int				fd;
@@ -167,7 +169,7 @@ static void set_clock(struct perf_clock *clock)
 	if (head == clock->page->data_tail)
 		return;
 
-	/* The time is all that sample_id has, and sample_id the end of the record. */
+	/* The record ends with sample_id, which has nothing but the time. */
 	clock->monotonic = before + (after - before) / 2;
 	memcpy(&clock->time, ring + (head - sizeof(clock->time)) % clock->size,
 	       sizeof(clock->time));
@@ -203,7 +205,7 @@ static void drop_kernel(struct guest *guest)
 	guest_kernel__delete(guest->kernel);
 }
 
-/* Take over a kernel whose files are in @dir. */
+/* Begin to watch a kernel, and take it over.  Its files are in @dir. */
 static void use_kernel(struct guest *guest, struct guest_kernel *kernel, const char *dir)
 {
 	guest->kernel = kernel;
@@ -225,10 +227,10 @@ static void use_kernel(struct guest *guest, struct guest_kernel *kernel, const c
 	guest_kernel__free_symbols(kernel);
 }
 
-/* Look whether the guest runs another kernel by now. */
+/* Check whether the guest runs another kernel by now; if so, watch that one. */
 static void find_next_kernel(struct guest *guest, const struct perf_clock *clock)
 {
-	/* One that began anew may be the same one, at the same addresses. */
+	/* A kernel that began anew may be the same as before, at the same addresses. */
 	const struct guest_kernel *but = guest->began_anew ? NULL : guest->kernel;
 	struct guest_kernel *kernel;
 	const char *why_not;
@@ -244,7 +246,7 @@ static void find_next_kernel(struct guest *guest, const struct perf_clock *clock
 	    (mkdir(dir, 0700) && (errno != EEXIST || guest->nr_kernels == 1)))
 		goto err;
 
-	/* From the moment on when the old one was seen for the last time. */
+	/* The new kernel's time begins when the old one was last seen to run. */
 	if (snprintf(dir, sizeof(dir), "%s/kernels/%" PRIu64, guest->top, guest->alive + 1) >=
 	    (int)sizeof(dir) ||
 	    !guest_info__write_kernel(kernel, guest->pid, dir, guest->tables))
@@ -258,7 +260,7 @@ err:
 	guest_kernel__delete(kernel);
 }
 
-/* Look whether the guest's kernel runs. */
+/* Check whether the guest's kernel runs. */
 static void look_at_kernel(struct guest *guest, const struct perf_clock *clock)
 {
 	s64 ticks = guest_kernel__ticks(guest->kernel);
@@ -268,7 +270,7 @@ static void look_at_kernel(struct guest *guest, const struct perf_clock *clock)
 		guest->alive = get_time(clock);
 }
 
-/* Note the modules that were loaded since the last look. */
+/* Write the modules that were loaded since the last look. */
 static void look_at_modules(struct guest *guest)
 {
 	if (!guest->kernel->modules || !guest->modules || !guest->kallsyms)
@@ -297,7 +299,7 @@ static void look_at_tasks(struct guest *guest, const struct perf_clock *clock)
 
 	if (!guest_info__is_live())
 		look_at_modules(guest);
-	/* Without a clock, nobody knows since when a task is there. */
+	/* Without a clock, it is not known when a task began. */
 	if (guest->tasks && time)
 		guest_tasks__update(guest->tasks, time);
 }
@@ -322,7 +324,7 @@ static void look_at_all(struct perf_clock *clock)
 	}
 }
 
-/* Note the tasks that are there from the beginning. */
+/* Write the tasks that are there from the beginning. */
 static void note_first_tasks(void)
 {
 	for (struct guest *guest = watch.guests; guest; guest = guest->next) {
@@ -364,12 +366,12 @@ static void *watch_guests(void *arg __maybe_unused)
 
 /**
  * guest_watch__add - have a guest watched
- * @pid:	of its VMM
- * @top:	where its kernel's files are
- * @kernel:	the kernel
- * @tables:	whether files of later kernels need tables to unwind them
+ * @pid:	pid of its VMM
+ * @top:	directory with the files of its kernel
+ * @kernel:	the kernel; it is taken over if this succeeds
+ * @tables:	true to write the tables that unwind later kernels
  *
- * Return: whether the watch has taken over the kernel.
+ * Return: true if the guest is watched.
  */
 bool guest_watch__add(pid_t pid, const char *top, struct guest_kernel *kernel, bool tables)
 {
@@ -391,7 +393,7 @@ bool guest_watch__add(pid_t pid, const char *top, struct guest_kernel *kernel, b
 	return true;
 }
 
-/* Start the thread that watches.  It handles none of perf record's signals. */
+/* Start the thread that watches guests.  It handles none of perf record's signals. */
 static bool start_thread(void)
 {
 	pthread_attr_t attr;
@@ -414,7 +416,7 @@ static bool start_thread(void)
 
 /**
  * guest_watch__start - watch guests until guest_watch__stop()
- * @opts: how they are recorded
+ * @opts: options of the recording
  */
 void guest_watch__start(const struct record_opts *opts)
 {
@@ -423,7 +425,10 @@ void guest_watch__start(const struct record_opts *opts)
 
 	note_first_tasks();
 	watch.opts = opts;
-	/* Programs that perf starts meanwhile must not keep the thread from its end. */
+	/*
+	 * Programs that perf starts must not inherit the pipe: the thread ends when the pipe is
+	 * closed.
+	 */
 	if (!pipe2(watch.stop, O_CLOEXEC)) {
 		watch.running = start_thread();
 		if (!watch.running) {
@@ -436,7 +441,7 @@ void guest_watch__start(const struct record_opts *opts)
 }
 
 /**
- * guest_watch__stop - look at guests for the last time, and forget them
+ * guest_watch__stop - look at guests for the last time, and stop watching them
  */
 void guest_watch__stop(void)
 {

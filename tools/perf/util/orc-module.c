@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * ORC tables of kernel modules.  Their files are neither linked nor relocated: do what
- * the kernel does with code and tables when it loads them.  It lays out the sections of
- * code in the file's order, from where /proc/modules says, and sorts the tables.  Kernels
- * whose modules can't be unloaded have .exit.text elsewhere, which is not known here.
+ * Read the ORC tables of kernel modules.  The file of a module is neither linked nor relocated.  Do
+ * what the kernel does when it loads the module: lay out the sections of code in the file's order,
+ * from the address in /proc/modules on, and sort the tables.  Kernels whose modules can't be
+ * unloaded put .exit.text elsewhere; its place is not known here.
  */
 #include <elf.h>
 #include <gelf.h>
@@ -16,10 +16,10 @@
 
 #include "orc-module.h"
 
-/* A table has offsets of 32 bits. */
+/* Offsets in a table have 32 bits. */
 #define MAX_SIZE	BIT_ULL(30)
 
-/* All modules of a distribution have half a million rows together. */
+/* The modules of a distribution have half a million rows in all. */
 #define MAX_ROWS	BIT(22)
 
 /* A row of a table that is not sorted yet. */
@@ -30,13 +30,14 @@ struct orc_row {
 };
 
 /*
- * What is taken from a module's file.
+ * The parts of a module's file that perf uses.
  *
- * @addrs:	of its sections in the kernel that runs, by their number; zero if they aren't there
- * @ips:	where each entry begins; zeroes, as relocations have it
+ * @addrs:	addresses of its sections in the kernel that runs, by number; zero for those that
+ *		are not code
+ * @ips:	the section with the address of each entry; all zeroes before relocation
  * @ips_nr:	number of that section
- * @relocs:	of that section
- * @symbols:	what @relocs refer to
+ * @relocs:	relocations of that section
+ * @symbols:	symbols that @relocs refer to
  */
 struct module_file {
 	Elf		*elf;
@@ -52,10 +53,10 @@ struct module_file {
 
 /**
  * orc_code__add - note a section of code
- * @code:	that of a kernel or a module
- * @addr:	where the section begins
- * @size:	in bytes
- * @data:	its contents; NULL if they are not known
+ * @code:	code of a kernel or a module
+ * @addr:	first address of the section
+ * @size:	size of the section in bytes
+ * @data:	contents of the section; NULL if they are not known
  */
 void orc_code__add(struct orc_code *code, u64 addr, u64 size, const Elf_Data *data)
 {
@@ -72,7 +73,7 @@ void orc_code__add(struct orc_code *code, u64 addr, u64 size, const Elf_Data *da
 	code->nr_pieces++;
 }
 
-/* Return true if the section is code that stays after the module is loaded. */
+/* Return true if the section is code that stays after the module's init. */
 static bool section_is_code(const GElf_Shdr *shdr, const char *name)
 {
 	const u64 flags = SHF_ALLOC | SHF_EXECINSTR;
@@ -80,7 +81,7 @@ static bool section_is_code(const GElf_Shdr *shdr, const char *name)
 	return (shdr->sh_flags & flags) == flags && strncmp(name, ".init", strlen(".init"));
 }
 
-/* Find the sections that matter, and lay out those of code from @code->start on. */
+/* Find the sections that perf uses, and lay out the sections of code from @code->start on. */
 static bool module_file__read(struct module_file *file, struct orc_code *code)
 {
 	Elf_Scn *scn = NULL;
@@ -128,7 +129,7 @@ static bool module_file__read(struct module_file *file, struct orc_code *code)
 		}
 	}
 
-	/* They may stand before the section that they are for. */
+	/* Relocations may come before the section that they are for. */
 	while ((scn = elf_nextscn(file->elf, scn))) {
 		if (gelf_getshdr(scn, &shdr) && shdr.sh_type == SHT_RELA && file->ips &&
 		    shdr.sh_info == file->ips_nr)
@@ -155,7 +156,9 @@ static bool module_file__read_row(const struct module_file *file, int i, size_t 
 	return true;
 }
 
-/* What ends a section has the address at which the next one may begin, and comes first. */
+/*
+ * A row that ends a section may have the address at which the next section begins; it comes first.
+ */
 static int orc_row__cmp(const void *a, const void *b)
 {
 	const struct orc_row *first = a, *second = b;
@@ -207,7 +210,7 @@ static const char *orc_module__read_table(struct orc_module *module,
 	for (size_t i = 0; i < nr; i++) {
 		struct orc_row *row = &rows[nr_rows];
 
-		/* Code that only the module's start needs is not there any more. */
+		/* Skip rows of code that is gone after the module's init. */
 		if (!module_file__read_row(file, i, nr, row) || row->ip < module->code.start ||
 		    row->ip > module->code.end)
 			continue;
@@ -230,11 +233,11 @@ static bool is_same(const Elf_Data *a, const Elf_Data *b)
 
 /**
  * orc_module__read - read the ORC tables of a module
- * @module:	is filled in; to be given to orc_module__exit(), also if this fails
+ * @module:	receives the tables; call orc_module__exit() for it, also if this fails
  * @elf:	the module's file; must stay open as long as @module is used
- * @start:	where the kernel that runs has the module
- * @end:	where it ends there
- * @format:	that of the kernel's tables
+ * @start:	the module's first address in the kernel that runs
+ * @end:	the address after its last one
+ * @format:	format of the kernel's tables
  * @header:	the kernel's .orc_header, NULL if it has none
  *
  * Return: NULL, or why there are none.
@@ -265,7 +268,7 @@ const char *orc_module__read(struct orc_module *module, Elf *elf, u64 start, u64
 	else
 		why_not = orc_module__read_table(module, &file);
 	free(file.addrs);
-	/* No address is in the code of what was refused. */
+	/* The table of a refused module ends at zero, so it has no address. */
 	if (!why_not)
 		module->table.end = module->code.end;
 	return why_not;

@@ -10,11 +10,11 @@
 #define ORC_MAX_CODE	32
 
 /**
- * struct orc_code - the code of a kernel or a module, as its file has it
- * @start:	where it begins
- * @end:	where it ends
- * @pieces:	its sections, not all of them if they are too many
- * @nr_pieces:	how many they are; may be more than ORC_MAX_CODE
+ * struct orc_code - the code of a kernel or a module, as in its file
+ * @start:	its first address
+ * @end:	the address after its last one
+ * @pieces:	its sections, but no more than ORC_MAX_CODE of them
+ * @nr_pieces:	number of its sections; may be more than ORC_MAX_CODE
  */
 struct orc_code {
 	u64			start;
@@ -24,11 +24,11 @@ struct orc_code {
 };
 
 /**
- * struct orc_module - what it takes to unwind a module's functions
- * @table:	its table; without entries if there is none
+ * struct orc_module - the table and the code to unwind a module's functions
+ * @table:	its table; without entries if it has none
  * @code:	its code, at its addresses in the kernel that runs
- * @ips:	of @table, sorted and relocated
- * @entries:	of @table, sorted
+ * @ips:	array of @table, sorted and relocated
+ * @entries:	array of @table, sorted
  */
 struct orc_module {
 	struct orc_table	table;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * As arch/x86/kernel/unwind_orc.c, but from outside, for a kernel of any version.  Both
- * the tables and the stack are a guest's, and may hold anything: each word must lie on a
- * piece of the stack, and each frame above the one before.
+ * Unwind as arch/x86/kernel/unwind_orc.c does, but from outside the kernel, and for kernels of any
+ * version.  Both the tables and the stack are a guest's, and may hold anything: each word must lie
+ * on a piece of the stack, and each frame above the one before.
  *
- * What the kernel knows besides its tables isn't known here: the walk ends at trampolines
- * of the function tracer and at BPF programs, and shows the trampoline where the function
- * graph tracer, which ends it, or a kretprobe has replaced a return address.
+ * Only the kernel's tables are known here.  The walk ends at trampolines of the function tracer and
+ * at BPF programs.  Where a kretprobe or the function graph tracer has replaced a return address,
+ * the chain has the trampoline instead; that of the function graph tracer also ends the walk.
  */
 #include <string.h>
 
@@ -18,7 +18,7 @@
 #include "../../arch/x86/include/asm/orc_types.h"
 #include "unwind-orc.h"
 
-/* What the CPU pushes when it is interrupted, the end of struct pt_regs. */
+/* The CPU pushes these when it is interrupted; they are the end of struct pt_regs. */
 struct iret_frame {
 	u64 ip;
 	u64 cs;
@@ -35,13 +35,13 @@ struct regs_frame {
 };
 
 /**
- * struct orc_format - how entries are written
- * @hash:	of .orc_header; zeroes for kernels before 6.3.10, which have none
- * @type_mask:	where the last word of an entry has the type, from bit 8 on
- * @end_mask:	flag of the outermost frame, where that is not a type
- * @signal_mask: flag of what was interrupted; zero where the type tells
- * @types:	ORC_TYPE_* of Linux 7.3 by the format's own number
- * @regs:	ORC_REG_* likewise
+ * struct orc_format - a format of ORC entries
+ * @hash:	contents of .orc_header; zeroes for kernels before 6.3.10, which have none
+ * @type_mask:	bits of the type in the last word of an entry; the lowest one is bit 8
+ * @end_mask:	flag of the outermost frame; zero if that is a type
+ * @signal_mask: flag of code that was interrupted; zero if the type shows that
+ * @types:	ORC_TYPE_* of Linux 7.3 for each number in the format
+ * @regs:	ORC_REG_* of Linux 7.3 for each number in the format
  */
 struct orc_format {
 	u8	hash[ORC_HASH_SIZE];
@@ -52,7 +52,7 @@ struct orc_format {
 	u8	regs[16];
 };
 
-/* Numbers without a meaning are refused when a rule takes the register. */
+/* Numbers without a meaning become ORC_REG_MAX: a rule that uses one of them is refused. */
 #define REGS_BEFORE_7_3 {						\
 	[0] = ORC_REG_UNDEFINED,					\
 	[1] = ORC_REG_PREV_SP,						\
@@ -119,19 +119,19 @@ static const struct orc_format format_7_3 = {
 	.regs = REGS_SINCE_7_3,
 };
 
-/* The last word of an entry: registers, type and flags. */
+/* Return the last word of an entry: registers, type and flags. */
 static u16 orc_entry__flags(const u8 *entry)
 {
 	return get_unaligned_le16(&entry[4]);
 }
 
 /**
- * orc_format__find - tell how tables are written
+ * orc_format__find - find the format of ORC tables
  * @hash:	contents of .orc_header, or NULL if the kernel has none
- * @entries:	contents of vmlinux's .orc_unwind; a module may use too little to tell
- * @nr:		how many entries
+ * @entries:	contents of .orc_unwind of vmlinux; that of a module may not show the format
+ * @nr:		number of entries
  *
- * Return: NULL if it can't be told: a wrong guess would make wrong frames.
+ * Return: the format; NULL if it is not known, for a wrong guess would yield wrong frames.
  */
 const struct orc_format *orc_format__find(const u8 *hash, const u8 *entries, unsigned int nr)
 {
@@ -154,13 +154,16 @@ const struct orc_format *orc_format__find(const u8 *hash, const u8 *entries, uns
 	}
 	if (flags & GENMASK(15, 12))
 		return NULL;
-	/* Some kernels took the format of 6.4 without its hash.  6.1 and 6.3 lack type 3. */
+	/*
+	 * Some kernels have the format of 6.4 without its hash.  The formats of 6.1 and 6.3 have no
+	 * type 3.
+	 */
 	if (has_type_3)
 		return &format_6_4;
 	return flags & format_6_3.end_mask ? &format_6_3 : &format_5_12;
 }
 
-/* An entry, in the terms of Linux 7.3. */
+/* An entry, with the numbers of Linux 7.3. */
 struct orc_rule {
 	s16	sp_offset;
 	s16	bp_offset;
@@ -186,9 +189,11 @@ static void orc_rule__read(struct orc_rule *rule, const struct orc_format *forma
 }
 
 /**
- * orc_entry__ends_section - tell entries behind the last function of a section
- * @format:	how the entry is written
+ * orc_entry__ends_section - check whether an entry ends a section
+ * @format:	format of the entry
  * @entry:	the entry
+ *
+ * Return: true if the entry has no rule: such entries are behind the last function of a section.
  */
 bool orc_entry__ends_section(const struct orc_format *format, const u8 *entry)
 {
@@ -198,7 +203,7 @@ bool orc_entry__ends_section(const struct orc_format *format, const u8 *entry)
 	return rule.sp_reg == ORC_REG_UNDEFINED && rule.type != ORC_TYPE_END_OF_STACK;
 }
 
-/* Where entry @i begins. */
+/* Return the address at which entry @i begins. */
 static u64 orc_table__ip(const struct orc_table *table, unsigned int i)
 {
 	u64 offset = (u64)i * ORC_IP_SIZE;
@@ -206,7 +211,7 @@ static u64 orc_table__ip(const struct orc_table *table, unsigned int i)
 	return table->addr + offset + (s32)get_unaligned_le32(&table->ips[offset]);
 }
 
-/* The last entry that begins at @ip or below it. */
+/* Find the rule for @ip: that of the last entry that begins at @ip or below it. */
 static enum orc_end orc_source__find_rule(const struct orc_source *source, u64 ip,
 					  struct orc_rule *rule)
 {
@@ -230,7 +235,9 @@ static enum orc_end orc_source__find_rule(const struct orc_source *source, u64 i
 	return ORC_CONTINUE;
 }
 
-/* Find the piece that holds @size bytes at @addr, and its number. */
+/*
+ * Return the @size bytes at @addr, and the number of the piece that holds them; NULL if none does.
+ */
 static const u8 *orc_source__find(const struct orc_source *source, u64 addr, u64 size,
 				  unsigned int *nr)
 {
@@ -259,15 +266,18 @@ static enum orc_end orc_source__read(const struct orc_source *source, u64 addr, 
 	return ORC_CONTINUE;
 }
 
-/* Return true if a rule loads the stack pointer from the stack, as where an IRQ changed stacks. */
+/*
+ * Return true if a rule loads the stack pointer from the stack, as it does where an IRQ has changed
+ * stacks.
+ */
 static bool orc_rule__changes_stack(const struct orc_rule *rule)
 {
 	return rule->sp_reg == ORC_REG_SP_INDIRECT || rule->sp_reg == ORC_REG_BP_INDIRECT;
 }
 
 /*
- * Find what a frame has saved, @size bytes at @addr: above the frame before, or on the
- * stack that was interrupted.  No way leads back, hence there are no cycles.
+ * Find the @size bytes at @addr, which a frame has saved.  They must lie above the frame before, or
+ * on the stack that was interrupted.  The walk never goes back, so it has no cycles.
  */
 static enum orc_end orc_state__ascend(struct orc_state *state, const struct orc_rule *rule,
 				      u64 addr, u64 size, const u8 **saved)
@@ -288,8 +298,8 @@ static enum orc_end orc_state__ascend(struct orc_state *state, const struct orc_
 }
 
 /*
- * Find the canonical frame address: the caller's SP, or where the registers are saved of
- * what was interrupted.
+ * Find the canonical frame address: the caller's SP, or the address at which the registers of the
+ * interrupted code are saved.
  */
 static enum orc_end orc_state__find_cfa(const struct orc_state *state,
 					const struct orc_rule *rule, u64 *cfa)
@@ -368,7 +378,7 @@ static enum orc_end orc_state__return_from_interrupt(struct orc_state *state,
 	return ORC_CONTINUE;
 }
 
-/* Make @state that of the caller, or of what was interrupted. */
+/* Make @state that of the caller, or of the code that was interrupted. */
 static enum orc_end orc_state__unwind(struct orc_state *state)
 {
 	const struct orc_state callee = *state;
@@ -377,7 +387,10 @@ static enum orc_end orc_state__unwind(struct orc_state *state)
 	const u8 *saved;
 	u64 cfa;
 
-	/* A call that doesn't return may end its function: the next address is another's. */
+	/*
+	 * A function may end with a call that doesn't return, and the return address is then in the
+	 * next function: find the rule for the byte before it.
+	 */
 	end = orc_source__find_rule(state->source, state->interrupted ? state->ip : state->ip - 1,
 				    &rule);
 	if (end)
@@ -446,9 +459,9 @@ void orc_state__init(struct orc_state *state, const struct orc_source *source, u
 }
 
 /**
- * orc_state__next - go to the caller, or to what was interrupted
- * @state:	the position; unless state->end is ORC_CONTINUE or ORC_END_USER then, it is
- *		the last one still
+ * orc_state__next - go to the caller, or to the code that was interrupted
+ * @state:	the position; it stays the same unless state->end is ORC_CONTINUE or ORC_END_USER
+ *		afterwards
  */
 void orc_state__next(struct orc_state *state)
 {

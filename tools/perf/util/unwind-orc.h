@@ -6,9 +6,9 @@
 #include <linux/types.h>
 
 /*
- * Unwind the stack of an x86-64 Linux kernel by its ORC tables, from outside: from the
- * registers and the pieces of the stack that a sample has, and from tables that were
- * read from the kernel's file or from wherever else they are.
+ * Unwind the stack of an x86-64 Linux kernel by its ORC tables, from outside the kernel.  The
+ * registers and the pieces of the stack are those of a sample; the tables come from the kernel's
+ * file or from its memory.
  */
 
 #define ORC_IP_SIZE	4
@@ -19,13 +19,13 @@ struct orc_format;
 
 /**
  * struct orc_table - how to unwind the functions of a kernel, or of one of its modules
- * @format:	of @entries, see orc_format__find()
+ * @format:	format of @entries, see orc_format__find()
  * @addr:	address of .orc_unwind_ip in the kernel that runs
- * @ips:	contents of that section: where each entry begins, relative to the word
- *		itself.  Little-endian.  Relocated and sorted, as vmlinux has it; the kernel
- *		sorts that of a module when it loads it.
- * @entries:	contents of .orc_unwind, sorted likewise; little-endian
- * @nr:		how many entries
+ * @ips:	contents of .orc_unwind_ip, little-endian: the address of each entry, relative to
+ *		the word itself.  They are relocated and sorted, as in vmlinux; the kernel sorts
+ *		those of a module when it loads it.
+ * @entries:	contents of .orc_unwind, little-endian, in the same order
+ * @nr:		number of entries
  * @end:	end of the code that the table describes
  */
 struct orc_table {
@@ -39,8 +39,8 @@ struct orc_table {
 
 /**
  * struct orc_piece - a part of a stack at the time of the sample
- * @addr:	where it begins
- * @size:	in bytes; it ends below 2^64
+ * @addr:	its first address
+ * @size:	size in bytes; it ends below 2^64
  * @data:	contents, little-endian
  */
 struct orc_piece {
@@ -52,10 +52,10 @@ struct orc_piece {
 /**
  * struct orc_source - what to unwind
  * @find_table:	returns the table for an address, or NULL
- * @arg:	for @find_table
- * @pieces:	one of each stack: that of the sample's SP first, then those that were
- *		interrupted, in turn; they don't overlap
- * @nr_pieces:	how many
+ * @arg:	argument of @find_table
+ * @pieces:	one piece of each stack, first that of the sample's SP, then those of the stacks
+ *		that were interrupted, in this order; pieces don't overlap
+ * @nr_pieces:	number of pieces
  */
 struct orc_source {
 	const struct orc_table	*(*find_table)(u64 ip, void *arg);
@@ -67,14 +67,15 @@ struct orc_source {
 /**
  * enum orc_end - why there are no more frames
  * @ORC_CONTINUE:	there may be more
- * @ORC_END_USER:	what comes next is user mode; the state has its registers
+ * @ORC_END_USER:	user mode comes next; the state has its registers
  * @ORC_END_OUTERMOST:	the table marks the outermost frame of a thread, or of the boot
  * @ORC_END_NO_TABLE:	no table has the address of the last frame, which may be no code at all
  * @ORC_END_UNDEFINED:	the table has no rule for the address
- * @ORC_END_REGISTER:	the rule takes a register that isn't known
- * @ORC_END_NO_STACK:	what was saved lies on no piece
+ * @ORC_END_REGISTER:	the rule uses a register that isn't known
+ * @ORC_END_NO_STACK:	a saved word lies on no piece
  * @ORC_END_BACKWARDS:	the next frame does not lie above this one
- * @ORC_END_NO_CALL:	no call precedes the return address; only those who have the code can tell
+ * @ORC_END_NO_CALL:	no call precedes the return address; only callers that have the code set
+ *		this
  */
 enum orc_end {
 	ORC_CONTINUE,
@@ -95,10 +96,10 @@ enum orc_end {
  * @ip:		instruction pointer
  * @sp:		stack pointer
  * @bp:		base pointer
- * @interrupted: @ip is the instruction that was interrupted, not a return address
- * @piece:	number of the piece that the walk has come to
+ * @interrupted: true if @ip is the instruction that was interrupted, not a return address
+ * @piece:	number of the piece that the walk has reached
  * @min_addr:	lowest address on that piece at which the next frame may lie
- * @end:	whether the walk has ended, and why
+ * @end:	why the walk has ended; ORC_CONTINUE if it has not
  */
 struct orc_state {
 	const struct orc_source	*source;
@@ -118,7 +119,7 @@ void orc_state__init(struct orc_state *state, const struct orc_source *source, u
 void orc_state__next(struct orc_state *state);
 const char *orc_end__name(enum orc_end end);
 
-/* Frames of the kernel, innermost first, by state->ip. */
+/* Go through the frames of the kernel, innermost first; state->ip is the address of each frame. */
 #define orc_state__for_each_frame(state, source, ip, sp, bp) \
 	for (orc_state__init(state, source, ip, sp, bp); !(state)->end; orc_state__next(state))
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * What distributions install in /boot is a bzImage on x86: it has the kernel's ELF file in
- * it, compressed.  Offsets are those of Documentation/arch/x86/boot.rst.
+ * On x86, distributions install a bzImage in /boot.  It contains the kernel's ELF file, compressed.
+ * The offsets here are those of Documentation/arch/x86/boot.rst.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -30,10 +30,10 @@
 #define SECTOR_SIZE		512
 #define VERSION_WITH_PAYLOAD	0x208
 
-/* No kernel is that large, packed or not. */
+/* No kernel is larger than this, packed or not. */
 #define MAX_SIZE		BIT(30)
 
-/* All but gzip have the size of what is unpacked behind it. */
+/* All formats but gzip have the unpacked size appended. */
 #define SIZE_BYTES		4
 
 #ifdef HAVE_ZSTD_SUPPORT
@@ -66,7 +66,7 @@ static bool unpack_zstd(u8 *data __maybe_unused, size_t size __maybe_unused,
 }
 #endif
 
-/* perf has functions for these that read files. */
+/* Unpack with a function of perf's that reads a file. */
 static bool unpack_file(const u8 *data, size_t size, int out,
 			int (*unpack)(const char *path, int out))
 {
@@ -98,7 +98,7 @@ static bool unpack(u8 *data, size_t size, int out)
 	return false;
 }
 
-/* Return where the packed kernel lies in a bzImage, zero if the file is none. */
+/* Return where the packed kernel lies in a bzImage, zero if the file is not a bzImage. */
 static u64 find_payload(int fd, size_t *size)
 {
 	u8 setup[SETUP_SIZE];
@@ -110,7 +110,7 @@ static u64 find_payload(int fd, size_t *size)
 		return 0;
 
 	*size = get_unaligned_le32(&setup[SETUP_PAYLOAD_LENGTH]);
-	/* For historical reasons, none are four. */
+	/* For historical reasons, zero stands for four. */
 	sectors = setup[SETUP_SECTS] ?: 4;
 	return (sectors + 1) * SECTOR_SIZE + (u64)get_unaligned_le32(&setup[SETUP_PAYLOAD_OFFSET]);
 }
@@ -133,8 +133,8 @@ static bool unpack_payload(int fd, u64 offset, size_t size, int out)
 
 /**
  * vmlinuz__open - open a kernel's ELF file
- * @path:	that file, or a bzImage that has it
- * @fd:		takes the descriptor; -1 if there is none
+ * @path:	path of the ELF file, or of a bzImage that contains it
+ * @fd:		receives the file descriptor; -1 if this fails
  *
  * Return: NULL, or why it can't be opened.
  */
@@ -144,7 +144,7 @@ const char *vmlinuz__open(const char *path, int *fd)
 	u64 offset;
 	int out;
 
-	/* It may be a guest's, who may have a FIFO there. */
+	/* The file may be a guest's, and the guest may have a FIFO there. */
 	*fd = -1;
 	errno = 0;
 	if (is_regular_file(path))

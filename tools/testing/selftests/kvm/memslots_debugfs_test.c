@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * The list of a VM's memslots in debugfs must name those that userspace has created, and no
- * others, as long as the file is open.
+ * A VM's list of memslots in debugfs must have those that userspace has created, and no others.
+ * A list that is open must work even after the VM was closed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,8 +67,8 @@ static void describe(struct kvm_vm *vm, u32 as_id, u32 slot, char line[MAX_LINE]
 
 #ifdef __x86_64__
 /*
- * Have KVM create memslots of its own, where it needs such: for real mode on Intel CPUs that
- * have no unrestricted guests, and for the local APIC's page where the CPU virtualizes it.
+ * Make KVM create memslots of its own, on hosts where it needs some: for real mode on Intel CPUs
+ * that have no unrestricted guests, and for the local APIC's page where the CPU virtualizes it.
  */
 static void make_own_slots(struct kvm_vm *vm)
 {
@@ -111,7 +111,7 @@ int main(void)
 	}
 	check_list(list, lines, nr, "With memslots");
 
-	/* The same memory, where only system management mode has it. */
+	/* Map the same memory in the address space of system management mode. */
 	if (kvm_check_cap(KVM_CAP_MULTI_ADDRESS_SPACE) > 1) {
 		void *hva = addr_gpa2hva(vm, slots[0].gpa);
 
@@ -129,7 +129,7 @@ int main(void)
 	vm_mem_region_delete(vm, slots[--nr].slot);
 	check_list(list, lines, nr, "Without the last one");
 
-	/* An open file keeps the VM. */
+	/* An open file keeps the VM alive. */
 	kvm_vm_release(vm);
 	check_list(list, lines, nr, "After the VM was closed");
 	fclose(list);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What an event's attributes ask for is what it gets of a guest's callchain, no less
- * and no more, whatever other events of the same vCPU have asked for.
+ * An event must get the parts of a guest's callchain that its attributes ask for, no less and no
+ * more, whatever other events of the same vCPU have asked for.
  */
 #include <linux/bpf.h>
 #include <pthread.h>
@@ -21,10 +21,13 @@
 #define MAX_STACK_SYSCTL	"/proc/sys/kernel/perf_event_max_stack"
 #define TRACEFS			"/sys/kernel/tracing"
 
-/* The longest chain that a deferred walk has room for without an allocation. */
+/* The longest chain for which a deferred walk allocates no memory. */
 #define FULL_DEPTH		127
 
-/* Where user mode made a system call of a Linux kernel, and what that saved of it. */
+/*
+ * User mode's IP, a return address in the kernel, and the indices of the registers that a Linux
+ * kernel saves at a system call.
+ */
 #define USER_IP		0x401000ULL
 #define KERNEL_IP	0xffffffff81001000ULL
 #define LINUX_USER_CS	0x33
@@ -32,13 +35,13 @@
 #define LINUX_REGS_CS	17
 #define LINUX_REGS_FLAGS 18
 
-/* The guest's kernel is entered by user mode: a chain has a part of each. */
+/* User mode has entered the guest's kernel: a chain has a part of each. */
 FIXTURE(attr)
 {
 	struct kvm_vcpu *vcpu;
 	struct kvm_vm *vm;
 	struct callchain_expectation e;
-	unsigned int nr_kernel;		/* entries of e, marker included */
+	unsigned int nr_kernel;		/* entries of e that are the kernel's, marker included */
 };
 
 FIXTURE_VARIANT(attr)
@@ -58,7 +61,7 @@ static void create_entered_guest(FIXTURE_DATA(attr) * self, unsigned int nr_fram
 	guest_stack_build_and_use(self->vcpu, &stack, &layout, false);
 	expect_guest_stack(&self->e, "attr", false, &stack, nr_frames + 1);
 
-	/* The outermost frame has a return address, and registers above. */
+	/* Give the outermost frame a return address, and user mode's registers above it. */
 	entry = addr_gva2hva(self->vm, stack.frames[nr_frames] + 8);
 	*entry++ = KERNEL_IP;
 	entry[LINUX_REGS_RIP] = USER_IP;
@@ -136,7 +139,7 @@ static void count_record(const struct callchain_sample *s, void *arg)
 	n->nr_records++;
 }
 
-/* An event that doesn't ask gets what it always got, beside one that does. */
+/* An event without guest_callchain gets what it always got, even beside an event with it. */
 CALLCHAIN_TEST(attr, stock_neighbour)
 {
 	const struct perf_event_attr stock_attr = { .defer_output = 1, .sample_period = 300000 };
@@ -146,11 +149,11 @@ CALLCHAIN_TEST(attr, stock_neighbour)
 	struct neighbour n = {};
 	unsigned int i;
 
-	/* An IRQ in each case: the test PMU takes one event a CPU. */
+	/* Use an IRQ in each variant: the test PMU takes only one event per CPU. */
 	callchain_event_start(&stock, PMI_IRQ | PMI_STOCK, &stock_attr, 0, -1);
 	stock.deferred_fn = count_record;
 	callchain_event_start(&event, variant->source, &attr, 0, -1);
-	/* A slow host may take more than the rings hold until both have enough. */
+	/* On a slow host, the rings may overflow before both events have enough samples. */
 	event.may_lose = true;
 	stock.may_lose = true;
 	for (i = 0; i < MAX_ROUNDS && (c.nr_guest < NR_SAMPLES || n.nr_guest < NR_SAMPLES); i++) {
@@ -209,7 +212,10 @@ static void no_samples(const struct callchain_sample *s, void *arg)
 	TEST_FAIL("A dummy has a sample");
 }
 
-/* What each is to get: all but the IP, which the sample has, in its two parts. */
+/*
+ * Open a dummy event, and store what its records must have: both parts of the chain that it may
+ * see, but not the IP, which the samples have.
+ */
 static void open_receiver(struct receiver *r, const struct callchain_expectation *e,
 			  unsigned int nr_kernel)
 {
@@ -262,13 +268,13 @@ static void run_receivers(FIXTURE_DATA(attr) * self, enum pmi_source source)
 	}
 }
 
-/* Events that take deferred chains each get the part that they may see. */
+/* Each event that takes deferred chains gets the part that it may see. */
 CALLCHAIN_TEST(attr, receivers)
 {
 	run_receivers(self, variant->source);
 }
 
-/* With this RBP, the chain ends at the IP, which the sample has: deferred records are empty. */
+/* With this RBP, a chain is only the IP, which the sample has: deferred records are empty. */
 CALLCHAIN_TEST(attr, receivers_of_nothing)
 {
 	struct kvm_regs regs;
@@ -280,7 +286,7 @@ CALLCHAIN_TEST(attr, receivers_of_nothing)
 	run_receivers(self, variant->source);
 }
 
-/* Neither a sample nor a record shows user mode to an event that excludes it. */
+/* An event that excludes user mode sees none of it, neither in samples nor in records. */
 CALLCHAIN_TEST(attr, exclude_user)
 {
 	const struct perf_event_attr attr = { .exclude_user = 1 };
@@ -289,7 +295,7 @@ CALLCHAIN_TEST(attr, exclude_user)
 	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &self->e);
 }
 
-/* An event that wants no part of a chain gets none. */
+/* An event that excludes both parts of a chain gets an empty one. */
 CALLCHAIN_TEST(attr, exclude_callchain)
 {
 	const struct perf_event_attr attr = {
@@ -301,7 +307,10 @@ CALLCHAIN_TEST(attr, exclude_callchain)
 	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &self->e);
 }
 
-/* As long as perf takes them, in buffers of each kind, with a marker for each part. */
+/*
+ * Chains as deep as sample_max_stack, with two markers.  A deferred walk allocates memory for the
+ * last two depths.
+ */
 CALLCHAIN_TEST(attr, full_depth)
 {
 	struct perf_event_attr attr = {};
@@ -317,13 +326,15 @@ CALLCHAIN_TEST(attr, full_depth)
 	}
 }
 
-/* An event that is none of the kernel's sees none of the guest's kernel. */
+/* An event that excludes the kernel sees nothing of the guest's kernel. */
 CALLCHAIN_TEST(attr, exclude_kernel)
 {
 	const struct perf_event_attr attr = { .exclude_kernel = 1 };
 	enum pmi_source source = PMI_NMI | (variant->source & PMI_DEFERRED);
 
-	/* The test PMU takes no notice of exclude_kernel, others don't count then. */
+	/*
+	 * The test PMU ignores exclude_kernel; other PMUs don't count in the guest's kernel then.
+	 */
 	SKIP_UNLESS_PMI(source);
 	if (has_hardware_cycles())
 		SKIP(return, "The host's PMU doesn't count while the guest's kernel runs");
@@ -346,7 +357,7 @@ static void *run_vcpu(void *arg)
 	return NULL;
 }
 
-/* The vCPU's thread comes after the event, and inherits it. */
+/* The vCPU's thread is created after the event, and inherits it. */
 CALLCHAIN_TEST(attr, inherited)
 {
 	const struct perf_event_attr attr = { .wakeup_events = NR_SAMPLES, .inherit = 1 };
@@ -356,7 +367,7 @@ CALLCHAIN_TEST(attr, inherited)
 	pthread_t thread;
 	unsigned int i;
 
-	/* An event that is inherited has a ring on one CPU only. */
+	/* perf maps the ring of an inherited event only if the event is bound to a CPU. */
 	callchain_event_start(&event, variant->source, &attr, 0, pin_self_to_any_cpu());
 	for (i = 0; i < MAX_ROUNDS && c.nr_guest < NR_SAMPLES; i++) {
 		pthread_create(&thread, NULL, run_vcpu, &t);
@@ -368,8 +379,8 @@ CALLCHAIN_TEST(attr, inherited)
 }
 
 /*
- * There is room for one context marker, the guest kernel's, and none for a cookie: nothing is
- * deferred.  Sample KVM_RUN only: with this limit, perf's walk of the host's user mode never
+ * There is room for one context marker, the guest kernel's, and none for a cookie: nothing would
+ * be deferred.  Sample only KVM_RUN: with this limit, perf's walk of the host's user mode never
  * ends if a frame pointer leads to itself, and pthread_create() makes such a frame.
  */
 CALLCHAIN_TEST(attr, one_context)
@@ -380,7 +391,7 @@ CALLCHAIN_TEST(attr, one_context)
 			     &self->e);
 }
 
-/* A BPF program that asks for no stack changes none. */
+/* A BPF program that asks for no stack doesn't change the chains. */
 CALLCHAIN_TEST(attr, bpf_without_stack)
 {
 	const struct bpf_insn insns[] = {
@@ -434,7 +445,7 @@ FIXTURE_SETUP(tracepoint)
 	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100 };
 
 	SKIP_UNLESS_PMI(PMI_IRQ);
-	/* Others need not see it mounted. */
+	/* Mount tracefs in a mount namespace of this test, where others don't see it. */
 	if (access(TRACEFS "/events", F_OK) &&
 	    (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
 	     mount("tracefs", TRACEFS, "tracefs", 0, NULL)))
@@ -463,8 +474,9 @@ static void count_guest_ip(const struct callchain_sample *s, void *arg)
 }
 
 /*
- * Where KVM lets the IRQ in that has ended guest mode, an event in task context is the
- * guest's, but must not sleep.  Have it look for a stack that is not in memory.
+ * When KVM enables IRQs to handle the one that has ended guest mode, the tracepoint hits in task
+ * context.  Its sample is the guest's, but the walk must not sleep.  Make it look for a stack
+ * that is not in memory.
  */
 CALLCHAIN_TEST(tracepoint, irq_enable)
 {

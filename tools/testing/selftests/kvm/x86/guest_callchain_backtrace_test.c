@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Where the host prints a backtrace of a CPU that runs a guest, it names the guest, and prints
- * its callchain unless the administrator or the VMM says no.
+ * When the host prints a backtrace of a CPU that runs a guest, it names the guest, and prints the
+ * guest's callchain unless the administrator or the VMM forbids it.
  *
- * KVM_SELFTEST_LOCKUP may be a command that locks up the CPU on which it runs for some
- * seconds: with kernel.softlockup_all_cpu_backtrace the watchdog has all CPUs print one then.
- * KVM_SELFTEST_BACKTRACE_IRQ may be a file, to which a "1" is written to have the next
- * interrupt of the PMU "test_pmi_irq" be one of sysrq-l, as a serial console's would.
+ * KVM_SELFTEST_LOCKUP may be a command that locks up the CPU on which it runs for some seconds.
+ * The watchdog then makes all CPUs print a backtrace, because the test sets
+ * kernel.softlockup_all_cpu_backtrace.  KVM_SELFTEST_BACKTRACE_IRQ may be a file.  After a "1"
+ * was written to it, the next interrupt of the PMU "test_pmi_irq" triggers sysrq-l, as an
+ * interrupt of a serial console would.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -26,15 +27,15 @@
 #define LOCKUP		"KVM_SELFTEST_LOCKUP"
 #define BACKTRACE_IRQ	"KVM_SELFTEST_BACKTRACE_IRQ"
 
-/* The IP and its callers, as many as are printed, and two frames more on the stack. */
+/* The kernel prints the IP and its callers, up to NR_PRINTED; the stack has two frames more. */
 #define NR_PRINTED	16
 #define NR_FRAMES	(NR_PRINTED + 1)
 
-/* How often the guest's CPU may be found in the host. */
+/* How many backtraces to take until one finds the CPU in the guest. */
 #define MAX_ROUNDS	20
 #define MAX_LOCKUPS	3
 
-/* Not that of the only vCPU, and not its index. */
+/* The vCPU that runs: not the first vCPU's ID, which is 0, and not its own index, which is 1. */
 #define VCPU_ID		3
 #define LOG_SIZE	BIT(20)
 
@@ -53,12 +54,12 @@ do {									\
  * @vm:		the guest
  * @vcpu:	runs in a thread of its own
  * @stack:	its stack
- * @thread:	the vCPU's
- * @tid:	the same thread; zero until it runs
- * @cpu:	where it runs
+ * @thread:	the thread that runs the vCPU
+ * @tid:	the thread's ID; zero until it runs
+ * @cpu:	the CPU on which it runs
  * @stop:	tells the thread to end
- * @kmsg:	/dev/kmsg
- * @log:	what was printed since the last backtrace was asked for
+ * @kmsg:	file descriptor of /dev/kmsg
+ * @log:	messages since the last backtrace was triggered
  */
 struct logged_guest {
 	struct kvm_vm *vm;
@@ -72,7 +73,7 @@ struct logged_guest {
 	char *log;
 };
 
-/* How to have a backtrace of the guest's CPU printed. */
+/* A function that makes the kernel print a backtrace of the guest's CPU. */
 typedef void (*backtrace_fn)(struct logged_guest *g);
 
 static int nr_cpus(void)
@@ -119,7 +120,10 @@ static void start_guest(struct logged_guest *g, bool user)
 	cpu_set_t cpus;
 	int cpu;
 
-	/* The last CPU: the first loses its GIF now and then where QEMU 7.2 emulates it. */
+	/*
+	 * Run the guest on the last CPU: on the first one, QEMU 7.2's emulation sometimes loses
+	 * the GIF.
+	 */
 	TEST_ASSERT(!sched_getaffinity(0, sizeof(cpus), &cpus), "sched_getaffinity(): %s",
 		    strerror(errno));
 	for (cpu = 0; cpu < CPU_SETSIZE; cpu++) {
@@ -154,7 +158,7 @@ static void logged_guest_free(struct logged_guest *g)
 {
 	if (g->tid) {
 		WRITE_ONCE(g->stop, true);
-		/* A signal that comes right before KVM_RUN does not end it. */
+		/* A signal that comes right before KVM_RUN doesn't end KVM_RUN: send it again. */
 		while (pthread_tryjoin_np(g->thread, NULL)) {
 			pthread_kill(g->thread, SIGUSR1);
 			usleep(10000);
@@ -177,7 +181,10 @@ static void backtrace_by_sysrq(struct logged_guest *g)
 
 static void backtrace_by_watchdog(struct logged_guest *g)
 {
-	/* Its status says nothing: modules that lock up a CPU don't stay loaded. */
+	/*
+	 * Ignore the command's status: a module that locks up a CPU doesn't stay loaded, modprobe
+	 * fails.
+	 */
 	TEST_ASSERT(system(getenv(LOCKUP)) != -1, "system(): %s", strerror(errno));
 }
 
@@ -198,12 +205,12 @@ static void backtrace_by_irq(struct logged_guest *g)
 	TEST_ASSERT(fd >= 0, "perf_event_open(): %s", strerror(errno));
 	for (i = 0; i < 3000 && read_number(path) > 0; i++)
 		usleep(10000);
-	/* This waits for the interrupt that is handled. */
+	/* close() waits for an interrupt that is being handled. */
 	close(fd);
 	TEST_ASSERT(!read_number(path) || !write_number(path, 0), "No interrupt has come");
 }
 
-/* Have a backtrace of the guest's CPU printed, and read the log since then. */
+/* Make the kernel print a backtrace of the guest's CPU, and read the messages since then. */
 static void read_backtrace(struct logged_guest *g, backtrace_fn backtrace)
 {
 	size_t len = 0;
@@ -212,12 +219,15 @@ static void read_backtrace(struct logged_guest *g, backtrace_fn backtrace)
 	TEST_ASSERT(lseek(g->kmsg, 0, SEEK_END) == 0, "lseek(): %s", strerror(errno));
 	backtrace(g);
 
-	/* A record a read: "6,1234,5678,-;text\n", and perhaps lines that begin with a space. */
+	/*
+	 * Each read() returns one record: "6,1234,5678,-;text\n", and maybe lines that begin with
+	 * a space.
+	 */
 	for (;;) {
 		r = read(g->kmsg, g->log + len, LOG_SIZE - 1 - len);
 		if (r > 0)
 			len += r;
-		/* EPIPE: the oldest records are gone. */
+		/* EPIPE: the oldest records were overwritten. */
 		else if (errno != EPIPE)
 			break;
 	}
@@ -255,9 +265,9 @@ static void assert_backtrace(struct logged_guest *g, backtrace_fn backtrace, boo
 	bool has_stack;
 
 	snprintf(wanted, sizeof(wanted), ";Guest of VMM %d, vCPU %u\n", getpid(), g->vcpu->id);
-	/* The CPU may be in the kernel, on its way back to the guest. */
+	/* The CPU may be in the host's kernel, on its way back to the guest: try again. */
 	for (i = 0; i < nr_rounds && !line; i++) {
-		/* It takes a slow host long to get back to the guest. */
+		/* A slow host needs more time to get back to the guest. */
 		usleep(i * 10000);
 		read_backtrace(g, backtrace);
 		line = strstr(g->log, wanted);
@@ -265,7 +275,10 @@ static void assert_backtrace(struct logged_guest *g, backtrace_fn backtrace, boo
 	TEST_ASSERT(line, "None of %u backtraces names the guest", nr_rounds);
 
 	has_stack = log_has_stack(g);
-	/* A watchdog comes again, and there may be other guests. */
+	/*
+	 * Cut off further backtraces: the watchdog fires repeatedly, and there may be other
+	 * guests.
+	 */
 	end = strstr(line + 1, ";Guest of VMM ");
 	if (end)
 		*end = '\0';
@@ -275,7 +288,7 @@ static void assert_backtrace(struct logged_guest *g, backtrace_fn backtrace, boo
 	if (!shown)
 		return;
 
-	/* In order, and nothing else; others may print in between. */
+	/* The entries are complete and in order, but there may be other messages in between. */
 	for (i = 0; i < NR_PRINTED; i++) {
 		trace = strstr(trace + 1, "; 0x");
 		assert_entry(trace, i ? g->stack.ras[i - 1] : (u64)guest_loop, user);
@@ -329,7 +342,7 @@ CALLCHAIN_TEST(backtrace, user_mode)
 	assert_backtrace(&self->g, variant->backtrace, true, true);
 }
 
-/* Whoever says no: the guest has a name, and no trace. */
+/* If the sysctl or the VMM forbids callchains, the guest is named, but no trace is printed. */
 CALLCHAIN_TEST(backtrace, forbidden)
 {
 	SKIP_UNLESS_OVERRIDDEN(SYSCTL, 0);
@@ -362,7 +375,7 @@ FIXTURE_TEARDOWN(lockup)
 	logged_guest_free(&self->g);
 }
 
-/* Another CPU is locked up, and the watchdog has all of them print a backtrace. */
+/* Another CPU locks up, and the watchdog makes all CPUs print a backtrace. */
 CALLCHAIN_TEST(lockup, soft)
 {
 	SKIP_UNLESS_OVERRIDDEN(SYSCTL, 2);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Callchains and dumps of a guest whose memslots, memory, page tables and frames
- * change while its stack is read: a chain or a dump may then be short, or show what
- * was there a moment before, but never anything else.
+ * change while its stack is read: a chain or a dump may be short, or have what was
+ * there a moment before, but never anything else.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -16,43 +16,43 @@
 #include "userfaultfd_util.h"
 
 /*
- * Samples of a case are taken so many at a time, until there are that many of
- * the guest, and that many changes.
+ * Each case takes NR_SAMPLES samples at a time, until at least NR_GUEST_SAMPLES
+ * have hit the guest and NR_CHANGES changes were made.
  */
 #define NR_SAMPLES		100
 #define NR_GUEST_SAMPLES	50
 #define NR_CHANGES		24
 
-/* So many with a dump: half of perf's ring has room for them. */
+/* Samples to take with a dump: half of perf's ring has room for them. */
 #define NR_DUMP_SAMPLES		32
 #define DUMP_SIZE		(24 * 1024)
 
-/* About as long as a walk takes in emulation; perf's own limit is 10 us. */
+/* About as long as a walk takes in emulation; perf raises shorter periods to 10 us. */
 #define PERIOD_NS		50000
 
-/* Frames are as far apart as pages, so each costs a walk of the page tables. */
+/* Each frame lies on a page of its own, and so costs a walk of the page tables. */
 #define NR_FRAMES		64
 
-/* The stack, and a copy with other return addresses, 2 MiB each, in a slot of their own. */
+/* The stack and a copy with other return addresses, 2 MiB each, in a memslot of their own. */
 #define STACK_SLOT		10
 #define STACK_GPA		BIT_ULL(32)
 #define COPY_OFFSET		BIT_ULL(21)
 #define STACK_SLOT_SIZE		(2 * COPY_OFFSET)
 
-/* Where the slot is moved to, and where no slot ever is. */
+/* The slot moves to OTHER_GPA; there is never a slot at NO_MEMSLOT_GPA. */
 #define OTHER_GPA		BIT_ULL(33)
 #define NO_MEMSLOT_GPA		BIT_ULL(34)
 
-/* How far into a function the return addresses of the copy are. */
+/* Added to the stack's return addresses to get those of the copy. */
 #define COPY_RA			0x10
 
-/* Frames that are tampered with: every so often, from the third on. */
+/* Tamper with these frames: the third one, and every twelfth after it. */
 #define FIRST_BAD		2
 #define BAD_STEP		12
 
 #define MAX_GUEST_WRITES	80
 
-/* What the samples of a case must have shown; the full chain is always expected. */
+/* What the chains of a case must show at least once; each case must show full chains, too. */
 enum {
 	SEES_SHORT	= BIT(0),	/* chains that are cut short */
 	SEES_COPY	= BIT(1),	/* frames of the copy */
@@ -64,14 +64,14 @@ struct churn;
 /*
  * struct churn_case - one way to change what is walked
  * @name:	for messages
- * @setup:	called before all else, may be NULL
- * @change:	makes step number @step of @nr_steps, from the host
- * @nr_steps:	after the last one, all is as it was; zero if a vCPU makes the
- *		changes, as listed by @setup
- * @burst:	how often a vCPU makes them all at full speed, before it rests
+ * @setup:	called before the first change, may be NULL
+ * @change:	makes the change number @step from the host; NULL if a vCPU makes the
+ *		changes, which @setup lists
+ * @nr_steps:	how many steps there are; the last one restores what was there before
+ * @burst:	how often a vCPU makes all changes at full speed before it exits
  * @src_type:	backing of the memslot, see vm_userspace_mem_region_add()
- * @sees:	what must be seen, and what must not
- * @empties:	pages may be empty until all of their words are back
+ * @sees:	SEES_* that must be seen; the others must not
+ * @empties:	the changes empty pages; bytes may be zero until they are rewritten
  */
 struct churn_case {
 	const char *name;
@@ -84,25 +84,25 @@ struct churn_case {
 	bool empties;
 };
 
-/* A guest, what changes it, and what was seen of it. */
+/* A guest, the changes to it, and what was seen of it. */
 struct churn {
 	const struct churn_case *way;
 
-	/* @vcpu stands in guest_loop(), on @stack, which it never touches. */
+	/* @vcpu runs guest_loop() on @stack, which it never touches. */
 	struct kvm_vm *vm;
 	struct kvm_vcpu *vcpu;
 	struct guest_stack stack;
 	struct userspace_mem_region *region;	/* the stack's memslot */
-	u64 *saved;				/* a copy of what lies in it */
+	u64 *saved;				/* a copy of the stack */
 
-	/* Who makes the changes: a thread, and for some of them in another vCPU. */
+	/* A thread makes the changes; for some of them, it runs another vCPU. */
 	struct kvm_vcpu *changer;
 	struct kvm_random_state rng;
-	unsigned int first, nr;			/* pages of this step and the next one */
+	unsigned int first, nr;			/* pages that this round changes */
 	struct uffd_desc *uffd;			/* handles userfaults of the stack */
 	bool stop;
 
-	/* What was seen: changes, and samples of the guest. */
+	/* What was counted: changes, and samples of the guest. */
 	unsigned int nr_changes;
 	unsigned int nr_guest;
 	unsigned int nr_full;			/* with all frames, and none of the copy */
@@ -116,10 +116,13 @@ static void *page_hva(struct churn *c, unsigned int page)
 	return c->region->host_mem + page * PAGE_SIZE;
 }
 
-/* Pages of the stack that have a frame; the lowest one has none, see guest_stack. */
+/*
+ * Pick random pages of the stack that have a frame; the lowest one has none, see
+ * guest_stack_build().
+ */
 static void pick_pages(struct churn *c)
 {
-	/* Each second time, pages that are dumped. */
+	/* About every second time, begin at a page that is dumped. */
 	c->first = kvm_random_u32_in_range(&c->rng, 1, kvm_random_bool(&c->rng) ?
 					   DUMP_SIZE / PAGE_SIZE : NR_FRAMES);
 	c->nr = kvm_random_u32_in_range(&c->rng, 1, NR_FRAMES + 1 - c->first);
@@ -135,7 +138,7 @@ static size_t picked_size(struct churn *c)
 	return c->nr * PAGE_SIZE;
 }
 
-/* Word by word: a walk may see any of them old or new, but none of them half. */
+/* Restore the picked pages, word by word: a walk may see each word old or new, but not a mix. */
 static void rewrite_picked(struct churn *c)
 {
 	const u64 *src = c->saved + c->first * PAGE_SIZE / sizeof(u64);
@@ -169,7 +172,7 @@ static void slot_move(struct churn *c, unsigned int step)
 	set_slot(c, step ? STACK_GPA : OTHER_GPA, STACK_SLOT_SIZE, 0, 0);
 }
 
-/* The copy first, and again what was there before. */
+/* Delete the slot, add it with the copy, delete it, and add it with the stack. */
 static void slot_copy(struct churn *c, unsigned int step)
 {
 	set_slot(c, STACK_GPA, step & 1 ? COPY_OFFSET : 0, step == 1 ? COPY_OFFSET : 0, 0);
@@ -224,7 +227,7 @@ static void memory_unmap(struct churn *c, unsigned int step)
 		return;
 	}
 
-	/* Without MAP_FIXED: nothing else may have come to lie there meanwhile. */
+	/* MAP_FIXED_NOREPLACE fails if something else was mapped there meanwhile. */
 	hva = mmap(picked_hva(c), picked_size(c), PROT_READ | PROT_WRITE,
 		   MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED_NOREPLACE, -1, 0);
 	TEST_ASSERT(hva == picked_hva(c), "mmap() of the stack failed: %s", strerror(errno));
@@ -244,7 +247,7 @@ static void memory_punch_hole(struct churn *c, unsigned int step)
 		    "fallocate(FALLOC_FL_PUNCH_HOLE) failed: %s", strerror(errno));
 }
 
-/* A page that is dropped splits the huge one; the last step makes it whole again. */
+/* Dropping pages splits the huge page; the last step collapses them to a huge page again. */
 static void memory_collapse(struct churn *c, unsigned int step)
 {
 	if (step < 2) {
@@ -275,7 +278,10 @@ static void check_userfaults(struct churn *c)
 		    msg.event, msg.arg.pagefault.address);
 }
 
-/* Missing, then all zeroes, which ends the chain as well; missing, then the frames. */
+/*
+ * Make the pages missing, fill them with zeroes, which end a chain as well, make them missing
+ * again, and fill them with the frames.
+ */
 static void uffd_fill(struct churn *c, unsigned int step)
 {
 	struct uffdio_zeropage zero = { };
@@ -321,7 +327,10 @@ static void make_write(unsigned int i)
 	WRITE_ONCE(*guest_writes[i].addr, guest_writes[i].value);
 }
 
-/* All writes at full speed, and then up to each one in turn, to stay for a while. */
+/*
+ * Make all writes at full speed.  Then make those up to @last and exit, so that the guest's
+ * memory stays like this for a while.
+ */
 static void guest_changer(void)
 {
 	unsigned int i, n, last;
@@ -353,7 +362,7 @@ static u64 *frame_entry(struct churn *c, unsigned int i, int level)
 	return vm_get_pte_level(c->vm, c->stack.frames[i], level);
 }
 
-/* Let the guest write an entry of its page tables: each value, and each time the old one. */
+/* Let the guest write each of @values to an entry of its page tables, and restore it each time. */
 static void __toggle_entry(struct churn *c, const u64 *entry, const u64 *values, unsigned int nr)
 {
 	gva_t gva = vm_unused_gva_gap(c->vm, PAGE_SIZE, KVM_UTIL_MIN_VADDR);
@@ -399,7 +408,7 @@ static void entry_garbage(struct churn *c)
 			     NO_MEMSLOT_GPA | present);
 }
 
-/* The first entry validly maps the copy at the stack's offset; the second is misaligned. */
+/* The first value maps the copy at the stack's offset, and is valid; the second is misaligned. */
 static void entry_huge(struct churn *c)
 {
 	u64 *pde = frame_entry(c, 0, PG_LEVEL_2M);
@@ -469,7 +478,7 @@ static const struct churn_case page_table_cases[] = {
 	{ "entries redirected", entry_redirected, .burst = 500, .sees = SEES_COPY },
 	{ "entries garbage", entry_garbage, .burst = 150, .sees = SEES_SHORT },
 	{ "table made a huge page", entry_huge, .burst = 1000, .sees = SEES_SHORT | SEES_COPY },
-	/* KVM emulates writes to tables that it shadows, hence few of them. */
+	/* KVM emulates writes to page tables that it shadows, so make fewer of them. */
 	{ "root entry cleared", entry_root, .burst = 100, .sees = SEES_SHORT },
 };
 
@@ -482,7 +491,7 @@ static u64 nr_walks(struct churn *c)
 	return vcpu_get_stat(c->vcpu, callchain_walks);
 }
 
-/* Change nothing until one whole walk has seen this state; one may be under way already. */
+/* Wait until one whole walk has seen this state.  Another one may be under way already. */
 static void wait_for_walk(struct churn *c)
 {
 	u64 until = nr_walks(c) + 2;
@@ -504,7 +513,7 @@ static void count_change(struct churn *c)
 	WRITE_ONCE(c->nr_changes, c->nr_changes + 1);
 }
 
-/* Each second round rests after each step, so that walks see all of them for sure. */
+/* Every second round waits for a walk after each step, so that walks see all steps for sure. */
 static void *change_by_host(void *arg)
 {
 	struct churn *c = arg;
@@ -592,7 +601,7 @@ static void check_sample(const struct callchain_sample *s, void *arg)
 	c->nr_guest++;
 }
 
-/* Has a byte of the stack ever been @byte?  Dumps are copied byte by byte. */
+/* Return true if the byte at @gva ever was @byte.  Dumps are copied byte by byte. */
 static bool was_byte(const struct churn *c, gva_t gva, u8 byte)
 {
 	gva_t word = round_down(gva, sizeof(u64));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Who may see callchains of a guest, and who may say no: the administrator, by the sysctl
- * kernel.perf_event_guest_callchain, and the VMM, by KVM_CAP_GUEST_CALLCHAIN.  What is
- * on the stack of a guest that may not be read must be nowhere in the ring buffer.
+ * Test who may see callchains of a guest.  The administrator may forbid them by the sysctl
+ * kernel.perf_event_guest_callchain, and the VMM by KVM_CAP_GUEST_CALLCHAIN.  If one of them
+ * does, nothing on the guest's stack may get into the ring buffer.
  */
 #include <fcntl.h>
 #include <linux/capability.h>
@@ -47,8 +47,8 @@ static const struct control_case {
 /*
  * struct control - a case that is tested
  * @c:		the case
- * @e:		what each sample of the guest must be, if its stack is shown
- * @stack:	the guest's
+ * @e:		what each sample of the guest must have, if its stack is shown
+ * @stack:	the guest's stack
  * @nr_guest:	how many samples hit the guest
  */
 struct control {
@@ -64,7 +64,7 @@ static void check_sample(const struct callchain_sample *s, void *arg)
 	const char *name = control->c->name;
 	u64 dumped = s->stack.size ? s->stack.info->pieces[0].size : 0;
 
-	/* Where the ring may be too small, a sample may have lost its other half. */
+	/* A sample may lack its deferred records if the ring was too small for them. */
 	if (!callchain_sample_is_guest(s) || s->alone)
 		return;
 
@@ -79,7 +79,7 @@ static void check_sample(const struct callchain_sample *s, void *arg)
 	TEST_ASSERT(!s->nr && !s->cookie, "%s: a callchain of %lu entries", name, s->nr);
 	TEST_ASSERT(!dumped, "%s: %lu bytes of stack", name, dumped);
 	TEST_ASSERT(!s->stack.size || !s->stack.info->sp, "%s: registers", name);
-	/* perf itself knows that, and leaves no room for a dump. */
+	/* If the sysctl is 0, perf leaves no room for a dump. */
 	TEST_ASSERT(!s->stack.size || control->c->sysctl, "%s: room for a stack", name);
 }
 
@@ -164,7 +164,7 @@ static void check_rest(struct kvm_vcpu *vcpu, struct callchain_event *event,
 	TEST_ASSERT(control->nr_guest, "%s: no sample of the guest", c->name);
 }
 
-/* A no counts from then on, for an event that is open and a vCPU that has run before. */
+/* A refusal takes effect at once, even for open events and for vCPUs that have run before. */
 CALLCHAIN_TEST(control, no_at_any_time)
 {
 	static const struct control_case shown = { .name = "before", .sysctl = 2, .shown = true };
@@ -202,7 +202,7 @@ CALLCHAIN_TEST(control, no_at_any_time)
 	kvm_vm_free(vm);
 }
 
-/* Who looks at the guest of OWNER's, and up to which kernel.perf_event_paranoid. */
+/* Users that sample a guest of OWNER, and the highest kernel.perf_event_paranoid that lets them. */
 #define OWNER		60001
 #define OTHER		60002
 #define NEVER		(-2)
@@ -239,13 +239,16 @@ static void become(const struct user *user)
 	TEST_ASSERT(!syscall(SYS_capset, &header, data), "capset(): %s", strerror(errno));
 }
 
-/* Run the guest as its owner, until this is killed. */
+/* Run the guest as its owner, until this process is killed. */
 static void run_owners_guest(struct kvm_vcpu *vcpu, int ready_fd)
 {
 	static const struct user owner = { .uid = OWNER };
 
 	become(&owner);
-	/* As a VMM that its user has started is. */
+	/*
+	 * setresuid() has made this process undumpable, but a VMM that its user has started is
+	 * dumpable.
+	 */
 	TEST_ASSERT(!prctl(PR_SET_DUMPABLE, 1) && !prctl(PR_SET_PDEATHSIG, SIGKILL),
 		    "prctl(): %s", strerror(errno));
 	TEST_ASSERT(write(ready_fd, "", 1) == 1, "write(): %s", strerror(errno));
@@ -253,7 +256,10 @@ static void run_owners_guest(struct kvm_vcpu *vcpu, int ready_fd)
 		__vcpu_run(vcpu);
 }
 
-/* Sample the VMM as @user, and compare what comes with what this user may see. */
+/*
+ * Sample the VMM as @user, and check that perf refuses it or shows the guest's stack, as it
+ * should.
+ */
 static void look_as(const struct user *user, int paranoid, enum pmi_source source, pid_t vmm,
 		    struct control *control)
 {
@@ -274,7 +280,7 @@ static void look_as(const struct user *user, int paranoid, enum pmi_source sourc
 	if (r)
 		return;
 
-	/* On a slow host, it is long until this process runs again. */
+	/* On a slow host, it takes long until this process runs again. */
 	event.may_lose = true;
 	callchain_event_enable(&event);
 	for (i = 0; i < 1000 && control->nr_guest < NR_SAMPLES; i++) {
@@ -293,7 +299,7 @@ static void wait_for(pid_t pid, const char *who)
 		    "%s has failed, status 0x%x", who, status);
 }
 
-/* Sampling a VMM's guest takes what sampling the VMM and the kernel takes. */
+/* To sample a VMM's guest takes the same rights as to sample the VMM and the kernel. */
 CALLCHAIN_TEST(control, users)
 {
 	static const struct control_case shown = { .name = "users", .shown = true };
@@ -310,11 +316,17 @@ CALLCHAIN_TEST(control, users)
 	if (getuid())
 		SKIP(return, "This takes root, who can become other users");
 
-	/* Before settings are overridden: what puts them back waits for all who might. */
+	/*
+	 * Fork before settings are overridden.  The process that restores a setting waits until
+	 * all copies of a pipe are closed, and a later child would have one.
+	 */
 	TEST_ASSERT(!pipe(pipefd), "pipe(): %s", strerror(errno));
 	vmm = fork();
 	TEST_ASSERT(vmm >= 0, "fork(): %s", strerror(errno));
-	/* KVM wants the process that has made the VM; the layout is the same in both. */
+	/*
+	 * KVM_RUN fails in a process that has not created the VM.  Both create one, with the same
+	 * layout.
+	 */
 	vm = vm_create_looping(&vcpu, 4, false);
 	guest_stack_build_and_use(vcpu, &control.stack, &layout, false);
 	expect_guest_stack(&control.e, "users", false, &control.stack, DEFAULT_MAX_STACK);
@@ -367,7 +379,7 @@ static void assert_fails(struct kvm_vm *vm, const char *what, struct kvm_enable_
 		    errno);
 }
 
-/* What was forbidden stays so, whatever comes. */
+/* What the VMM has forbidden, it can't allow again. */
 TEST_F(capability, sealed)
 {
 	const struct kvm_enable_cap none = { .cap = KVM_CAP_GUEST_CALLCHAIN };
@@ -395,7 +407,7 @@ TEST_F(capability, sealed)
 	assert_fails(self->vm, "an unknown bit", unknown, EINVAL);
 	assert_fails(self->vm, "a flag", flags, EINVAL);
 
-	/* None of these has forbidden it. */
+	/* None of these calls has forbidden callchains. */
 	vm_enable_cap(self->vm, KVM_CAP_GUEST_CALLCHAIN, ALLOW);
 	vm_enable_cap(self->vm, KVM_CAP_GUEST_CALLCHAIN, ALLOW);
 	vm_enable_cap(self->vm, KVM_CAP_GUEST_CALLCHAIN, FORBID);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Callchains of guests that are deferred to the vCPU's thread: what only that can
- * find, and what may come between a sample and its other half.
+ * Callchains of guests that are deferred to the vCPU's thread.  Only that thread can find
+ * memory that was swapped out.  Other events, signals, migration and full buffers may come
+ * between a sample and its deferred record.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -27,12 +28,12 @@
 #define MAX_CONTEXTS_SYSCTL	"/proc/sys/kernel/perf_event_max_contexts_per_stack"
 #define MAX_STACK_SYSCTL	"/proc/sys/kernel/perf_event_max_stack"
 
-/* The stack is in a slot of its own, one frame a page. */
+/* The stack lies in a memslot of its own, with one frame on each page. */
 #define STACK_SLOT	10
 #define STACK_GPA	BIT_ULL(32)
 #define STACK_PAGES	64
 
-/* The page with this frame is the one that is taken away. */
+/* The page with this frame is made absent. */
 #define ABSENT		5
 
 FIXTURE(deferred)
@@ -83,7 +84,7 @@ FIXTURE_TEARDOWN(deferred)
 	kvm_vm_free(self->vm);
 }
 
-/* Where the page isn't there. */
+/* Expect only the frames below the absent page. */
 static void compare_frames_below(FIXTURE_DATA(deferred) * self, enum pmi_source source)
 {
 	struct callchain_expectation e;
@@ -101,7 +102,7 @@ static bool is_in_memory(void *page)
 	return in_core & 1;
 }
 
-/* The kernel passes over a page that somebody holds just then. */
+/* Return true if the page was paged out.  The kernel skips a page that is in use: try again. */
 static bool page_out(void *page)
 {
 	unsigned int try;
@@ -118,12 +119,15 @@ static void ignore_sample(const struct callchain_sample *s, void *arg)
 {
 }
 
-/* A walk brings the page in without waiting for it; those that come later have it. */
+/* A deferred walk starts to read the page, but doesn't wait for it; later walks find it. */
 CALLCHAIN_TEST(deferred, swapped_out)
 {
 	unsigned int round, i;
 
-	/* What a CPU has just brought in waits in a list of that CPU, and can't go from there. */
+	/*
+	 * Pages that were just brought in are on a list of the CPU, and MADV_PAGEOUT drains only
+	 * the list of its own CPU.
+	 */
 	pin_self_to_cpu(sched_getcpu());
 	if (!page_out(self->absent))
 		SKIP(return, "The host doesn't swap");
@@ -139,7 +143,7 @@ CALLCHAIN_TEST(deferred, swapped_out)
 	}
 }
 
-/* Dumps take this much, if they can; walks of frame pointers don't come that far. */
+/* Dumps ask for this much, beyond the absent page. */
 #define DUMP_SIZE	((ABSENT + 2) * PAGE_SIZE)
 
 static const struct perf_event_attr dump_attr = {
@@ -147,7 +151,7 @@ static const struct perf_event_attr dump_attr = {
 	.sample_stack_guest = DUMP_SIZE,
 };
 
-/* What dumps must be. */
+/* What dumps must have, and how many were compared. */
 struct dumps {
 	const void *stack;
 	u64 sp;
@@ -198,7 +202,7 @@ static void forget_frame_pointer(struct kvm_vcpu *vcpu)
 	vcpu_regs_set(vcpu, &regs);
 }
 
-/* Nor does a dump in a PMI bring the page in; one in the thread does. */
+/* A dump in a PMI doesn't bring the page in, but one in the vCPU's thread does. */
 CALLCHAIN_TEST(deferred, swapped_out_dump)
 {
 	unsigned int i;
@@ -217,8 +221,8 @@ CALLCHAIN_TEST(deferred, swapped_out_dump)
 }
 
 /*
- * The page is missing, and nobody fills it.  Neither a PMI nor the vCPU's thread may ask
- * for it, let alone wait: both find the frames below.
+ * The page is missing, and nobody fills it.  Neither a PMI nor the vCPU's thread may
+ * raise a userfault for it, let alone wait: both find the frames below.
  */
 CALLCHAIN_TEST(deferred, userfault_missing)
 {
@@ -241,7 +245,7 @@ CALLCHAIN_TEST(deferred, userfault_missing)
 	uffd_stop_demand_paging(uffd);
 }
 
-/* So is a table of the guest's that leads to the stack, and to nothing else. */
+/* As above, but the missing page is a page table of the guest that leads only to the stack. */
 CALLCHAIN_TEST(deferred, userfault_missing_table)
 {
 	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100, .far = true };
@@ -293,7 +297,7 @@ static void *run_sampled(void *arg)
 	return NULL;
 }
 
-/* A vCPU whose walks find a userfault that nobody resolves returns at a signal. */
+/* KVM_RUN returns at a signal, although walks find a missing page that nobody fills. */
 CALLCHAIN_TEST(deferred, userfault_signal)
 {
 	u64 walks = vcpu_get_stat(self->vcpu, callchain_walks) + NR_SAMPLES;
@@ -331,10 +335,10 @@ CALLCHAIN_TEST(deferred, userfault_signal)
 
 #define FAILSLAB	"/sys/kernel/debug/failslab/ignore-gfp-wait"
 
-/* More than PERF_MAX_STACK_DEPTH, in memory that slabs have. */
+/* More than PERF_MAX_STACK_DEPTH, so that the walk allocates memory, of a size that slabs have. */
 #define LONG_STACK	500
 
-/* How many walks were whole, and how many found nothing. */
+/* How many walks found the whole chain, and how many nothing. */
 struct long_walks {
 	const struct callchain_expectation *e;
 	unsigned int nr_whole;
@@ -351,7 +355,7 @@ static void count_long_walk(const struct callchain_sample *s, void *arg)
 		walks->nr_whole += callchain_sample_compare(s, walks->e);
 }
 
-/* Have the next allocation of this thread fail; returns a file to ask whether one did. */
+/* Make the next allocation of this thread fail.  The returned file then reads as "0". */
 static int fail_next_allocation(void)
 {
 	int fd = open("/proc/thread-self/fail-nth", O_RDWR);
@@ -365,7 +369,7 @@ static void restore_failslab(void)
 	write_number(FAILSLAB, 1);
 }
 
-/* Without memory for a walk, its record comes, and is empty. */
+/* If there is no memory for a walk, its record comes all the same, and is empty. */
 CALLCHAIN_TEST(deferred, no_memory_for_record)
 {
 	const struct perf_event_attr attr = { .wakeup_events = NR_SAMPLES };
@@ -379,11 +383,11 @@ CALLCHAIN_TEST(deferred, no_memory_for_record)
 
 	if (!write_number(FAILSLAB, 0))
 		SKIP(return, "The kernel can't fail allocations, CONFIG_FAILSLAB");
-	/* A failed assertion exits. */
+	/* Restore it even if an assertion fails, which exits. */
 	atexit(restore_failslab);
 	SKIP_UNLESS_OVERRIDDEN(MAX_STACK_SYSCTL, LONG_STACK);
 
-	/* Now the vCPU has what it needs to run. */
+	/* Run the vCPU once, so that it needs no more allocations to run. */
 	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &self->e);
 
 	callchain_event_start(&event, variant->source, &attr, 0, -1);
@@ -404,7 +408,7 @@ CALLCHAIN_TEST(deferred, no_memory_for_record)
 		    walks.nr_empty, walks.nr_whole);
 }
 
-/* A deferred record has the whole chain; an event that wants a part of it gets that at once. */
+/* A deferred record has the whole chain; if an event excludes a part, its sample has the rest. */
 CALLCHAIN_TEST(deferred, exclude_callchain)
 {
 	struct perf_event_attr attr = { .exclude_callchain_user = 1 };
@@ -420,7 +424,7 @@ CALLCHAIN_TEST(deferred, exclude_callchain)
 	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &self->e);
 }
 
-/* perf takes such addresses for context markers: there is no chain that has one. */
+/* perf takes such an address for a context marker, so that the chain is empty. */
 CALLCHAIN_TEST(deferred, ip_like_a_marker)
 {
 	const gva_t loop = (gva_t)PERF_CONTEXT_GUEST_KERNEL;
@@ -440,7 +444,10 @@ CALLCHAIN_TEST(deferred, ip_like_a_marker)
 			     &self->e);
 }
 
-/* A marker of the guest's, the one in front of the cookie, and the cookie are three. */
+/*
+ * A deferred chain needs room for three contexts: two markers and a cookie.  The limit is two, so
+ * that nothing is deferred.
+ */
 CALLCHAIN_TEST(deferred, few_contexts)
 {
 	const struct perf_event_attr attr = { .wakeup_events = NR_SAMPLES };
@@ -462,12 +469,12 @@ CALLCHAIN_TEST(deferred, few_contexts)
 /* The samples of an event, and the records it was sent. */
 struct samples {
 	const struct callchain_expectation *e;
-	unsigned int nr_guest;		/* first ones of their walks, joined */
+	unsigned int nr_guest;		/* joined samples, the first one of each walk */
 	unsigned int nr_joined;
 	unsigned int nr_alone;
-	unsigned int nr_host;		/* whose user mode's part was deferred */
+	unsigned int nr_host;		/* samples of the host that have a cookie */
 	u64 host_cookies[MAX_SAMPLES];
-	u64 cookies[MAX_SAMPLES];	/* of walks of the guest's stack */
+	u64 cookies[MAX_SAMPLES];	/* of the nr_guest samples */
 	unsigned int nr_no_cookie;	/* records of user mode, see check_record() */
 	unsigned int nr_user_records;
 	u64 user_records[MAX_SAMPLES];
@@ -518,8 +525,8 @@ static void check_record(const struct callchain_sample *s, void *arg)
 	TEST_ASSERT(s->cpumode == PERF_RECORD_MISC_USER && s->nr,
 		    "A record of cpumode %u with %lu entries", s->cpumode, s->nr);
 	/*
-	 * unwind_reset_info() isn't atomic: an NMI that comes between its two steps has
-	 * its sample's cookie, but the record has none.
+	 * unwind_reset_info() isn't atomic: if an NMI comes between its two steps, the sample has
+	 * a cookie, but its record has none.
 	 */
 	if (!s->cookie) {
 		samples->nr_no_cookie++;
@@ -555,7 +562,7 @@ static void sample_host_and_guest(FIXTURE_DATA(deferred) * self, enum pmi_source
 	callchain_event_start(&event, source, &attr, 0, -1);
 	event.deferred_fn = check_record;
 	for (i = 0; i < 10000 && (samples->nr_guest < NR_SAMPLES || samples->nr_host < 5); i++) {
-		/* Leave room for a ring of samples. */
+		/* Leave room for the samples of a whole ring. */
 		if (samples->nr_host >= MAX_SAMPLES / 2)
 			break;
 		vcpu_run_until_sampled(self->vcpu, &event, 0);
@@ -567,8 +574,9 @@ static void sample_host_and_guest(FIXTURE_DATA(deferred) * self, enum pmi_source
 }
 
 /*
- * One event over host and guest: the host's user mode, deferred until KVM_RUN has
- * returned, and the guest's chains, deferred until after the exit, keep apart.
+ * One event samples host and guest.  Chains of the host's user mode are deferred until
+ * KVM_RUN has returned, those of the guest until after the exit.  Records of one must not be
+ * taken for the other's.
  */
 CALLCHAIN_TEST(deferred, host_and_guest)
 {
@@ -623,7 +631,7 @@ static unsigned int count_walks(const struct samples *samples)
 	return nr_walks;
 }
 
-/* Samples of several events, taken at one exit, have one walk. */
+/* Samples that several events take at one exit share a walk. */
 CALLCHAIN_TEST(deferred, shared_walk)
 {
 	struct perf_event_attr attr = {};
@@ -637,7 +645,7 @@ CALLCHAIN_TEST(deferred, shared_walk)
 	unsigned int i, nr_joined = 0;
 	u64 walks = vcpu_get_stat(self->vcpu, callchain_walks);
 
-	/* Their timers meet again and again. */
+	/* Timers with these periods expire together again and again. */
 	for (i = 0; i < NR_EVENTS; i++) {
 		samples[i].e = &self->e;
 		attr.sample_period = 300000 + 5000 * i;
@@ -662,13 +670,13 @@ CALLCHAIN_TEST(deferred, shared_walk)
 	TEST_ASSERT(walks == count_walks(samples),
 		    "KVM counted %lu walks, perf gave out %u cookies", walks,
 		    count_walks(samples));
-	/* Timers that expire together are handled by one interrupt; NMIs come alone. */
+	/* One interrupt handles all timers that expire together; NMIs come one by one. */
 	if (variant->source == PMI_IRQ_DEFERRED)
 		TEST_ASSERT(walks < nr_joined, "Each of %u samples had a walk of its own",
 			    nr_joined);
 }
 
-/* Of events that share a walk, the one that wants most gets what it wants. */
+/* If events of different depths share a walk, the deepest one gets its whole chain. */
 CALLCHAIN_TEST(deferred, shared_by_depths)
 {
 	struct perf_event_attr attr = { .wakeup_events = NR_SAMPLES };
@@ -676,7 +684,10 @@ CALLCHAIN_TEST(deferred, shared_by_depths)
 	struct callchain_event events[3];
 	unsigned int i, nr_shared = 0;
 
-	/* Each one before and behind another.  Their timers meet again and again. */
+	/*
+	 * Open shallow events before and after the deep one.  Their timers expire together again
+	 * and again.
+	 */
 	for (i = 0; i < ARRAY_SIZE(events); i++) {
 		attr.sample_max_stack = i == 1 ? DEFAULT_MAX_STACK : 3;
 		attr.sample_period = 300000 + 5000 * i;
@@ -694,11 +705,11 @@ CALLCHAIN_TEST(deferred, shared_by_depths)
 	for (i = 0; i < deep.nr_guest; i++)
 		nr_shared += is_among(deep.cookies[i], shallow.cookies, shallow.nr_guest);
 	ksft_print_msg("%u of %u walks shared\n", nr_shared, deep.nr_guest);
-	/* As above. */
+	/* NMIs come one by one, as above. */
 	TEST_ASSERT(nr_shared || variant->source == PMI_NMI_DEFERRED, "No walk was shared");
 }
 
-/* With no room for the record, or for the sample, the other half is what it is. */
+/* If the ring has no room for a record or for a sample, the other half is what it should be. */
 CALLCHAIN_TEST(deferred, buffer_full)
 {
 	const struct perf_event_attr attr = { .wakeup_events = 1, .sample_period = 100000 };
@@ -734,7 +745,7 @@ struct disturber {
 	struct samples samples;
 };
 
-/* Events that come and go between a sample and its record. */
+/* Open and close events, so that some come or go between a sample and its record. */
 static void *open_and_close(void *arg)
 {
 	const struct perf_event_attr attr = { .sample_period = 50000 };
@@ -758,7 +769,7 @@ static void *open_and_close(void *arg)
 	return NULL;
 }
 
-/* Schedule the vCPU out, and in again elsewhere. */
+/* Move the vCPU's thread from one CPU to another. */
 static void *migrate(void *arg)
 {
 	struct disturber *d = arg;
@@ -814,7 +825,10 @@ CALLCHAIN_TEST(deferred, migrated)
 	run_disturbed(self, variant->source, migrate, &d);
 }
 
-/* As long as the vCPU's thread stays on its CPU, that CPU's ring has both halves. */
+/*
+ * While the vCPU's thread stays on one CPU, that CPU's ring has both the samples and their
+ * records.
+ */
 CALLCHAIN_TEST(deferred, cpu_event_of_pinned_vcpu)
 {
 	const struct perf_event_attr attr = { .wakeup_events = NR_SAMPLES };
@@ -845,7 +859,7 @@ CALLCHAIN_TEST(deferred, cpu_event_of_pinned_vcpu)
 	TEST_ASSERT(!sched_setaffinity(0, sizeof(all), &all), "sched_setaffinity()");
 }
 
-/* Events of CPUs have rings of CPUs: the other half may be in the ring of another. */
+/* Each CPU's event has a ring of its own: a record may be in another ring than its sample. */
 CALLCHAIN_TEST(deferred, cpu_events)
 {
 	const struct perf_event_attr attr = { .sample_period = 2000000 };

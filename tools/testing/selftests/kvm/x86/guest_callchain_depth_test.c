@@ -8,7 +8,7 @@
 
 #define MAX_STACK_SYSCTL	"/proc/sys/kernel/perf_event_max_stack"
 
-/* More than the longest stack that can be built. */
+/* More entries than the longest stack that can be built has. */
 #define RAISED_MAX_STACK	1000
 
 static void is_refused(enum pmi_source source, u16 max_stack)
@@ -21,7 +21,7 @@ static void is_refused(enum pmi_source source, u16 max_stack)
 		    max_stack, read_number(MAX_STACK_SYSCTL));
 }
 
-/* The longest stack that can be built must be cut behind so many frames. */
+/* Build the longest stack; its chain must be cut after @nr_frames return addresses. */
 static void check_depth(enum pmi_source source, u16 max_stack, unsigned int nr_frames)
 {
 	const struct guest_stack_layout layout = { GUEST_STACK_MAX_FRAMES, 64, 0x100 };
@@ -41,7 +41,7 @@ static void check_depth(enum pmi_source source, u16 max_stack, unsigned int nr_f
 
 PMI_FIXTURE(depth)
 
-/* The instruction pointer counts as well, the context marker doesn't. */
+/* The limit includes the instruction pointer, but not the context marker. */
 CALLCHAIN_TEST(depth, as_it_is)
 {
 	int max = read_number(MAX_STACK_SYSCTL);
@@ -79,7 +79,7 @@ static void is_without_chain(const struct callchain_sample *s, void *arg)
 	++*nr_guest;
 }
 
-/* Then there is no chain, not even of the IP alone, and nothing to be deferred. */
+/* With a limit of zero, there is no chain, not even of the IP alone, and nothing to defer. */
 CALLCHAIN_TEST(depth, zero)
 {
 	const struct perf_event_attr attr = {};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Callchains that cross the entry of a Linux guest's kernel: frames of the
- * kernel, what it saved of the interrupted user mode, and user mode's frames,
- * each part behind its marker.
+ * Callchains that cross the entry into a Linux guest's kernel.  They have the
+ * kernel's frames, the IP of user mode that the kernel has saved, and user mode's
+ * frames, with a marker for each mode.
  */
 #include "callchain_harness.h"
 
@@ -13,19 +13,19 @@
 #define LINUX_USER32_CS	0x23
 #define LINUX_USER_CS	0x33
 
-/* Where user mode was interrupted, and what it has on its stack. */
+/* User mode's IP and return addresses, and an address in the kernel. */
 #define USER_IP		0x401000ULL
 #define USER_RA(i)	(0x402000ULL + (i) * 0x40)
 #define KERNEL_IP	0xffffffff81001000ULL
 
-/* User mode's stack is below 4 GiB, to do for 32-bit code as well. */
+/* User mode's stack lies below 4 GiB, so that 32-bit code can use it as well. */
 #define USER_STACK_GVA	0x30000000ULL
 #define USER_STACK_PAGES 2
 
 /* Room for registers above the kernel's stack. */
 #define KERNEL_STACK_PAGES 4
 
-/* What a 64-bit Linux kernel saves, in this order from the lowest address. */
+/* The registers that a 64-bit Linux kernel saves, from the lowest address up. */
 struct linux_regs {
 	u64 r15, r14, r13, r12, rbp, rbx, r11, r10, r9, r8, rax, rcx, rdx, rsi, rdi;
 	u64 orig_rax, rip, cs, eflags, sp, ss;
@@ -35,9 +35,9 @@ struct entry_guest {
 	struct kvm_vcpu *vcpu;
 	struct kvm_vm *vm;
 	struct guest_stack kernel;
-	struct linux_regs regs;		/* what is to be saved */
-	gva_t regs_gva;			/* where; right above the outermost frame */
-	u64 mark;			/* what leads there */
+	struct linux_regs regs;		/* to be written to @regs_gva */
+	gva_t regs_gva;			/* right above the outermost frame */
+	u64 mark;			/* saved RBP of the outermost frame; encodes @regs_gva */
 	struct callchain_expectation e;
 };
 
@@ -46,8 +46,8 @@ struct entry_case {
 	void (*tamper)(struct entry_guest *g, u64 arg);
 	u64 arg;
 	const char *end;
-	bool no_entry;			/* just the kernel's part is expected */
-	unsigned int nr_user;		/* else: entries of user mode, its IP included */
+	bool no_entry;			/* only the kernel's part is expected */
+	unsigned int nr_user;		/* otherwise: entries of user mode, its IP included */
 };
 
 static void *hva(struct entry_guest *g, gva_t gva)
@@ -71,7 +71,7 @@ static void write_user_frames(struct entry_guest *g, unsigned int word)
 	memset(hva(g, fp), 0, 2 * word);
 }
 
-/* As a system call: a frame pointer of zero, and no mark. */
+/* As at a system call: the saved RBP of the outermost frame is zero, and encodes nothing. */
 static void syscall_entry(struct entry_guest *g, u64 unused)
 {
 	g->mark = 0;
@@ -146,7 +146,7 @@ static void user_fp_is_kernel_stack(struct entry_guest *g, u64 unused)
 	g->regs.sp = 0;
 }
 
-/* On the page of the kernel's stack that was read last. */
+/* User mode's RBP leads to the page of the kernel's stack that was read last. */
 static void user_fp_is_above_registers(struct entry_guest *g, u64 bytes)
 {
 	g->regs.rbp = g->regs_gva + bytes;
@@ -179,7 +179,7 @@ static void user_pages_are_kernel_pages(struct entry_guest *g, u64 unused)
 	*vm_get_pte_level(g->vm, USER_STACK_GVA, PG_LEVEL_4K) &= ~PTE_USER_MASK(&g->vm->mmu);
 }
 
-/* The kernel itself was interrupted, on the same stack, and had been entered before. */
+/* User mode had entered the kernel, and then the kernel was interrupted, on the same stack. */
 static void interrupt_of_kernel(struct entry_guest *g, u64 unused)
 {
 	struct linux_regs *outer = hva(g, g->regs_gva + 0x400);
@@ -199,7 +199,10 @@ static void interrupt_of_kernel_at(struct entry_guest *g, u64 ip)
 	g->e.nr--;
 }
 
-/* A mark that leads to where it was found, by registers that overlap themselves. */
+/*
+ * The saved RBP leads to these registers again, and the saved RSP to the same address or among
+ * them.
+ */
 static void interrupt_of_itself(struct entry_guest *g, u64 offset)
 {
 	g->regs.cs = LINUX_KERNEL_CS;
@@ -260,7 +263,7 @@ static const struct entry_case cases[] = {
 
 PMI_FIXTURE(entry)
 
-/* The layout is such that the saved registers straddle two pages. */
+/* Lay out the stack so that the saved registers straddle two pages. */
 static void build_guest(struct entry_guest *g)
 {
 	const struct guest_stack_layout layout = {
@@ -281,7 +284,10 @@ static void build_guest(struct entry_guest *g)
 	vm_set_user_accessible(g->vm, gva, USER_STACK_PAGES);
 	write_user_frames(g, 8);
 
-	/* The kernel's outermost frame has a return address, into the entry code. */
+	/*
+	 * The kernel's outermost frame has a return address, into the entry code: run_case()
+	 * writes it.
+	 */
 	g->regs_gva = g->kernel.frames[NR_FRAMES] + 16;
 	g->mark = g->regs_gva | 1;
 	g->regs.rip = USER_IP;
@@ -357,7 +363,7 @@ CALLCHAIN_TEST(entry, exclude_callchain)
 	attr = (struct perf_event_attr){ .exclude_callchain_kernel = 1 };
 	run_case(&user_only, &attr, variant->source, false, true);
 
-	/* Frames that aren't shown count as well, or they could cost anything. */
+	/* Excluded frames count as well, or nothing would bound the walk. */
 	attr.sample_max_stack = NR_FRAMES + 4;
 	run_case(&user_cut, &attr, variant->source, false, true);
 }

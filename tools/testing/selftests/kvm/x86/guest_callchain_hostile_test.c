@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Callchains of guests whose stacks, page tables and memory are not as they
- * should be: each case must yield exactly the frames before the trouble, and
- * end for exactly one reason.
+ * Callchains of guests whose stacks, page tables or memory are broken: each case
+ * must yield exactly the frames before the broken part, and end for exactly one
+ * reason.
  */
 #include <fcntl.h>
 #include <linux/falloc.h>
@@ -17,16 +17,16 @@
 #define NR_SAMPLES	20
 #define NR_FRAMES	16
 
-/* The frame that is tampered with; frames are as far apart as pages. */
+/* The frame to tamper with.  Each frame lies on a page of its own. */
 #define BAD		5
 
-/* Few entries to a guest with a broken CR3 have a PMI pending. */
+/* How often to enter a guest with a broken CR3: few of these entries have a PMI pending. */
 #define MAX_CR3_TRIES	20000
 
 /* A physical address at which the tests have no memslot. */
 #define NO_MEMSLOT_GPA	BIT_ULL(34)
 
-/* A memslot for a page that is tampered with, large enough for a huge page. */
+/* A memslot for the page to tamper with, large enough for a huge page. */
 #define BAD_SLOT	1
 #define BAD_SLOT_GPA	BIT_ULL(35)
 #define BAD_SLOT_PAGES	(PG_SIZE_2M / PG_SIZE_4K)
@@ -46,7 +46,7 @@ struct hostile_case {
 	unsigned int nr_frames;
 	const char *end;
 	bool user;
-	int levels;		/* run with so many levels only; zero for any */
+	int levels;		/* run only with this many paging levels; zero for any */
 	unsigned long vm_type;
 };
 
@@ -92,7 +92,10 @@ static void next_is_near(struct hostile_guest *guest, u64 bytes)
 	next_is(guest, bad_frame(guest) + bytes);
 }
 
-/* Map the page of a frame which, if it were complete, would lead back to the first. */
+/*
+ * Map the page of the frame at @fp, which leads back to the first frame, as far as it fits on the
+ * page.
+ */
 static void next_is_mapped(struct hostile_guest *guest, u64 fp)
 {
 	gpa_t gpa = vm_alloc_page_table(guest->vm);
@@ -170,7 +173,7 @@ static void next_is_page_table(struct hostile_guest *guest, u64 level)
 {
 	gva_t gva = vm_unused_gva_gap(guest->vm, PAGE_SIZE, bad_frame(guest));
 
-	/* The half of the table that is unused: a frame without return address. */
+	/* The upper half of the table is unused: it reads as a frame without return address. */
 	virt_pg_map(guest->vm, gva, table_of_level(guest, level));
 	next_is(guest, gva + PAGE_SIZE / 2);
 }
@@ -238,7 +241,7 @@ static void point_to_random_bits(struct hostile_guest *guest, u64 level)
 	point_to(guest, level, gpa);
 }
 
-/* Bits below the address of a large page are reserved, bit 12 aside. */
+/* In an entry of a large page, the bits below the address are reserved, except bit 12. */
 static void set_page_size_misaligned(struct hostile_guest *guest, u64 level)
 {
 	*bad_pte(guest, level) |= PTE_HUGE_MASK(&guest->vm->mmu) | BIT_ULL(13);
@@ -252,7 +255,7 @@ static struct userspace_mem_region *add_bad_slot(struct hostile_guest *guest,
 	return memslot2region(guest->vm, BAD_SLOT);
 }
 
-/* All frames lie on one large page, of which there is memory for the first 2 MiB. */
+/* Put all frames on one large page, of which there is memory for the first 2 MiB. */
 static void map_large_page(struct hostile_guest *guest, u64 level)
 {
 	struct userspace_mem_region *region = add_bad_slot(guest, VM_MEM_SRC_ANONYMOUS, 0);
@@ -270,7 +273,7 @@ static void map_large_page(struct hostile_guest *guest, u64 level)
 	set_page_size(guest, level);
 }
 
-/* Tamper with what the sampled mode may read. */
+/* Tamper with what the guest's current mode may read. */
 
 static void make_kernel_only(struct hostile_guest *guest, u64 unused)
 {
@@ -357,7 +360,7 @@ static void punch_hole(struct hostile_guest *guest, u64 src)
 		    "FALLOC_FL_PUNCH_HOLE failed: %s", strerror(errno));
 }
 
-/* The VMM's mapping still has the frames. */
+/* Make the page private; the VMM's mapping still has the frames. */
 static void make_private(struct hostile_guest *guest, u64 level)
 {
 	move_to_slot(guest, level, VM_MEM_SRC_ANONYMOUS, KVM_MEM_GUEST_MEMFD);
@@ -505,7 +508,7 @@ static const struct hostile_case huge_page_cases[] = {
 };
 
 static const struct hostile_case private_memory_cases[] = {
-	/* The host reads nothing of such guests, not even what they share. */
+	/* The host reads no memory of such guests, not even shared memory. */
 	{ "page is private",	make_private, 1, 0, "no_memory",
 		.vm_type = KVM_X86_SW_PROTECTED_VM },
 };
@@ -618,7 +621,7 @@ static void ignore_signal(int sig)
 {
 }
 
-/* Have KVM_RUN return after each sample. */
+/* Make KVM_RUN return after each sample. */
 static void signal_samples(int fd)
 {
 	const struct f_owner_ex owner = { .type = F_OWNER_TID, .pid = syscall(SYS_gettid) };
@@ -631,8 +634,9 @@ static void signal_samples(int fd)
 
 /*
  * A guest whose root table is garbage can't execute a single instruction.  But a
- * PMI that was pending when it was entered finds it before its first one, and
- * others while KVM tries to make something of it.  What comes of it is no matter.
+ * PMI that is pending at its entry hits it before its first instruction.  Other
+ * PMIs hit the host while KVM tries to handle the guest's faults.  The result of
+ * KVM_RUN does not matter.
  */
 static void sample_cr3(struct hostile_guest *guest, u64 cr3)
 {
@@ -653,7 +657,7 @@ static void sample_cr3(struct hostile_guest *guest, u64 cr3)
 	ends = vcpu_get_callchain_end_stat(guest->vcpu, "unmapped");
 
 	callchain_event_start(&event, PMI_IRQ, &attr, 0, -1);
-	/* A slow host is hit all the time, while KVM tries: its samples may fill the ring. */
+	/* On a slow host, so many samples hit KVM meanwhile that they may fill the ring. */
 	event.may_lose = true;
 	signal_samples(event.fd);
 	for (try = 0; try < MAX_CR3_TRIES && c.nr_guest < 3; try++) {
@@ -707,7 +711,7 @@ FIXTURE(global) {};
 FIXTURE_SETUP(global) {}
 FIXTURE_TEARDOWN(global) {}
 
-/* By IRQs only: NMIs that come just between CLGI and VMRUN are too rare. */
+/* Use only IRQs: NMIs that come right between CLGI and VMRUN are too rare. */
 CALLCHAIN_TEST(global, cr3)
 {
 	SKIP_UNLESS_PMI(PMI_IRQ);
@@ -732,8 +736,8 @@ CALLCHAIN_TEST(hostile, private_memory)
 }
 
 /*
- * Denies itself protection keys by PKRU, R8, for a while, and then none: mostly
- * it is at one of two instructions, each of which tells what PKRU is.
+ * Set PKRU to R8, loop for a while, clear PKRU, and loop for a while.  Most samples
+ * hit one of the two loop instructions, so that the IP shows which value PKRU had.
  */
 void guest_toggle_pkru(void);
 void guest_denied(void);
@@ -763,16 +767,16 @@ asm(".pushsection .text\n"
 static const struct pkey_case {
 	const char *name;
 	u32 pkru;
-	bool whole_stack;	/* has key 1, not just the bad frame's page */
+	bool whole_stack;	/* the whole stack has key 1, not only the bad frame's page */
 	unsigned int nr_frames;
 	const char *end;
 } pkey_cases[] = {
 	{ "page's key is denied",	PKRU_DENY(1), false, BAD, "unmapped" },
-	/* The VMM's own memory has key 0, and is nothing to the guest. */
+	/* The VMM's memory has key 0, but the guest's PKRU does not apply to it. */
 	{ "VMM's key is denied",	PKRU_DENY(0), true, NR_FRAMES, "last" },
 };
 
-/* Dumps reach beyond the bad frame's page, and half of perf's ring has room for them. */
+/* A dump reaches beyond the bad frame's page; half of perf's ring has room for NR_PKEY_DUMPS. */
 #define PKEY_DUMP_SIZE		((BAD + 2) * PAGE_SIZE)
 #define NR_PKEY_DUMPS		32
 
@@ -780,7 +784,7 @@ struct pkey_samples {
 	struct callchain_expectation denied, allowed;
 	unsigned int nr_denied, nr_allowed;
 	const void *stack;
-	u64 size_denied;		/* of a dump */
+	u64 size_denied;		/* of a dump at guest_denied */
 };
 
 static void compare_pkey_sample(const struct callchain_sample *s, void *arg)
@@ -861,7 +865,7 @@ static void run_pkey_case(const struct pkey_case *c, enum pmi_source source, int
 		vcpu_run_sampled(guest.vcpu, source, &dump_attr, NR_PKEY_DUMPS, compare_pkey_dump,
 				 &ps);
 
-	/* Some samples hit other instructions, with one end or the other. */
+	/* Some samples hit other instructions, and their walks end for either reason. */
 	walks = vcpu_get_stat(guest.vcpu, callchain_walks);
 	lasts = vcpu_get_stat(guest.vcpu, callchain_end_last);
 	ends = vcpu_get_callchain_end_stat(guest.vcpu, c->end);

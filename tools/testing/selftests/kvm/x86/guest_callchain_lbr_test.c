@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Guests that use LBRs of their own, by a virtual PMU: they must see their own
- * branches and no others, also while the host samples their callchains.
+ * A guest that uses LBRs through its virtual PMU must see its own branches and no
+ * others, even while the host samples its callchains.
  */
 #include "callchain_harness.h"
 #include "vmx.h"
@@ -9,16 +9,17 @@
 #define NR_SAMPLES	50
 #define NR_FRAMES	8
 
-/* No CPU that lends LBRs has more; behind them lie MSRs of another kind. */
+/* KVM lends no more LBRs to guests than this; other MSRs lie behind them. */
 #define MAX_LBRS	32
 
-/* What a record has besides an address: flags, in some of Intel's formats. */
+/* The bits of a record that are the address; in some formats, the others are flags. */
 #define LBR_ADDRESS	GENMASK_ULL(47, 0)
 
 /*
- * Record four indirect jumps, the last one to RDI, but no relative ones: guest_loop()
- * is such a jump, and would overwrite what came before.  Then lbr_stop() records
- * nothing any more, and leaves LBRs on, for KVM takes them back otherwise.
+ * lbr_start() records four indirect jumps, the last one to RDI, but no relative ones:
+ * guest_loop() is a relative jump, and would overwrite the earlier records.  lbr_stop()
+ * filters out all branches, but leaves LBRs enabled, because otherwise KVM takes them
+ * back.
  */
 void lbr_start(void);
 void lbr_0(void);
@@ -61,7 +62,7 @@ static unsigned int nr_lbrs(void)
 	return nr;
 }
 
-/* lbr_stop() jumps here, with what lbr_3() has jumped to. */
+/* lbr_stop() jumps here, and passes the address to which lbr_3() has jumped. */
 void lbr_check(u64 target);
 void __attribute__((used)) lbr_check(u64 target)
 {
@@ -80,7 +81,7 @@ void __attribute__((used)) lbr_check(u64 target)
 	GUEST_DONE();
 }
 
-/* The format of the LBRs that guests can have, or zero. */
+/* Return the format of the LBRs that guests can have, or zero if they can't. */
 static u64 lbr_format(void)
 {
 	if (!host_cpu_is_intel || !kvm_is_pmu_enabled() || !kvm_cpu_has(X86_FEATURE_PDCM))
@@ -131,7 +132,7 @@ static void ignore_sample(const struct callchain_sample *s, void *arg)
 {
 }
 
-/* Neither PMIs nor walks leave a branch in the records of a guest that takes none. */
+/* Neither PMIs nor walks may add a branch to the guest's records. */
 CALLCHAIN_TEST(lbr, sampled)
 {
 	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Callchains of guests that come and go: of VMs and of VMMs that are sampled when they
- * end, and of KVM itself, which is unloaded only if KVM_SELFTEST_RELOAD is set.
+ * Callchains while guests come and go: VMs and VMMs are sampled when they end.  KVM is unloaded
+ * and loaded again under events, but only if KVM_SELFTEST_RELOAD is set.
  */
 #include <linux/membarrier.h>
 #include <poll.h>
@@ -22,7 +22,7 @@
 #define NR_VMS			5
 #define NR_RELOADS		3
 
-/* Where a hypervisor says who it is, by convention. */
+/* The CPUID leaf in which a hypervisor has its signature, by convention. */
 #define HYPERVISOR_LEAF		0x40000000
 static void build_guest(struct kvm_vcpu **vcpu, unsigned int nr_frames, const char *name,
 			struct callchain_expectation *e)
@@ -66,9 +66,12 @@ CALLCHAIN_TEST(lifetime, vms_replaced)
 	for (i = 0; i < NR_VMS; i++) {
 		struct callchain_comparison c = { .expected = &e };
 
-		/* Another number of frames each time: they can't be mistaken. */
+		/*
+		 * Each VM has another number of frames, so that its chains can't be taken for
+		 * another VM's.
+		 */
 		build_guest(&vcpu, 5 + i, "VM replaced", &e);
-		/* Not before: its memory must not be where the old one's was. */
+		/* Free the old VM only now: the new one's memory must lie at other addresses. */
 		if (old)
 			kvm_vm_free(old->vm);
 		old = vcpu;
@@ -101,7 +104,7 @@ static void be_a_vmm(int go, struct callchain_expectation *e)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 
-	/* The thread comes after the event, to inherit it. */
+	/* Create the thread after the event, so that it inherits the event. */
 	if (read(go, &c, 1) == 1) {
 		pthread_create(&thread, NULL, run_for_ever, e);
 		pthread_join(thread, NULL);
@@ -123,7 +126,7 @@ static void kill_a_vmm(enum pmi_source source)
 	e = kvm_mmap(sizeof(*e), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1);
 	c.expected = e;
 
-	/* An event that is inherited has a ring on one CPU only. */
+	/* perf maps the ring of an inherited event only if the event is bound to a CPU. */
 	TEST_ASSERT(!sched_getaffinity(0, sizeof(all), &all), "sched_getaffinity()");
 	cpu = pin_self_to_any_cpu();
 
@@ -137,7 +140,7 @@ static void kill_a_vmm(enum pmi_source source)
 	callchain_event_start(&event, source, &attr, vmm, cpu);
 	TEST_ASSERT(write(go[1], "", 1) == 1, "write() to the VMM");
 
-	/* Until it has made its VM, only the host is sampled. */
+	/* Until the VMM has created its VM, only the host is sampled. */
 	pfd.fd = event.fd;
 	while (c.nr_guest < NR_SAMPLES) {
 		TEST_ASSERT(poll(&pfd, 1, -1) == 1 && pfd.revents == POLLIN,
@@ -160,7 +163,7 @@ CALLCHAIN_TEST(lifetime, vmm_killed)
 {
 	kill_a_vmm(variant->source);
 
-	/* It has left nothing behind that the next one would trip over. */
+	/* The killed VMM must have left nothing behind that breaks the next one. */
 	sample_a_guest(variant->source, "VMM after a VMM that was killed");
 }
 
@@ -181,7 +184,10 @@ static const char * const slab_caches[] = {
 	"kvm_vcpu", "x86_emulator", "kvm_mmu_page_header", "pte_list_desc", "perf_event",
 };
 
-/* Objects in use; -1 if they aren't counted, or only together with others' objects. */
+/*
+ * Return how many objects are in use, or -1 if they aren't counted, or only together with those
+ * of other caches.
+ */
 static int slab_objects(const char *cache)
 {
 	char path[PATH_MAX];
@@ -191,7 +197,7 @@ static int slab_objects(const char *cache)
 	if (lstat(path, &st) || S_ISLNK(st.st_mode))
 		return -1;
 
-	/* What CPUs have put by for themselves counts as in use. */
+	/* Free objects that CPUs keep for themselves count as in use. */
 	snprintf(path, sizeof(path), "/sys/kernel/slab/%s/shrink", cache);
 	if (!write_number(path, 1))
 		return -1;
@@ -222,7 +228,7 @@ CALLCHAIN_TEST(lifetime, objects)
 
 	for (i = 0; i < ARRAY_SIZE(slab_caches); i++) {
 		now = slab_objects(slab_caches[i]);
-		/* Some are freed by RCU. */
+		/* RCU frees some of them later. */
 		for (grace = 0; now > before[i] && grace < 50; grace++) {
 			syscall(SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0);
 			now = slab_objects(slab_caches[i]);
@@ -245,10 +251,10 @@ static bool load_kvm(void)
 }
 
 /*
- * QEMU's emulation, with a thread for each vCPU, may go on with an old
- * translation of code that another CPU patches (seen with 7.2).  KVM's static
- * calls are patched as it comes and goes; a PMI on another CPU then trips over
- * the int3 that stood there for a moment.
+ * Return true on QEMU's emulation.  With a thread for each vCPU, it may still run
+ * an old translation of code that another CPU has patched (seen with 7.2).  Loading
+ * and unloading KVM patches its static calls; a PMI on another CPU may then run
+ * into the int3 that was there for a moment.
  */
 static bool runs_on_tcg(void)
 {
@@ -302,7 +308,7 @@ FIXTURE_SETUP(reload)
 				    cpu, strerror(errno));
 			continue;
 		}
-		/* Nobody reads it; the chains are made all the same. */
+		/* Nobody reads the ring, but perf walks the stacks all the same. */
 		callchain_event_enable(event);
 		self->nr_events++;
 	}
@@ -325,7 +331,7 @@ CALLCHAIN_TEST(reload, under_events)
 	unsigned int i;
 
 	for (i = 0; i < NR_RELOADS; i++) {
-		/* An IRQ each time: a CPU of the test PMU's takes one event only. */
+		/* Use an IRQ in each variant: the test PMU takes only one event per CPU. */
 		sample_a_guest(PMI_IRQ, "before KVM is unloaded");
 
 		if (!unload(kvm_vendor_module())) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Callchains of vCPUs that run side by side, some of the same VM: each vCPU has a stack
- * that no other has, and all that is found of it must be its own.  CPUs are taken offline
- * under them only if KVM_SELFTEST_HOTPLUG is set.
+ * Callchains of vCPUs that run side by side, some of them in the same VM.  Each vCPU has a stack
+ * of its own, and its samples must have this stack's chain.  A CPU is taken offline meanwhile
+ * only if KVM_SELFTEST_HOTPLUG is set.
  */
 #include <pthread.h>
 #include <sched.h>
@@ -16,10 +16,10 @@
 #define NR_THREADS	(NR_VMS * NR_VCPUS)
 #define NR_SAMPLES	20
 #define NR_GUEST	100	/* samples to be compared, of each vCPU */
-#define NR_ROUNDS	6	/* of what disturbs the vCPUs */
+#define NR_ROUNDS	6	/* calls of disturb(), at least */
 #define NR_COOKIES	1000	/* to be compared, of each vCPU */
 
-/* Further than a stack's return addresses are from each other. */
+/* The distance between the return addresses of two vCPUs' stacks; those of one stack are closer. */
 #define TEXT_STRIDE	BIT_ULL(20)
 
 struct vcpu_thread {
@@ -108,7 +108,7 @@ static int compare_cookies(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* Wherever and by whichever event a walk was requested, its record is the only one. */
+/* No two walks may have the same cookie, whichever CPU and event requested them. */
 static void assert_cookies_differ(FIXTURE_DATA(many) * self)
 {
 	static u64 cookies[NR_THREADS * NR_COOKIES];
@@ -126,7 +126,7 @@ static void assert_cookies_differ(FIXTURE_DATA(many) * self)
 			    cookies[i]);
 }
 
-/* Each one goes on until all are done: none shall have the host for itself. */
+/* Run until all vCPUs are done, so that none has the host for itself. */
 static void *run_vcpu(void *arg)
 {
 	const struct perf_event_attr attr = { .wakeup_events = NR_SAMPLES };
@@ -161,9 +161,10 @@ static void create_vcpus(FIXTURE_DATA(many) * self, enum pmi_source source)
 }
 
 /*
- * Fork nothing once the vCPUs exist, as host_override() does: when one of them writes to
- * a page that it shares with a child, the host unmaps the page until it is copied, and a
- * sample of another vCPU finds no stack there, or no page table.
+ * Don't fork once the vCPUs exist, and so don't override a new setting, see
+ * host_override(): when a vCPU writes to a page that is shared with a child, the host
+ * unmaps the page until it is copied, and a sample of another vCPU finds no stack or no
+ * page table there.
  */
 static void run_disturbed(FIXTURE_DATA(many) * self, enum pmi_source source,
 			  void (*disturb)(FIXTURE_DATA(many) * self, unsigned int round))
@@ -199,7 +200,7 @@ static int nth_allowed_cpu(unsigned int n)
 	return cpu;
 }
 
-/* Each thread elsewhere, to where another one was. */
+/* Move each thread to a CPU where another one was. */
 static void move_threads(FIXTURE_DATA(many) * self, unsigned int round)
 {
 	cpu_set_t cpus;
@@ -228,7 +229,7 @@ static void toggle_cpu(FIXTURE_DATA(many) * self, unsigned int round)
 	usleep(100000);
 }
 
-/* The last CPU of those that this process may use, unless it is the only one. */
+/* Take the last CPU that this process may use offline and online, unless it is the only one. */
 CALLCHAIN_TEST(many, hotplugged)
 {
 	cpu_set_t cpus;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Callchains of guests whose memory isn't the VMM's usual one: a device's registers,
- * private memory, and guest_memfd.
+ * Callchains of guests that have something else than the VMM's usual memory: a device's
+ * registers, private memory, or guest_memfd.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -13,12 +13,12 @@
 #define NR_FRAMES	16
 
 /*
- * The address, for /dev/mem, of a page of registers of a device that nobody uses.  The
- * first register has 32 bits, does not change, and is neither 0 nor all ones.
+ * An environment variable: the address, for /dev/mem, of a page of registers of a device that
+ * nobody uses.  The first register has 32 bits, does not change, and is neither 0 nor all ones.
  */
 #define DEVICE_VARIABLE	"KVM_SELFTEST_DEVICE"
 
-/* Where no register of an unused device lies, a frame that is read there ends the walk. */
+/* Put the frame where the device has no registers: if it were read there, the walk would end. */
 #define DEVICE_FRAME	0x1e0
 
 #define CODE_SLOT	10
@@ -26,12 +26,14 @@
 #define DEVICE_SLOT	11
 #define DEVICE_GPA	0x50000000ULL
 
-/* The stack's page tables, or a page of it. */
+/* A memslot for a page of the stack, or for one of its page tables. */
 #define OTHER_SLOT	12
 #define OTHER_GPA	BIT_ULL(32)
 #define OTHER_PAGES	512
 
-/* mov (%rax),%eax (or %eax); out %al,$0x80; 1: jmp 1b: the same bytes in both modes. */
+/*
+ * mov (%rax),%eax, or mov (%eax),%eax; out %al,$0x80; 1: jmp 1b.  Both modes have the same bytes.
+ */
 static const u8 code[] = { 0x8b, 0x00, 0xe6, 0x80, 0xeb, 0xfe };
 
 #define LOOP_OFF	4
@@ -59,7 +61,7 @@ static void has_no_stack(const struct callchain_sample *s, void *arg)
 	++*nr_guest;
 }
 
-/* Nothing is dumped where nothing is followed. */
+/* A dump has no bytes of a stack whose frames the walk must not read. */
 static void expect_no_stack(struct kvm_vcpu *vcpu, enum pmi_source source)
 {
 	const struct perf_event_attr attr = {
@@ -97,7 +99,7 @@ static void enter_32_bit_mode(struct kvm_vcpu *vcpu)
 	vcpu_sregs_set(vcpu, &sregs);
 }
 
-/* A device's registers aren't read, although guest and host have mapped them. */
+/* A device's registers must not be read, although guest and host have mapped them. */
 static void test_device(enum pmi_source source, void *device, bool paging)
 {
 	struct callchain_expectation e = {
@@ -152,7 +154,7 @@ CALLCHAIN_TEST(memory, device)
 	test_device(variant->source, device, false);
 }
 
-/* A guest with a stack of a page a frame, on tables of its own. */
+/* Create a guest whose stack has one frame per page, and page tables of its own. */
 static struct kvm_vm *create_guest(struct kvm_vcpu **vcpu, unsigned long type,
 				   struct guest_stack *stack)
 {
@@ -164,7 +166,7 @@ static struct kvm_vm *create_guest(struct kvm_vcpu **vcpu, unsigned long type,
 	return vm;
 }
 
-/* Move what an entry points to. */
+/* Copy the page that an entry points to, to @hva, and make the entry point to OTHER_GPA. */
 static void move_to(struct kvm_vm *vm, u64 *pte, void *hva)
 {
 	memcpy(hva, addr_gpa2hva(vm, PTE_GET_PA(*pte)), PAGE_SIZE);
@@ -172,8 +174,9 @@ static void move_to(struct kvm_vm *vm, u64 *pte, void *hva)
 }
 
 /*
- * The VMM's mapping still has what the guest had at @level, a page of its stack or
- * its tables.  It isn't read, and neither is what the guest shares.
+ * Make the page that the guest has at @level private: a page of its stack, or a page
+ * table.  The VMM's mapping still has the contents, but the host must not read it, nor
+ * what the guest shares.
  */
 static void test_private(enum pmi_source source, int level)
 {
@@ -205,7 +208,7 @@ CALLCHAIN_TEST(memory, private)
 		test_private(variant->source, level);
 }
 
-/* What the VMM has mapped of a guest_memfd is read as any other memory. */
+/* Where the VMM has mapped a guest_memfd, it is read as any other memory. */
 CALLCHAIN_TEST(memory, guest_memfd)
 {
 	const u64 flags = GUEST_MEMFD_FLAG_MMAP | GUEST_MEMFD_FLAG_INIT_SHARED;

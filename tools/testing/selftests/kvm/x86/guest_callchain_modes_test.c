@@ -11,7 +11,7 @@
 #define NR_SAMPLES	20
 #define NR_FRAMES	8
 
-/* Where L2 does little, from 1 to 10 % of all samples hit it, by the machine. */
+/* If L2 does little, only 1 to 10 % of all samples hit it, depending on the machine. */
 #define MAX_ROUNDS	400
 
 /* A memslot of 4 MiB, the largest page outside of long mode, and one above 4 GiB. */
@@ -21,17 +21,17 @@
 #define MEM_SLOT	1
 #define HIGH_MEM_SLOT	2
 
-/* What lies where in the slot. */
+/* Offsets in the slot. */
 #define CODE_OFF	0x0000
 #define TABLES_OFF	0x1000
 #define STACK_OFF	0x10000
 #define STACK_PAGES	16
 
-/* Where paging maps code and stack; not in the same table at any level but the root. */
+/* Paging maps code and stack here.  Outside of long mode, they share no table but the root. */
 #define CODE_GVA	0x40000000U
 #define STACK_GVA	0x90000000U
 
-/* mov %rax,%cr3 (or %eax); 1: jmp 1b: the same bytes in all modes. */
+/* mov %rax,%cr3, or mov %eax,%cr3; 1: jmp 1b.  All modes have the same bytes. */
 static const u8 code[] = { 0x0f, 0x22, 0xd8, 0xeb, 0xfe };
 
 #define LOOP_OFF	3
@@ -88,13 +88,16 @@ struct mode_guest {
 	struct kvm_vm *vm;
 	u32 code;		/* linear addresses */
 	u32 stack;
-	u64 decoy_cr3;		/* has the code, and not the stack */
+	u64 decoy_cr3;		/* maps the code, and not the stack, except in long mode */
 	u64 cr3;
 };
 
 PMI_FIXTURE(modes)
 
-/* Pages of the stack are mapped in reverse order, unless they are in a large page. */
+/*
+ * The stack's pages are mapped in reverse order, unless paging is off or they are in a large
+ * page.
+ */
 static gpa_t stack_gpa(const struct mode_guest *g, unsigned int off)
 {
 	switch (g->mode->paging) {
@@ -248,7 +251,7 @@ static void enter_mode(struct mode_guest *g)
 	vcpu_sregs_get(g->vcpu, &sregs);
 	set_segment(&sregs.cs, mode->cs_base, mode);
 	set_segment(&sregs.ss, mode->ss_base, mode);
-	/* Writing CR3 is privileged. */
+	/* User mode can't write CR3, and needs the right one from the beginning. */
 	sregs.cr3 = mode->user ? g->cr3 : g->decoy_cr3;
 
 	if (mode->paging != PAGING_LONG) {
@@ -267,7 +270,7 @@ static void enter_mode(struct mode_guest *g)
 	vcpu_sregs_set(g->vcpu, &sregs);
 }
 
-/* Writes a word of the mode's size, at an offset into the stack. */
+/* Write a word of the mode's size, at an offset into the stack. */
 static void write_stack(struct mode_guest *g, unsigned int off, u32 word)
 {
 	memcpy(addr_gpa2hva(g->vm, stack_gpa(g, off)), &word, g->mode->word);
@@ -286,11 +289,11 @@ static void build_stack(struct mode_guest *g, struct kvm_regs *regs,
 
 	regs->rax = g->cr3;
 	regs->rip = g->code - mode->cs_base;
-	/* Privileged, and in vain without page tables. */
+	/* Skip the write to CR3: it is privileged, and has no effect without paging. */
 	if (mode->user || mode->paging == PAGING_OFF)
 		regs->rip += LOOP_OFF;
 	regs->rsp = g->stack - mode->ss_base;
-	/* What is above a word of this mode is not part of the pointer. */
+	/* In this mode, bits above a word are not part of the frame pointer. */
 	regs->rbp = ((g->stack + off - mode->ss_base) & GENMASK(mode->word * 8 - 1, 0)) |
 		    0xdeadbeef00000000ULL;
 	if (mode->word == 2)
@@ -316,8 +319,9 @@ static void store_ip(const struct callchain_sample *s, void *ip)
 }
 
 /*
- * PMIs may be pending before a guest's first instruction, let it come to its loop.
- * Without a callchain, perf has to ask for the IP.
+ * Let the guest come to its loop: the first PMIs may be pending before its first
+ * instruction.  These samples have no callchain, so that perf has to ask KVM for
+ * the IP.
  */
 static void run_to_loop(struct kvm_vcpu *vcpu, enum pmi_source source, u64 loop)
 {
@@ -333,13 +337,13 @@ static void run_to_loop(struct kvm_vcpu *vcpu, enum pmi_source source, u64 loop)
 	TEST_ASSERT(ip == loop, "The guest stands at 0x%lx, not at 0x%lx", ip, loop);
 }
 
-/* As many frames as there are on a stack of 16-bit code. */
+/* Enough bytes for all frames that build_stack() makes. */
 #define DUMP_SIZE	(NR_FRAMES * PAGE_SIZE)
 
 /*
  * struct dump_words - what dumps of a stack must have
- * @info:	what tells of the dump, but for what is left to chance
- * @words:	return addresses: where they are, and in how many bytes
+ * @info:	the ABI, IP, SP and page tables; other fields are not compared
+ * @words:	return addresses, and where they are on the stack
  * @nr:		how many
  * @word:	bytes in each
  * @nr_dumps:	how many dumps there were
@@ -430,7 +434,7 @@ static void test_mode(const struct mode *mode, enum pmi_source source)
 			  .root = g.cr3 },
 		.word = mode->word,
 	};
-	/* Those that build_stack() has put there. */
+	/* The return addresses that build_stack() has put on the stack. */
 	for (i = 0, off = PAGE_SIZE; i < NR_FRAMES; i++, off += PAGE_SIZE / 2) {
 		d.words[d.nr].addr = g.stack + off;
 		d.words[d.nr++].ra = (u32)(e.ips[2 + i] - mode->cs_base);
@@ -449,7 +453,7 @@ CALLCHAIN_TEST(modes, all)
 	}
 }
 
-/* VMX can't run real mode with such segments then, and KVM emulates each instruction. */
+/* Without unrestricted guest, VMX can't run real mode with such segments: KVM emulates it. */
 #define SKIP_UNLESS_UNRESTRICTED()						\
 do {										\
 	if (host_cpu_is_intel && !kvm_is_unrestricted_guest_enabled())		\
@@ -467,7 +471,7 @@ CALLCHAIN_TEST(modes, real)
 	test_mode(&mode, variant->source);
 }
 
-/* Where hardware reads PDPTEs at each walk, with NPT, so does the host. */
+/* With NPT, hardware reads PDPTEs from memory at each walk, and the host must do the same. */
 CALLCHAIN_TEST(modes, reserved_pdpte)
 {
 	const struct mode mode = { "PDPTE with a reserved bit", PAGING_PAE, 4 };
@@ -486,8 +490,8 @@ CALLCHAIN_TEST(modes, reserved_pdpte)
 }
 
 /*
- * Two loops, each with a stack of its own in R8 to R11: a guest that goes from one to
- * the other changes RIP, RSP and RBP without an exit.
+ * Two loops, each on a stack of its own, whose RSP and RBP are in R8 to R11.  A guest
+ * that goes from one loop to the other changes RIP, RSP and RBP without an exit.
  */
 void two_loops(void);
 void first_loop(void);
@@ -530,7 +534,7 @@ static void expect_loop(struct callchain_expectation *e, const struct guest_stac
 	e->ips[1] = e->ip;
 }
 
-/* Registers that KVM may have cached before: VMX leaves RIP and RSP in the VMCS. */
+/* A walk must not use registers that KVM has cached before: VMX leaves RIP and RSP in the VMCS. */
 CALLCHAIN_TEST(modes, two_loops)
 {
 	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100 };
@@ -549,7 +553,7 @@ CALLCHAIN_TEST(modes, two_loops)
 	expect_loop(&second, &stacks[1], second_loop);
 
 	vcpu_regs_get(vcpu, &regs);
-	/* Both stacks lie below what KVM knows of RSP. */
+	/* KVM caches this RSP, which is above both stacks: with it, no frame would be found. */
 	regs.rsp = BIT_ULL(46);
 	regs.r8 = stacks[0].sp;
 	regs.r9 = stacks[0].fp;
@@ -609,7 +613,7 @@ CALLCHAIN_TEST(modes, cr3)
 #define SMM_STACK_GPA	0x4000
 #define SMM_STACK_SLOT	0x10002	/* in address space 1, that of SMM */
 
-/* The code of SMM is in real mode, its stack where the guest has other memory. */
+/* SMM's code runs in real mode.  Its stack lies where the guest has other memory outside of SMM. */
 CALLCHAIN_TEST(modes, smm)
 {
 	static u16 smm_stack[PAGE_SIZE / sizeof(u16)] __aligned(PAGE_SIZE);
@@ -649,20 +653,20 @@ CALLCHAIN_TEST(modes, smm)
 	kvm_vm_free(vm);
 }
 
-/* How L2 begins, or, after an exit, goes on. */
+/* The state in which L2 begins, and in which it continues after an exit. */
 static struct l2 {
 	u64 rip;
 	u64 rsp;
 	u64 rbp;
 	u64 cr3;
-	u64 pdptes[4];	/* VMX takes them from L1, with EPT */
+	u64 pdptes[4];	/* with EPT, VMX takes them from the VMCS */
 	bool user;
 	bool pae;
 } l2;
 
 /*
- * L2 spins for a while, so that an NMI can hit it, and exits to L1, which has it do so
- * again.
+ * L2 spins for a while, so that an NMI can hit it, and exits to L1, which resumes it from
+ * the beginning.
  */
 void l2_vmcall(void);
 void l2_vmmcall(void);
@@ -780,8 +784,8 @@ static void build_l2_stack(struct kvm_vm *vm, struct guest_stack *stack,
 }
 
 /*
- * L2's stack is where both levels of translation lead to: with NPT or EPT, L1 maps a
- * page of it elsewhere, to other return addresses.
+ * L2's stack must be read through both levels of translation: with NPT or EPT, L1 maps
+ * one of its pages to another page, which has another return address.
  */
 static void test_nested(enum pmi_source source, bool tdp)
 {
@@ -815,7 +819,7 @@ static void test_nested(enum pmi_source source, bool tdp)
 		*tdp_ptes[0] &= ~PHYSICAL_PAGE_MASK;
 		*tdp_ptes[0] |= addr_gva2gpa(vm, other);
 
-		/* L2's table of the lowest level is for the stack alone. */
+		/* L2's page table of the lowest level maps only the stack. */
 		gpa = PTE_GET_PA(*vm_get_pte_level(vm, stack.frames[moved], PG_LEVEL_2M));
 		tdp_ptes[1] = tdp_get_pte(vm, gpa);
 		for (i = 0; i < ARRAY_SIZE(tdp_ptes); i++)
@@ -862,7 +866,7 @@ struct l2_comparison {
 	struct callchain_expectation e;
 };
 
-/* L1 is sampled as well. */
+/* Samples hit L1 as well; skip them. */
 static void compare_l2_sample(const struct callchain_sample *s, void *arg)
 {
 	struct l2_comparison *l2c = arg;
@@ -902,7 +906,7 @@ CALLCHAIN_TEST(modes, nested_exits)
 	l2.rip = kvm_cpu_has(X86_FEATURE_VMX) ? (u64)l2_vmcall : (u64)l2_vmmcall;
 	sync_global_to_guest(vm, l2);
 
-	/* L1 gets all but the stack. */
+	/* L1's page tables map all but the stack. */
 	vcpu_sregs_get(vcpu, &sregs);
 	sregs.cr3 = vm_phy_page_alloc(vm, KVM_GUEST_PAGE_TABLE_MIN_PADDR, 0);
 	root = addr_gpa2hva(vm, sregs.cr3);
@@ -952,8 +956,8 @@ CALLCHAIN_TEST(modes, nested_user)
 }
 
 /*
- * L2's PDPTEs aren't where its CR3 says: SVM reads them from where L1's NPT leads
- * to, VMX has them in the VMCS.
+ * L2's PDPTEs aren't in L1's memory at the address in L2's CR3: SVM reads them from
+ * where L1's NPT maps that address, VMX has them in the VMCS.
  */
 CALLCHAIN_TEST(modes, nested_tdp_pae)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Sampling leaves no trace: two guests run the same instructions, one of them
- * is sampled all the while, and afterwards nothing tells which one it was.
+ * Sampling must leave no trace: two guests run the same instructions, one of them
+ * is sampled all the while, and afterwards both must have the same state.
  */
 #include <fcntl.h>
 #include <linux/bitmap.h>
@@ -14,11 +14,13 @@
 #include "hyperv.h"
 #include "userfaultfd_util.h"
 
-/* Samples with the whole chain, of a guest that runs as long as that takes. */
+/*
+ * Take at least this many samples with the whole chain; make the guest run as long as that takes.
+ */
 #define MIN_SAMPLES		100
 #define MIN_ITERATIONS		(1UL << 19)
 
-/* Samples of a guest whose chain ends at a page that isn't there. */
+/* Samples to take of a guest whose chain ends at a page that isn't there. */
 #define NR_SAMPLES		25
 
 #define NR_FRAMES		16
@@ -32,19 +34,20 @@
 #define ABSENT_SLOT		2
 #define ABSENT_SLOT_GPA		(1ULL << 33)
 
-/* Pages that the guest writes; one of them is present at a time. */
+/* The guest writes to these pages; one of them is present at a time. */
 #define NR_TOUCHED		8
 #define TOUCHED_GVA		(1ULL << 30)
 #define ITERATIONS_PER_FAULT	(1UL << 16)
 
 #define EXIT_PORT		0x10
 
-/* As many entries as no guest here can fill. */
+/* More entries than any guest here can fill. */
 #define DIRTY_RING_SIZE		(4096 * sizeof(struct kvm_dirty_gfn))
 
 /*
- * Runs on registers only: RCX counts down, RSI points to the pages to write, RSP
- * is for exceptions.  RBP is the frame pointer, and isn't used.
+ * The guest's work.  All its variables are in registers: RCX counts down, RSI
+ * points to the pages to write, RSP is for exceptions.  RBP is the frame pointer,
+ * and isn't used.
  */
 void guest_work(void);
 void guest_work_end(void);
@@ -68,7 +71,7 @@ asm(".pushsection .text\n"
 kvm_static_assert(NR_TOUCHED == 7 + 1);
 kvm_static_assert(ITERATIONS_PER_FAULT == 1 << 16);
 
-/* The guest's: how it repairs its page faults, and how many there were. */
+/* Variables of the guest's page fault handler, and how many page faults there were. */
 static u64 *touched_ptes;
 static gva_t touched_gva;
 static unsigned int present;
@@ -141,7 +144,7 @@ static void create_guest(struct guest *guest, VARIANT *variant,
 	if (vm->mmu.pgtable_levels > variant->levels)
 		vcpu_use_4_level_paging(guest->vcpu);
 
-	/* What the test allocates, page tables aside, has a memslot of its own. */
+	/* All that the test allocates, except page tables, lies in a memslot of its own. */
 	vm_userspace_mem_region_add(vm, VM_MEM_SRC_ANONYMOUS, STACK_SLOT_GPA, STACK_SLOT,
 				    STACK_SLOT_PAGES, 0);
 	vm->memslots[MEM_REGION_TEST_DATA] = STACK_SLOT;
@@ -155,7 +158,7 @@ static void create_guest(struct guest *guest, VARIANT *variant,
 	}
 }
 
-/* Let a guest stand before its work, with a frame pointer that it won't use. */
+/* Let a guest begin its work, with a frame pointer that it won't use. */
 static void prepare_work(struct guest *guest, bool user)
 {
 	struct kvm_vm *vm = guest->vm;
@@ -182,7 +185,7 @@ static void prepare_work(struct guest *guest, bool user)
 	regs.rip = (u64)guest_work;
 	regs.rbp = guest->stack.fp;
 	regs.rsi = touched;
-	/* For user mode to exit by "out" */
+	/* Let user mode exit by "out". */
 	regs.rflags |= 3 * X86_EFLAGS_IOPL;
 	vcpu_regs_set(guest->vcpu, &regs);
 }
@@ -196,7 +199,7 @@ static void log_dirty_pages(struct kvm_vm *vm)
 		vm_mem_region_set_flags(vm, region->region.slot, KVM_MEM_LOG_DIRTY_PAGES);
 }
 
-/* The library leaves addresses of the host in its VMs, which differ. */
+/* Copy all memory, because the library leaves host addresses in it, which differ between VMs. */
 static void copy_memory(struct kvm_vm *to, struct kvm_vm *from)
 {
 	struct userspace_mem_region *region;
@@ -274,7 +277,7 @@ static unsigned long *get_dirty_pages(struct kvm_vcpu *vcpu, u32 slot, size_t nr
 	return bitmap;
 }
 
-/* The order may differ: what a CPU caches depends on when it is interrupted. */
+/* Ignore the order of dirty pages: what a CPU caches depends on when it is interrupted. */
 static void compare_dirty_pages(struct guest *sampled, struct guest *unsampled)
 {
 	unsigned int nr_dirty = 0, bkt;
@@ -298,11 +301,11 @@ static void compare_dirty_pages(struct guest *sampled, struct guest *unsampled)
 		free(b);
 	}
 
-	/* All that the guest wrote to, its data and page tables aside. */
+	/* The guest has written to these, and to its data and page tables. */
 	TEST_ASSERT(nr_dirty >= NR_TOUCHED, "Only %u pages are logged as dirty", nr_dirty);
 }
 
-/* What counts time; all else in KVM's list of MSRs must be the same. */
+/* Return true if the MSR counts time; all others in KVM's list must be the same. */
 static bool is_clock(u32 msr)
 {
 	return msr == MSR_IA32_TSC || msr == HV_X64_MSR_TIME_REF_COUNT ||
@@ -354,7 +357,7 @@ struct work_samples {
 	unsigned int nr;
 };
 
-/* Each instruction of the work has the same callers; the #PF handler has others. */
+/* Each instruction of the work has the same callers; skip samples of the #PF handler. */
 static void compare_work_sample(const struct callchain_sample *s, void *arg)
 {
 	struct work_samples *ws = arg;
@@ -447,7 +450,7 @@ CALLCHAIN_TEST(no_side_effects, state_and_dirty_ring)
 	run_twice(variant, DIRTY_RING_SIZE);
 }
 
-/* What /proc/self/pagemap says of a page, and isn't up to the host's memory management. */
+/* Bits of /proc/self/pagemap that don't change by themselves: present, swapped, file or shared. */
 #define PM_STATE		GENMASK_ULL(63, 61)
 #define PM_PRESENT		BIT_ULL(63)
 
@@ -485,7 +488,7 @@ static u64 *get_pagemaps(struct kvm_vm *vm, size_t *size)
 	return entries;
 }
 
-/* Put the absent page in place of what an entry on the way to a frame points to. */
+/* Make an entry on the way to a frame point to the absent page, and sample the guest. */
 static void sample_absent_page(VARIANT *variant, struct guest *guest,
 			       int level)
 {
@@ -511,7 +514,7 @@ static void sample_absent_page(VARIANT *variant, struct guest *guest,
 	free(after);
 }
 
-/* The stack page, then each table that leads there. */
+/* The absent page is a page of the stack, and then each table that leads there, one at a time. */
 CALLCHAIN_TEST(no_side_effects, absent_pages)
 {
 	struct pollfd pfd = { .events = POLLIN };

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Dumps of a guest's stack in perf samples: stacks of known words, cut short by
- * whatever can't be read, are compared byte by byte with what was built.
+ * Dumps of a guest's stack in perf samples.  Stacks have known words, and end at
+ * whatever can't be read; dumps are compared byte by byte with what was built.
  */
 #include <linux/perf_event.h>
 #include <sys/mman.h>
 
 #include "callchain_harness.h"
 
-/* perf wakes up who waits for them when half of the ring buffer is full as well. */
+/* Few enough for half of the ring buffer: poll() also returns when half of it is full. */
 #define NR_SAMPLES	10
 
 /* The largest dump touches 17 pages; one more follows. */
 #define NR_PAGES	18
 #define DEFAULT_SIZE	4096
 
-/* Linux's, in bytes. */
+/* Sizes in a Linux kernel, in bytes. */
 #define THREAD_SIZE	(4 * PAGE_SIZE)
 #define PT_REGS_SIZE	168
 
@@ -32,12 +32,13 @@ static struct perf_event_attr attr_of_size(unsigned int size)
  * @chain:	the chain, and with it cpumode and IP
  * @vm:		the VM
  * @info:	registers, and what can be read
- * @size:	of the event
- * @found:	bytes that seem to be there, but can't be read beyond the pieces; zero if
- *		all can
+ * @size:	how many bytes the event asks for
+ * @found:	size of a deferred dump if more seems to be there than can be read; zero if
+ *		all of it can
  * @none:	the sample has no dump
  * @deferred:	the dump is deferred
- * @nr_guest:	how many samples were compared
+ * @nr_guest:	how many samples of the guest were compared; those that share a walk count as
+ *		one
  */
 struct dump_expectation {
 	struct callchain_expectation chain;
@@ -50,7 +51,7 @@ struct dump_expectation {
 	unsigned int nr_guest;
 };
 
-/* addr_gva2hva() is for the lower half. */
+/* As addr_gva2hva(), which works only for the lower half of the addresses. */
 static void *gva2hva(struct kvm_vm *vm, gva_t gva)
 {
 	u64 *pte = vm_get_pte_level(vm, gva, PG_LEVEL_4K);
@@ -89,7 +90,7 @@ static void compare_dump(const struct callchain_sample *s, void *arg)
 		return;
 	}
 
-	/* A deferred record is as long as what is there. */
+	/* A deferred record is only as long as what was found. */
 	if (e->deferred)
 		size = e->found ?: round_up(e->info.pieces[0].size + e->info.pieces[1].size, 8);
 	TEST_ASSERT(s->stack.size == size,
@@ -105,7 +106,7 @@ static void compare_dump(const struct callchain_sample *s, void *arg)
 	}
 }
 
-/* As vcpu_run_and_compare(). */
+/* As vcpu_run_and_compare(), with a dump. */
 static void run_and_compare(struct kvm_vcpu *vcpu, enum pmi_source source,
 			    struct perf_event_attr attr, struct dump_expectation *e)
 {
@@ -131,7 +132,7 @@ static void run_and_compare(struct kvm_vcpu *vcpu, enum pmi_source source,
 				     &e->nr_guest);
 }
 
-/* The instruction pointer, alone. */
+/* Expect a chain of the instruction pointer alone. */
 static void expect_ip(struct callchain_expectation *e, const char *name, bool user)
 {
 	const struct guest_stack none = {};
@@ -155,7 +156,7 @@ FIXTURE_VARIANT(stack)
 PMI_VARIANTS(stack, _kernel, .user = false);
 PMI_VARIANTS(stack, _user, .user = true);
 
-/* Words that differ, and can't be taken for addresses: what they tell is their own address. */
+/* Write a different word everywhere: its own address, changed so that it isn't canonical. */
 static void fill(struct kvm_vm *vm, gva_t gva, unsigned int nr_pages)
 {
 	u64 i;
@@ -172,7 +173,7 @@ static void assert_filled(struct kvm_vm *vm, gva_t gva, unsigned int nr_pages)
 		TEST_ASSERT_EQ(*(u64 *)gva2hva(vm, gva + i), 0xdead000000000000ULL ^ (gva + i));
 }
 
-/* Pages that begin where a task's stack may begin; the page behind them is not mapped. */
+/* Allocate pages where a task's stack may begin; the page behind them is not mapped. */
 static gva_t alloc_stack(struct kvm_vm *vm, gva_t min, unsigned int nr_pages, bool user)
 {
 	gva_t gva = vm_alloc(vm, (nr_pages + 5) * PAGE_SIZE, min);
@@ -204,7 +205,7 @@ static void set_sp(struct kvm_vcpu *vcpu, u64 sp)
 
 	vcpu_regs_get(vcpu, &regs);
 	regs.rsp = sp;
-	/* No walk gets far by this one. */
+	/* A walk by frame pointers ends here. */
 	regs.rbp = 0xb00;
 	vcpu_regs_set(vcpu, &regs);
 }
@@ -240,7 +241,7 @@ CALLCHAIN_TEST(stack, known_words)
 	}
 }
 
-/* The record's size has 16 bits: of the largest dump, a bit less than asked for comes. */
+/* A record's size has 16 bits: the largest dump has a bit less than the event asks for. */
 static void is_largest(const struct callchain_sample *s, void *arg)
 {
 	struct dump_expectation *e = arg;
@@ -266,7 +267,7 @@ CALLCHAIN_TEST(stack, largest)
 				     &e, &e.nr_guest);
 }
 
-/* Page tables and stack stay as they are: there are no Accessed bits to be set. */
+/* Dumps must not change the page tables, whose Accessed and Dirty bits are clear, or the stack. */
 CALLCHAIN_TEST(stack, no_trace)
 {
 	struct dump_expectation e = { .info.pieces[0].size = 8192 };
@@ -289,7 +290,7 @@ CALLCHAIN_TEST(stack, no_trace)
 	assert_filled(self->vm, self->gva, NR_PAGES);
 }
 
-/* What user mode may not read ends its dump; the kernel may read it. */
+/* A page that user mode may not read ends user mode's dump, but not the kernel's. */
 CALLCHAIN_TEST(stack, supervisor_page)
 {
 	struct dump_expectation e = { .info.pieces[0].size = variant->user ? 0x800 : 4096 };
@@ -326,7 +327,7 @@ CALLCHAIN_TEST(stack, forbidden_page)
 	TEST_ASSERT(!mprotect(hva, PAGE_SIZE, PROT_READ | PROT_WRITE), "mprotect()");
 }
 
-/* Where addresses end, or are none, stacks do. */
+/* A stack ends where addresses end, or aren't canonical. */
 CALLCHAIN_TEST(stack, no_address)
 {
 	static const u64 sps[] = { 0x0000800000000000ULL, 0x8000000000000000ULL, -8ULL, -1ULL };
@@ -341,7 +342,7 @@ CALLCHAIN_TEST(stack, no_address)
 	}
 }
 
-/* Who may not see a mode's chain may not see its stack. */
+/* An event that may not see a mode's chain may not see its stack. */
 CALLCHAIN_TEST(stack, excluded)
 {
 	struct perf_event_attr attrs[] = { attr_of_size(0), attr_of_size(0), attr_of_size(0) };
@@ -475,8 +476,8 @@ static const struct {
 };
 
 /*
- * Deferred stacks go to who asks for them, and may see them: as much as they ask for, and
- * only if a sample asked.
+ * A deferred stack goes to events that ask for one and may see it: as much of it as they ask for,
+ * and only if a sample asked for it.
  */
 CALLCHAIN_TEST(global, receivers)
 {
@@ -526,10 +527,10 @@ CALLCHAIN_TEST(global, receivers)
 }
 
 /*
- * struct sized_samples - samples of an event that asks for so many bytes
- * @size:	that many each must have
+ * struct sized_samples - samples of an event that asks for stacks of a given size
+ * @size:	how many bytes of stack each must have
  * @nr:		how many hit the guest
- * @cookies:	those of their walks
+ * @cookies:	the cookies of their walks
  * @times:	when they were taken
  */
 struct sized_samples {
@@ -552,7 +553,7 @@ static void check_size(const struct callchain_sample *s, void *arg)
 	samples->times[samples->nr++] = s->time;
 }
 
-/* Return true if a sample of @first and one of @second asked for the same walk. */
+/* Return true if a sample of @first asked for a walk before one of @second asked for the same. */
 static bool share_a_walk(const struct sized_samples *first, const struct sized_samples *second)
 {
 	unsigned int i, j;
@@ -572,7 +573,10 @@ static bool share_walks(const struct sized_samples *a, const struct sized_sample
 	return share_a_walk(a, b) && share_a_walk(b, a);
 }
 
-/* Samples of one exit share a record, which must do for the event that wants the most. */
+/*
+ * Samples of one exit share a record, which must be large enough for the event that asks for the
+ * most.
+ */
 CALLCHAIN_TEST(global, shared_by_sizes)
 {
 	struct sized_samples samples[] = { { 64 }, { 1024 }, { 64 } };
@@ -589,8 +593,8 @@ CALLCHAIN_TEST(global, shared_by_sizes)
 	set_sp(vcpu, alloc_stack(vm, DEFAULT_GUEST_STACK_VADDR_MIN, 1, false));
 	vcpu_set_if(vcpu);
 	/*
-	 * One before the large one and one behind it.  Their timers meet again and again, and
-	 * each of two is the first now and then.
+	 * Open small events before and after the large one.  Their timers expire together again
+	 * and again, and any of them may be the first.
 	 */
 	for (i = 0; i < ARRAY_SIZE(events); i++) {
 		struct perf_event_attr attr = attr_of_size(samples[i].size);
@@ -619,8 +623,9 @@ CALLCHAIN_TEST(global, shared_by_sizes)
 }
 
 /*
- * The stacks of a Linux guest.  An IRQ's ends with the stack pointer of what was
- * interrupted, an exception's with SS and that pointer before it.
+ * The stacks of a Linux guest.  The last word of an IRQ's stack is the stack pointer of
+ * what was interrupted; the last two words of an exception's stack are that pointer and
+ * SS.
  */
 #define KERNEL_GVA	0xffff888000000000ULL
 
@@ -663,7 +668,7 @@ static void write_word(struct kvm_vm *vm, gva_t gva, u64 word)
 /* Bytes on the IRQ's stack. */
 #define NR_IRQ	0x200
 
-/* What the stack at which a sample is taken ends with, and whether that is another one. */
+/* The last two words of the stack on which a sample is taken, and if they lead to another stack. */
 static const struct {
 	const char *name;
 	bool is_sp[2];
@@ -700,7 +705,10 @@ CALLCHAIN_TEST(linux_stack, two_pieces)
 	}
 }
 
-/* The same stack is no second one; nor is there one if there is no room for it. */
+/*
+ * There is no second piece if the pointer leads to the same stack, if there is no room for it, or
+ * if the stack has only one word.
+ */
 CALLCHAIN_TEST(linux_stack, one_piece)
 {
 	gva_t end = self->irq + THREAD_SIZE;
@@ -733,7 +741,7 @@ CALLCHAIN_TEST(linux_stack, one_piece)
 	run_and_compare(self->vcpu, variant->source, attr_of_size(0), &e);
 }
 
-/* Stacks of the lower half, and those of user mode, lead nowhere. */
+/* A stack in the lower half, or of user mode, doesn't lead to another one. */
 CALLCHAIN_TEST(linux_stack, no_kernel_stack)
 {
 	struct dump_expectation e = { .info.pieces[0].size = NR_IRQ };
@@ -758,7 +766,7 @@ CALLCHAIN_TEST(linux_stack, no_kernel_stack)
 	run_and_compare(self->vcpu, variant->source, attr_of_size(0), &e);
 }
 
-/* Each piece has what can be read of it. */
+/* Each piece ends where nothing more can be read. */
 CALLCHAIN_TEST(linux_stack, pieces_cut_short)
 {
 	gva_t end = self->irq + THREAD_SIZE;
@@ -778,7 +786,7 @@ CALLCHAIN_TEST(linux_stack, pieces_cut_short)
 	run_and_compare(self->vcpu, variant->source, attr_of_size(0), &e);
 }
 
-/* What user mode saves on its task's stack when it enters the kernel, by its offset. */
+/* Offsets of user mode's registers, which the kernel saves on the task's stack at its entry. */
 #define SAVED_BP	32
 #define SAVED_IP	128
 #define SAVED_CS	136
@@ -807,7 +815,7 @@ static const struct {
 	{ "too many flags",		0,	USER_IP,	0x33,	1ULL << 22 | 0x246 },
 };
 
-/* A program's stack, and what a chain of the kernel's has of it. */
+/* Build a program's stack, which user mode can read. */
 static void build_program(FIXTURE_DATA(linux_stack) * self, struct guest_stack *program)
 {
 	static const struct guest_stack_layout layout = { 3, 32, 0x100, .far = true };
@@ -827,8 +835,8 @@ static void expect_program(struct callchain_expectation *e, const struct guest_s
 }
 
 /*
- * A kernel without frame pointers, whose programs have them: the chain goes on with
- * user mode where the task's stack has its registers, if they can be that.
+ * A kernel has no frame pointers, but its programs do: the chain continues with user mode
+ * if the task's stack ends with what can be user mode's registers.
  */
 CALLCHAIN_TEST(linux_stack, user_mode)
 {
@@ -848,7 +856,7 @@ CALLCHAIN_TEST(linux_stack, user_mode)
 		write_word(self->vm, regs + SAVED_IP, tasks[i].ip);
 		write_word(self->vm, regs + SAVED_CS, tasks[i].cs);
 		write_word(self->vm, regs + SAVED_FLAGS, tasks[i].flags);
-		/* Interrupted code of the kernel's has its stack right above. */
+		/* Interrupted kernel code has its stack right above. */
 		write_word(self->vm, regs + SAVED_SP,
 			   tasks[i].cs & 3 ? user.sp : self->task + THREAD_SIZE);
 
@@ -859,7 +867,7 @@ CALLCHAIN_TEST(linux_stack, user_mode)
 	}
 }
 
-/* Registers of the program, at the top of the stack at @gva. */
+/* Write the program's registers to the top of the stack at @gva. */
 static void save_program(struct kvm_vm *vm, gva_t gva, const struct guest_stack *program)
 {
 	gva_t regs = gva + THREAD_SIZE - PT_REGS_SIZE;
@@ -871,7 +879,7 @@ static void save_program(struct kvm_vm *vm, gva_t gva, const struct guest_stack 
 	write_word(vm, regs + SAVED_SP, program->sp);
 }
 
-/* The same from the stack of an IRQ or an exception, which leads to the task's. */
+/* As user_mode, from the stack of an IRQ or an exception, which leads to the task's. */
 CALLCHAIN_TEST(linux_stack, user_mode_interrupted)
 {
 	gva_t end = self->irq + THREAD_SIZE, sp = self->task + 0x2800;
@@ -890,21 +898,21 @@ CALLCHAIN_TEST(linux_stack, user_mode_interrupted)
 		expect_ip(&e, ends[i].name, false);
 		if (ends[i].found)
 			expect_program(&e, &program);
-		/* From its last page, and from its first one. */
+		/* Sample on the stack's last page, and on its first one. */
 		set_sp(self->vcpu, end - NR_IRQ);
 		vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
 		set_sp(self->vcpu, self->irq + 8);
 		vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
 	}
 
-	/* It ends where nothing is mapped, not where there is no memory. */
+	/* A stack ends at a page that is not mapped, not at one that has no memory. */
 	write_word(self->vm, end - 8, sp);
 	last[1] = (*last & ~PHYSICAL_PAGE_MASK) | (self->vm->max_gfn << PAGE_SHIFT);
 	expect_ip(&e, "no memory", false);
 	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
 }
 
-/* Behind the end of a stack, what looks like a task's is that of another one. */
+/* Registers behind the end of a stack are those of another task. */
 CALLCHAIN_TEST(linux_stack, stack_ends_below)
 {
 	gva_t end = self->irq + 2 * PAGE_SIZE, sp = self->task + 0x2800;
@@ -923,14 +931,14 @@ CALLCHAIN_TEST(linux_stack, stack_ends_below)
 	expect_program(&e, &program);
 	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
 
-	/* An NMI's stack leads to an IRQ's, which isn't followed to a third one. */
+	/* An NMI's stack leads to an IRQ's, but the walk doesn't follow that to a third one. */
 	*vm_get_pte_level(self->vm, self->task + 3 * PAGE_SIZE, PG_LEVEL_4K) = 0;
 	write_word(self->vm, self->task + 3 * PAGE_SIZE - 8, self->irq + THREAD_SIZE - 0x800);
 	expect_ip(&e, "three stacks", false);
 	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
 }
 
-/* Where Linux has its code. */
+/* Linux has its code here. */
 #define KERNEL_TEXT	0xffffffff81000000ULL
 
 static const struct {
@@ -964,7 +972,10 @@ static void test_syscalls(FIXTURE_DATA(linux_stack) * self, enum pmi_source sour
 		regs.rcx = syscalls[i].rcx;
 		regs.r11 = syscalls[i].r11;
 		regs.rsp = syscalls[i].sp ?: program->sp;
-		/* What is no system call's must not go on with the program's frames. */
+		/*
+		 * If this is no system call, the walk would take the program's frames for the
+		 * kernel's.
+		 */
 		regs.rbp = syscalls[i].found ? program->fp : 0xb00;
 		vcpu_regs_set(self->vcpu, &regs);
 
@@ -975,7 +986,7 @@ static void test_syscalls(FIXTURE_DATA(linux_stack) * self, enum pmi_source sour
 			expect_program(&e, program);
 		vcpu_run_and_compare(self->vcpu, source, NULL, NR_SAMPLES, &e);
 
-		/* It isn't the kernel's stack. */
+		/* The dump is empty: this isn't the kernel's stack. */
 		if (syscalls[i].found) {
 			struct dump_expectation dump = { .chain = e };
 
@@ -984,7 +995,7 @@ static void test_syscalls(FIXTURE_DATA(linux_stack) * self, enum pmi_source sour
 	}
 }
 
-/* A system call begins on user mode's stack, and has its IP and flags in RCX and R11. */
+/* A system call begins on user mode's stack, with user mode's IP and flags in RCX and R11. */
 CALLCHAIN_TEST(linux_stack, syscall)
 {
 	u64 *pte = vm_get_pte_level(self->vm, (gva_t)guest_loop, PG_LEVEL_4K);
@@ -996,7 +1007,7 @@ CALLCHAIN_TEST(linux_stack, syscall)
 	vcpu_set_if(self->vcpu);
 	test_syscalls(self, variant->source, &program);
 
-	/* The program's stack is read with the program's rights: SMAP is for the kernel's. */
+	/* The program's stack is read with the program's rights: SMAP does not apply. */
 	if (!kvm_cpu_has(X86_FEATURE_SMAP))
 		return;
 	vcpu_sregs_get(self->vcpu, &sregs);
@@ -1007,7 +1018,7 @@ CALLCHAIN_TEST(linux_stack, syscall)
 
 static const struct {
 	const char *name;
-	unsigned int used;	/* bytes of the stack */
+	unsigned int used;	/* bytes of the stack that are in use */
 	u64 rcx;
 	u64 r11;
 	bool kernel_frame;
@@ -1025,8 +1036,8 @@ static const struct {
 };
 
 /*
- * System calls also begin and end on stacks of the kernel's, whose last words are in use
- * then.
+ * System calls also begin and end on stacks of the kernel, of which only the last words are in
+ * use then.
  */
 CALLCHAIN_TEST(linux_stack, syscall_edge)
 {
@@ -1038,7 +1049,7 @@ CALLCHAIN_TEST(linux_stack, syscall_edge)
 
 	build_program(self, &program);
 	fill(self->vm, self->task, THREAD_SIZE / PAGE_SIZE);
-	/* Its caller's frame can't be found. */
+	/* The frame of its caller can't be found. */
 	write_word(self->vm, frame, 0xb00);
 	write_word(self->vm, frame + 8, KERNEL_TEXT);
 	vcpu_set_if(self->vcpu);
@@ -1061,8 +1072,8 @@ CALLCHAIN_TEST(linux_stack, syscall_edge)
 }
 
 /*
- * With a frame pointer of zero, what lies at the stack pointer may look like registers that
- * the kernel has saved of itself: neither they nor their frame pointer are user mode's.
+ * With a frame pointer of zero, the words at the stack pointer may look like registers of
+ * interrupted kernel code.  Neither these registers nor their RBP are user mode's.
  */
 CALLCHAIN_TEST(linux_stack, syscall_edge_without_frame)
 {
@@ -1092,7 +1103,7 @@ CALLCHAIN_TEST(linux_stack, syscall_edge_without_frame)
 	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
 }
 
-/* The pointer of an empty stack is where the next one begins, whose task is another. */
+/* An empty stack's RSP is where the next stack begins, which is another task's. */
 CALLCHAIN_TEST(linux_stack, empty)
 {
 	u64 *task = vm_get_pte_level(self->vm, self->task, PG_LEVEL_4K);
@@ -1112,7 +1123,10 @@ CALLCHAIN_TEST(linux_stack, empty)
 	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
 }
 
-/* Frame pointers that lead to their end have led somewhere. */
+/*
+ * If frame pointers have led to the outermost frame, the walk doesn't look for user mode's
+ * registers.
+ */
 CALLCHAIN_TEST(linux_stack, frame_pointers)
 {
 	gva_t regs = self->task + THREAD_SIZE - PT_REGS_SIZE, frame = self->task + 0x1000;
@@ -1137,7 +1151,7 @@ CALLCHAIN_TEST(linux_stack, frame_pointers)
 	e.ips[e.nr++] = 0xffffffff81000123;
 	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
 
-	/* So have those for which there is no room, or that perf can't show. */
+	/* Nor does it if sample_max_stack is reached, or if perf can't show an entry. */
 	write_word(self->vm, frame + 0x108, 0xffffffff81000456);
 	e.name = "frame pointers, up to sample_max_stack";
 	vcpu_run_and_compare(self->vcpu, variant->source, &two, NR_SAMPLES, &e);

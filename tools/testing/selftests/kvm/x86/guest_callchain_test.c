@@ -58,7 +58,7 @@ FIXTURE_TEARDOWN(guest_callchain)
 	kvm_vm_free(self->vm);
 }
 
-/* What most tests sample. */
+/* The stack that most tests sample. */
 static const struct guest_stack_layout layout = { 16, 32, 0xf00 };
 
 static void build(struct kvm_vcpu *vcpu, bool user, struct callchain_expectation *e,
@@ -95,7 +95,7 @@ CALLCHAIN_TEST(guest_callchain, sample_max_stack)
 	}
 }
 
-/* The other mode's exclusion changes nothing, one's own leaves an empty chain. */
+/* To exclude the other mode changes nothing; to exclude the guest's mode leaves an empty chain. */
 CALLCHAIN_TEST(guest_callchain, exclude_callchain)
 {
 	const struct perf_event_attr other = {
@@ -113,7 +113,10 @@ CALLCHAIN_TEST(guest_callchain, exclude_callchain)
 	vcpu_run_and_compare(self->vcpu, variant->source, &own, NR_SAMPLES, &e);
 }
 
-/* Who asked not to see a mode must not see it by skid: exclude_user as a stand-in. */
+/*
+ * An event must not see a mode that it excludes, even if a PMI hits that mode by skid.
+ * exclude_user stands in for skid: cpu-clock samples a guest's user mode nevertheless.
+ */
 CALLCHAIN_TEST(guest_callchain, exclude_user)
 {
 	const struct perf_event_attr attr = { .exclude_user = 1 };
@@ -151,7 +154,7 @@ CALLCHAIN_TEST(guest_callchain, exclude_guest)
 	vcpu_run_sampled(self->vcpu, variant->source, &attr, NR_SAMPLES, is_not_guest, NULL);
 }
 
-/* A program that asks for the kernel's stack, and lets the sample pass. */
+/* Load a program that asks for the kernel's stack, and does not drop the sample. */
 static int load_bpf_get_stack(void)
 {
 	const struct bpf_insn insns[] = {
@@ -180,7 +183,7 @@ static void is_bare(const struct callchain_sample *s, void *arg)
 	if (!callchain_sample_is_guest(s))
 		return;
 
-	/* Or a cookie of the host's user mode. */
+	/* The markers of the host alone, or with a cookie of its user mode. */
 	TEST_ASSERT(s->nr >= 2 && s->ips[0] == (u64)PERF_CONTEXT_KERNEL &&
 		    ((s->nr == 2 && s->ips[1] == (u64)PERF_CONTEXT_USER) ||
 		     (s->nr == 3 && s->ips[1] == (u64)PERF_CONTEXT_USER_DEFERRED)),
@@ -190,7 +193,7 @@ static void is_bare(const struct callchain_sample *s, void *arg)
 
 /*
  * BPF's stack helpers read the chain that is recorded, and take it for one of the
- * host: with such a program, samples of guests have the host's bare markers.
+ * host: with such a program, samples of guests have only the host's markers.
  */
 CALLCHAIN_TEST(guest_callchain, bpf_stack_helper)
 {

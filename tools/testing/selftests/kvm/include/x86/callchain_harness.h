@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What tests of callchains have in common: when to skip, and how to sample.
+ * Helpers that the callchain tests share: reasons to skip a test, and fixtures with a variant for
+ * each way to sample.
  */
 #ifndef SELFTEST_KVM_CALLCHAIN_HARNESS_H
 #define SELFTEST_KVM_CALLCHAIN_HARNESS_H
@@ -12,7 +13,7 @@
 #include "processor.h"
 #include "test_util.h"
 
-/* Seconds for a test: its program has 120, see settings. */
+/* Timeout of one test, in seconds.  The whole program has 120, see the file settings. */
 #define CALLCHAIN_TIMEOUT	100
 
 #define CALLCHAIN_TEST(_fixture, _name)	\
@@ -45,7 +46,10 @@ do {									\
 		SKIP(return, "This user may not handle userfaults of the kernel"); \
 } while (0)
 
-/* Variants of a fixture, one for each way to sample; what else they have follows. */
+/*
+ * Add one variant to a fixture for each way to sample.  Further arguments initialize other
+ * members.
+ */
 #define PMI_VARIANTS(_fixture, _suffix, ...)				\
 FIXTURE_VARIANT_ADD(_fixture, irq##_suffix)				\
 	{ .source = PMI_IRQ, ##__VA_ARGS__ };				\
@@ -56,7 +60,7 @@ FIXTURE_VARIANT_ADD(_fixture, irq_deferred##_suffix)			\
 FIXTURE_VARIANT_ADD(_fixture, nmi_deferred##_suffix)			\
 	{ .source = PMI_NMI_DEFERRED, ##__VA_ARGS__ }
 
-/* A fixture that has nothing else. */
+/* A fixture whose variants differ only in the way to sample. */
 #define PMI_FIXTURE(_fixture)						\
 FIXTURE(_fixture) {};							\
 FIXTURE_VARIANT(_fixture) { enum pmi_source source; };			\
@@ -64,7 +68,7 @@ PMI_VARIANTS(_fixture,);						\
 FIXTURE_SETUP(_fixture) { SKIP_UNLESS_PMI(variant->source); }		\
 FIXTURE_TEARDOWN(_fixture) { host_restore(); }
 
-/* The same, with page tables of 4 and 5 levels. */
+/* As PMI_FIXTURE(), with 4-level and 5-level paging for each way to sample. */
 #define PMI_LEVELS_FIXTURE(_fixture)					\
 FIXTURE(_fixture) {};							\
 FIXTURE_VARIANT(_fixture) { enum pmi_source source; int levels; };	\

@@ -14,9 +14,9 @@
 /*
  * struct guest_stack_layout - where the frames of a stack lie
  * @nr_frames:	how many frames
- * @stride:	bytes from one frame to the next, 16 and up
- * @offset:	where the innermost frame lies in its page, in bytes
- * @far:	share no page table below the root with the guest's code
+ * @stride:	bytes from one frame to the next, at least 16
+ * @offset:	offset of the innermost frame in its page, in bytes
+ * @far:	the stack shares no page table but the root with the guest's code
  */
 struct guest_stack_layout {
 	unsigned int nr_frames;
@@ -26,14 +26,14 @@ struct guest_stack_layout {
 };
 
 /*
- * struct guest_stack - a stack as a function with frame pointers would see it
- * @gva:	the lowest page
+ * struct guest_stack - a stack with frames, and registers of a function that runs on it
+ * @gva:	address of its lowest page
  * @nr_pages:	how many pages it covers
- * @sp:		what belongs into RSP
- * @fp:		what belongs into RBP; zero if there is no frame
- * @nr_frames:	how many frames
- * @frames:	where they lie, and the outermost one that has no return address
- * @ras:	their return addresses, innermost first: what a walk must find
+ * @sp:		value for RSP
+ * @fp:		value for RBP, which is frames[0]
+ * @nr_frames:	how many frames, without the outermost one, which has no return address
+ * @frames:	their addresses, innermost first, and the address of the outermost one
+ * @ras:	their return addresses, innermost first, which a walk must find
  */
 struct guest_stack {
 	gva_t gva;
@@ -46,8 +46,8 @@ struct guest_stack {
 };
 
 /*
- * One instruction that jumps to itself: a guest that stands here for ever has a
- * known IP, and never touches its stack.
+ * A single instruction that jumps to itself.  A guest that runs it has a known
+ * IP, and never touches its stack.
  */
 void guest_loop(void);
 

@@ -9,22 +9,22 @@
 
 #include "kvm_util.h"
 
-/* The contexts in which a PMI can come. */
+/* How to sample, and so in which context a PMI comes. */
 enum pmi_source {
 	PMI_IRQ,	/* cpu-clock: a timer's interrupt */
-	PMI_NMI,	/* a hardware counter, or the PMU that the environment names */
-	PMI_ATTR,	/* the caller's choice: type and config of the attribute */
+	PMI_NMI,	/* a hardware counter, or the PMU that KVM_SELFTEST_NMI_PMU names */
+	PMI_ATTR,	/* the event that the caller's attribute has in type and config */
 
-	/* Or'ed to one of these: the vCPU's thread walks the stack, not the PMI. */
+	/* Flag: the vCPU's thread walks the stack, not the PMI. */
 	PMI_DEFERRED = 0x100,
 	PMI_IRQ_DEFERRED = PMI_IRQ | PMI_DEFERRED,
 	PMI_NMI_DEFERRED = PMI_NMI | PMI_DEFERRED,
 
-	/* Or'ed as well: without guests' callchains, as perf samples by default. */
+	/* Flag: don't ask for guests' callchains; that is perf's default. */
 	PMI_STOCK = 0x200,
 };
 
-/* What follows the bytes of a guest's stack, see perf_event_open(2). */
+/* The fields behind the bytes of a guest's stack, see perf_event_open(2). */
 struct callchain_stack_info {
 	u64 abi;
 	u64 ip;
@@ -42,7 +42,7 @@ struct callchain_stack_info {
  * struct callchain_stack - PERF_SAMPLE_GUEST_STACK
  * @size:	bytes of @data
  * @data:	the guest's stack, from @info->sp up
- * @info:	what follows @data in the record; NULL if @size is zero
+ * @info:	the fields behind @data in the record; NULL if there is no dump
  */
 struct callchain_stack {
 	u64 size;
@@ -57,13 +57,13 @@ struct callchain_stack {
  * @ip:		PERF_SAMPLE_IP
  * @time:	PERF_SAMPLE_TIME, in nanoseconds
  * @nr:		entries in @ips, context markers included
- * @ips:	PERF_SAMPLE_CALLCHAIN, innermost first, joined with what was deferred
- * @cookie:	of what was deferred, zero if nothing was
- * @shares_walk: what was deferred is the same record as for the sample before
- * @alone:	what was deferred has been lost
+ * @ips:	PERF_SAMPLE_CALLCHAIN, innermost first, joined with the deferred chain
+ * @cookie:	the cookie of its deferred records, zero if nothing was deferred
+ * @shares_walk: it has the same deferred records as the previous sample of the guest
+ * @alone:	a deferred record is missing, nothing was joined
  * @raw:	PERF_SAMPLE_RAW; not aligned
  * @stack:	PERF_SAMPLE_GUEST_STACK, in the sample or deferred
- * @user_stack:	how many bytes PERF_SAMPLE_STACK_USER has of a process' stack
+ * @user_stack:	how many bytes of a process's stack PERF_SAMPLE_STACK_USER has
  */
 struct callchain_sample {
 	u16 cpumode;
@@ -80,19 +80,19 @@ struct callchain_sample {
 	u64 user_stack;
 };
 
-/* kernel.perf_event_max_stack, and so the depth of an event that asks for none */
+/* The default of kernel.perf_event_max_stack, and so of sample_max_stack. */
 #define DEFAULT_MAX_STACK	127
 
-/* The longest chain: a marker, and as many entries as any test builds. */
+/* Room for the longest chain that a test builds, context markers included. */
 #define CALLCHAIN_MAX_ENTRIES	1024
 
 /*
- * struct callchain_expectation - what each sample of a guest must be
+ * struct callchain_expectation - what each sample of a guest must have
  * @name:	the case, for messages
  * @cpumode:	PERF_RECORD_MISC_GUEST_*
  * @ip:		PERF_SAMPLE_IP
  * @nr:		entries in @ips
- * @ips:	the whole chain, context marker first
+ * @ips:	the whole chain, context markers included
  */
 struct callchain_expectation {
 	const char *name;
@@ -103,9 +103,9 @@ struct callchain_expectation {
 };
 
 /*
- * struct callchain_comparison - the samples of a guest, see callchain_compare()
- * @expected:	what each of them must be
- * @nr_guest:	how many walks of the guest's stack they took
+ * struct callchain_comparison - the argument of callchain_compare()
+ * @expected:	what each sample of the guest must have
+ * @nr_guest:	how many samples hit the guest; those that share a walk count as one
  */
 struct callchain_comparison {
 	const struct callchain_expectation *expected;
@@ -116,22 +116,22 @@ typedef void (*callchain_sample_fn)(const struct callchain_sample *sample, void 
 
 /*
  * struct callchain_event - an event that samples callchains
- * @fd:		of perf_event_open(2)
- * @deferred_fd: of the event that takes what is deferred, -1 if nothing is
- * @ring:	the ring buffer, of both
- * @map_size:	bytes of it, the first page included
+ * @fd:		its file descriptor
+ * @deferred_fd: that of the event that takes deferred records, or -1
+ * @ring:	the ring buffer of both events
+ * @map_size:	size of @ring in bytes, the first page included
  * @sample_type: what its samples consist of
- * @nr_user_regs: registers of PERF_SAMPLE_REGS_USER, if a sample has any
+ * @nr_user_regs: how many registers PERF_SAMPLE_REGS_USER has in a sample that has any
  * @nr_throttled: how often perf was seen to throttle it, see callchain_event_read()
- * @cookie:	of the last sample of the guest whose chain was deferred
- * @waits:	a sample was left in the ring, as what was deferred isn't there yet
- * @defers:	the chains of guests are deferred, all of them; checked at each sample
- * @may_lose:	samples may lack what was deferred, and the ring may be too small
+ * @cookie:	the cookie of the last sample of the guest that was joined
+ * @waits:	a sample was left in the ring, because a deferred record isn't there yet
+ * @defers:	all chains of guests must be deferred; if false, none must be
+ * @may_lose:	samples may lack deferred records, and the ring may be too small
  * @nr_lost:	how many records it was too small for
  * @nr_stacks:	how many PERF_RECORD_GUEST_STACK_DEFERRED were read
- * @max_stack:	bytes of the largest of these
- * @deferred_fn: called with what is deferred as well, or NULL: each callchain, and
- *		each stack, which has no entries
+ * @max_stack:	size of the largest of these stacks, in bytes
+ * @deferred_fn: also called with each deferred callchain, and with each deferred stack,
+ *		for which @nr is zero; may be NULL
  */
 struct callchain_event {
 	int fd;

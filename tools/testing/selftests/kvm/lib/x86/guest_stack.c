@@ -7,14 +7,14 @@
 #include "processor.h"
 #include "test_util.h"
 
-/* Where made-up return addresses begin; nothing is mapped there. */
+/* Made-up return addresses begin here, where nothing is mapped. */
 #define FAKE_TEXT_GVA		0x700000000000ULL
 #define FAKE_FUNCTION_SIZE	0x40
 
-/* Far from the guest's code, by the table of level 4, or of level 5. */
+/* An address whose index in the root table, of level 4 or 5, is not that of the guest's code. */
 #define FAR_GVA(_vm)	BIT_ULL((_vm)->mmu.pgtable_levels == 5 ? 51 : 46)
 
-/* What a leaf function has on the stack below the frame of its caller. */
+/* A leaf function uses that many bytes between RSP and the frame of its caller. */
 #define RED_ZONE_SIZE		128
 
 asm(".pushsection .text; .global guest_loop; guest_loop: jmp guest_loop; .popsection");
@@ -25,10 +25,10 @@ static void write_word(struct kvm_vm *vm, gva_t gva, u64 word)
 }
 
 /*
- * vm_create_looping - create a guest that stands in guest_loop()
+ * vm_create_looping - create a guest that runs guest_loop()
  * @vcpu:	its only vCPU
- * @levels:	of its page tables
- * @user:	it is in user mode
+ * @levels:	how many levels its page tables have at most
+ * @user:	it runs in user mode
  */
 struct kvm_vm *vm_create_looping(struct kvm_vcpu **vcpu, int levels, bool user)
 {
@@ -49,8 +49,8 @@ struct kvm_vm *vm_create_looping(struct kvm_vcpu **vcpu, int levels, bool user)
  * @stack:	is filled in
  * @layout:	where the frames are to lie
  *
- * Frames are what "push %rbp; mov %rsp,%rbp" leaves: the caller's frame pointer,
- * and the return address above it.  The outermost one has neither.
+ * A frame is what "push %rbp; mov %rsp,%rbp" leaves on the stack: the caller's frame
+ * pointer, and the return address above it.  In the outermost frame, both are zero.
  */
 void guest_stack_build(struct kvm_vm *vm, struct guest_stack *stack,
 		       const struct guest_stack_layout *layout)
@@ -64,7 +64,7 @@ void guest_stack_build(struct kvm_vm *vm, struct guest_stack *stack,
 		    "No such layout: %u frames, %u bytes apart, from offset %u",
 		    layout->nr_frames, layout->stride, layout->offset);
 
-	/* The page below is for what a leaf function has below its caller's frame. */
+	/* One page more, for what a leaf function has below the innermost frame. */
 	stack->nr_pages = 1 + DIV_ROUND_UP(size + sizeof(u64), PAGE_SIZE);
 	stack->gva = vm_alloc(vm, stack->nr_pages * PAGE_SIZE,
 			      layout->far ? FAR_GVA(vm) : DEFAULT_GUEST_STACK_VADDR_MIN);
@@ -90,8 +90,8 @@ void guest_stack_build(struct kvm_vm *vm, struct guest_stack *stack,
  * vcpu_set_if - set RFLAGS.IF
  * @vcpu:	the vCPU
  *
- * Nothing interrupts these guests.  But Bochs' CPUs leave a guest for an interrupt of
- * the host's only if the guest has IF set.
+ * Nothing interrupts these guests.  But on Bochs, a host interrupt ends guest mode only if
+ * the guest has IF set.
  */
 void vcpu_set_if(struct kvm_vcpu *vcpu)
 {
@@ -103,10 +103,10 @@ void vcpu_set_if(struct kvm_vcpu *vcpu)
 }
 
 /*
- * guest_stack_use - let a vCPU stand in a function on that stack
+ * guest_stack_use - let a vCPU run on a stack
  * @vcpu:	the vCPU
  * @stack:	the stack
- * @rip:	the instruction at which it stands
+ * @rip:	the instruction that it runs next
  */
 void guest_stack_use(struct kvm_vcpu *vcpu, const struct guest_stack *stack, gva_t rip)
 {
@@ -121,7 +121,7 @@ void guest_stack_use(struct kvm_vcpu *vcpu, const struct guest_stack *stack, gva
 }
 
 /*
- * guest_stack_build_and_use - give a vCPU in guest_loop() a stack
+ * guest_stack_build_and_use - build a stack, and let a vCPU run guest_loop() on it
  * @vcpu:	the vCPU
  * @stack:	is filled in
  * @layout:	where the frames are to lie
@@ -137,12 +137,12 @@ void guest_stack_build_and_use(struct kvm_vcpu *vcpu, struct guest_stack *stack,
 }
 
 /*
- * expect_guest_stack - expect the frames of a stack, as guest_loop()'s callers
+ * expect_guest_stack - expect the chain of guest_loop() on a stack
  * @e:		is filled in
  * @name:	the case, for messages
  * @user:	the guest is in user mode
  * @stack:	the stack
- * @max_stack:	how many entries the event takes, the marker aside
+ * @max_stack:	how many entries the event takes, context marker not included
  */
 void expect_guest_stack(struct callchain_expectation *e, const char *name, bool user,
 			const struct guest_stack *stack, unsigned int max_stack)
@@ -160,10 +160,10 @@ void expect_guest_stack(struct callchain_expectation *e, const char *name, bool 
 }
 
 /*
- * vm_get_pte_level - find the entry that maps an address, at a level of choice
+ * vm_get_pte_level - find the page table entry for an address, at a given level
  * @vm:		the VM
  * @gva:	a mapped address
- * @level:	PG_LEVEL_4K is the leaf, the VM's pgtable_levels the root table
+ * @level:	PG_LEVEL_4K for the leaf, the VM's pgtable_levels for the root table
  */
 u64 *vm_get_pte_level(struct kvm_vm *vm, gva_t gva, int level)
 {
@@ -199,20 +199,20 @@ void vm_set_user_accessible(struct kvm_vm *vm, gva_t gva, unsigned int nr_pages)
 	}
 }
 
-/* Where the library's GDT is free, and flat 64-bit segments of DPL 3. */
+/* Selectors that the library's GDT doesn't use, and flat segments of DPL 3 for them. */
 #define USER_CS			0x28
 #define USER_CS_DESC		0x00affb000000ffffULL
 #define USER_DS			0x30
 #define USER_DS_DESC		0x00cff3000000ffffULL
 
-/* RSP0, where exceptions in user mode find their stack. */
+/* Offset of RSP0 in the TSS.  Exceptions in user mode use the stack at RSP0. */
 #define TSS_RSP0		4
 
 /*
- * vcpu_enter_user_mode - continue at CPL 3, in 64-bit code
+ * vcpu_enter_user_mode - switch a vCPU to CPL 3, in 64-bit code
  * @vcpu:	the vCPU
  *
- * Exceptions may be handled, and return to user mode.
+ * The guest can handle exceptions, and return to user mode.
  */
 void vcpu_enter_user_mode(struct kvm_vcpu *vcpu)
 {
@@ -233,11 +233,11 @@ void vcpu_enter_user_mode(struct kvm_vcpu *vcpu)
 }
 
 /*
- * vcpu_use_4_level_paging - leave 5-level paging for 4-level paging
+ * vcpu_use_4_level_paging - switch a vCPU from 5-level to 4-level paging
  * @vcpu:	a vCPU of a VM that was built with 5 levels
  *
  * The first table of the fourth level becomes the root: all addresses below
- * 2^47 stay where they are.
+ * 2^47 stay mapped as they are.
  */
 void vcpu_use_4_level_paging(struct kvm_vcpu *vcpu)
 {

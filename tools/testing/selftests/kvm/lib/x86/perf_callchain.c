@@ -21,13 +21,13 @@
 #define SAMPLE_PERIOD_NS	200000
 #define SAMPLE_PERIOD_CYCLES	500000
 
-/* How often to try again when too few samples hit the guest. */
+/* How many rounds to try before too few samples of the guest are an error. */
 #define MAX_ROUNDS		10
 
 /* Room for a thousand chains of full depth; a power of two. */
 #define RING_PAGES		512
 
-/* Where there is no hardware counter: the PMU whose PMIs are NMIs, by its name in sysfs. */
+/* Environment variable: without a hardware counter, the sysfs name of a PMU whose PMIs are NMIs. */
 #define NMI_PMU_VARIABLE	"KVM_SELFTEST_NMI_PMU"
 
 int perf_event_open(struct perf_event_attr *attr, pid_t pid, int cpu)
@@ -50,7 +50,7 @@ int pmu_type(const char *name)
 }
 
 /*
- * has_hardware_cycles - tell whether this host counts cycles, and samples by NMIs
+ * has_hardware_cycles - return true if a hardware counter of this host samples cycles
  */
 bool has_hardware_cycles(void)
 {
@@ -104,9 +104,9 @@ static bool pmi_source_config(enum pmi_source source, struct perf_event_attr *at
 }
 
 /*
- * pmi_source_available - tell whether this user can sample callchains of guests by such PMIs
+ * pmi_source_available - return true if this user can sample guests' callchains by such PMIs
  * @source:	the kind of PMI
- * @why_not:	where to put the reason for a "no", for a test to skip with
+ * @why_not:	if the result is false, is set to the reason, for a test to skip with
  */
 bool pmi_source_available(enum pmi_source source, const char **why_not)
 {
@@ -151,8 +151,8 @@ static void ignore_signal(int sig)
 }
 
 /*
- * The last sample wakes up whoever polls the event.  The signal may find the
- * vCPU thread outside of KVM_RUN: immediate_exit makes the next one return.
+ * poll() returns when the event has enough samples.  The signal may reach the
+ * vCPU's thread outside of KVM_RUN: immediate_exit makes the next KVM_RUN return.
  */
 static void *kick_when_sampled(void *arg)
 {
@@ -176,7 +176,7 @@ static void copy_from_ring(void *dst, const struct perf_event_mmap_page *page, u
 	memcpy(dst + n, ring, size - n);
 }
 
-/* Returns where the next field is. */
+/* Parse a stack at @pos; return where the next field is. */
 static const u64 *parse_stack(struct callchain_stack *stack, const u64 *pos)
 {
 	stack->size = *pos++;
@@ -188,7 +188,7 @@ static const u64 *parse_stack(struct callchain_stack *stack, const u64 *pos)
 	return (const u64 *)(stack->info + 1);
 }
 
-/* In the order of the ABI, see perf_event_open(2). */
+/* Parse the fields of a sample, in the order of the ABI, see perf_event_open(2). */
 static void parse_sample(struct callchain_sample *sample, const struct callchain_event *event,
 			 const struct perf_event_header *header, const u64 *body)
 {
@@ -209,17 +209,17 @@ static void parse_sample(struct callchain_sample *sample, const struct callchain
 		pos += sample->nr;
 	}
 
-	/* The size, of 32 bits, and as many bytes, padded together to 64. */
+	/* A size of 32 bits and as many bytes: together, a multiple of 8 bytes. */
 	if (event->sample_type & PERF_SAMPLE_RAW) {
 		sample->raw = (const void *)pos + sizeof(u32);
 		pos = (const void *)sample->raw + *(const u32 *)pos;
 	}
 
-	/* An ABI, and registers unless that is zero, as it is for kernel threads. */
+	/* The ABI, then the registers unless the ABI is zero, as for kernel threads. */
 	if (event->sample_type & PERF_SAMPLE_REGS_USER)
 		pos += *pos ? 1 + event->nr_user_regs : 1;
 
-	/* The size, as many bytes, and unless that is zero how many of them could be read. */
+	/* The size; unless it is zero, that many bytes, and how many of them could be read. */
 	if (event->sample_type & PERF_SAMPLE_STACK_USER) {
 		u64 size = *pos++;
 
@@ -236,13 +236,13 @@ static void parse_sample(struct callchain_sample *sample, const struct callchain
 		    "A sample of %lu entries in %u bytes", sample->nr, header->size);
 }
 
-/* Records that wait to be read, in the order in which they were written. */
+/* A copy of one record in the ring buffer. */
 struct record {
 	struct perf_event_header header;
 	u64 body[64 * 1024 / sizeof(u64)];
 };
 
-/* Copies the record at @pos; returns where the next one is. */
+/* Copy the record at @pos; return the position of the next one. */
 static u64 copy_record(struct record *record, const struct perf_event_mmap_page *page, u64 pos)
 {
 	copy_from_ring(&record->header, page, pos, sizeof(record->header));
@@ -260,7 +260,7 @@ static void parse_deferred_stack(struct callchain_stack *stack, const struct rec
 {
 	u64 size = record->body[1];
 
-	/* Unlike that of a sample, it has what follows the bytes even if there are none. */
+	/* Unlike the stack of a sample, a deferred one of zero bytes has the fields behind. */
 	stack->size = size;
 	stack->data = (const u8 *)&record->body[2];
 	stack->info = (const void *)(stack->data + size);
@@ -269,7 +269,7 @@ static void parse_deferred_stack(struct callchain_stack *stack, const struct rec
 		    "A deferred stack of %lu bytes in %u bytes", size, record->header.size);
 }
 
-/* Find the record of a type that has a cookie, behind @pos. */
+/* Find the first record from @pos on that has this type and this cookie. */
 static bool find_deferred(struct record *record, const struct perf_event_mmap_page *page,
 			  u64 pos, u64 head, u32 type, u64 cookie)
 {
@@ -283,10 +283,11 @@ static bool find_deferred(struct record *record, const struct perf_event_mmap_pa
 }
 
 /*
- * Join a sample of a guest with what was deferred: the records with its cookie, not
- * far behind; @stack keeps the guest's.  The callchain begins with a context marker,
- * which would be there twice if it is the sample's; joined, the chain is what it
- * would be without deferral.  Fails if these records aren't there, or not yet.
+ * Join a sample of a guest with its deferred records, those behind it that have its
+ * cookie.  @stack takes the record of the guest's stack.  The deferred callchain begins
+ * with a context marker: leave that out if the sample has the same one, so that the
+ * joined chain is what it would be without deferral.  Return false if these records
+ * aren't all there, unless the event may lose records.
  */
 static bool join_deferred(struct callchain_sample *sample, struct callchain_event *event,
 			  u64 pos, u64 head, u64 *joined, struct record *stack)
@@ -300,7 +301,7 @@ static bool join_deferred(struct callchain_sample *sample, struct callchain_even
 
 	cookie = sample->ips[sample->nr - 1];
 	sample->cookie = cookie;
-	/* Samples of the host have their user mode's part deferred: that stays apart. */
+	/* A sample of the host has only user mode's part deferred, which isn't joined. */
 	if (!is_guest_context(sample->ips[0]))
 		return true;
 
@@ -347,15 +348,15 @@ static bool join_deferred(struct callchain_sample *sample, struct callchain_even
 }
 
 /*
- * callchain_event_read - read the samples that were taken since the last time
+ * callchain_event_read - read the samples that were taken since the last call
  * @event:	the event
  * @fn:		called with each sample, in the order in which they were taken
  * @arg:	passed to @fn
  *
- * A sample that is to be joined with a record that isn't there yet is left for the
- * next time, with all that comes behind it.
+ * If a deferred record of a sample isn't there yet, the sample and all that comes behind
+ * it are left for the next call.
  *
- * Return: how many samples there were.
+ * Return: how many samples were read.
  */
 unsigned int callchain_event_read(struct callchain_event *event,
 				  callchain_sample_fn fn, void *arg)
@@ -378,7 +379,7 @@ unsigned int callchain_event_read(struct callchain_event *event,
 						      &stack);
 			if (event->waits)
 				break;
-			/* No chain at all is one that nobody may see. */
+			/* An empty chain is not deferred, and has no cookie. */
 			TEST_ASSERT(!sample.nr || !is_guest_context(sample.ips[0]) ||
 				    !!sample.cookie == event->defers,
 				    "The chain of a guest was%s deferred",
@@ -423,8 +424,8 @@ unsigned int callchain_event_read(struct callchain_event *event,
 }
 
 /*
- * As perf record does, take what is deferred by an event of its own: the one that
- * samples may be disabled by its last sample.
+ * Open a dummy event to take the deferred records, as perf record does: the event that samples
+ * may be disabled by its last sample, before the record of that sample comes.
  */
 static void open_deferred(struct callchain_event *event,
 			  const struct perf_event_attr *sampled, pid_t pid, int cpu)
@@ -450,17 +451,17 @@ static void open_deferred(struct callchain_event *event,
 }
 
 /*
- * callchain_event_open_ring - open an event, and a ring of a size of choice
+ * callchain_event_open_ring - open an event, disabled, with a ring of a given size
  * @event:	is filled in
  * @source:	the kind of PMI
- * @attr:	what to set beyond the source, or NULL; the event starts disabled.
- *		sample_type may be zero for what most tests want, or consist of
- *		PERF_SAMPLE_IP, PERF_SAMPLE_TIME, PERF_SAMPLE_CALLCHAIN,
+ * @attr:	further attributes, or NULL.  A sample_type of zero means
+ *		PERF_SAMPLE_IP and PERF_SAMPLE_CALLCHAIN; any other must have
+ *		PERF_SAMPLE_IP, and may have PERF_SAMPLE_TIME, PERF_SAMPLE_CALLCHAIN,
  *		PERF_SAMPLE_RAW, PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER
  *		and PERF_SAMPLE_GUEST_STACK.
  * @pid:	whom to sample, as for perf_event_open(2)
- * @cpu:	where, likewise
- * @nr_pages:	how many pages of samples, a power of two
+ * @cpu:	on which CPU, likewise
+ * @nr_pages:	how many pages the ring has for records, a power of two
  *
  * Return: zero, or -1 with errno set if perf refuses the event.
  */
@@ -485,7 +486,7 @@ int callchain_event_open_ring(struct callchain_event *event, enum pmi_source sou
 	event->nr_throttled = 0;
 	event->cookie = 0;
 	event->waits = false;
-	/* perf defers whole chains only. */
+	/* perf defers only whole chains. */
 	event->defers = source & PMI_DEFERRED && !a.exclude_callchain_kernel &&
 			!a.exclude_callchain_user;
 	event->may_lose = false;
@@ -504,12 +505,12 @@ int callchain_event_open_ring(struct callchain_event *event, enum pmi_source sou
 }
 
 /*
- * callchain_event_open - open an event that samples callchains, and its ring
+ * callchain_event_open - open an event, disabled, with a ring of RING_PAGES
  * @event:	is filled in
  * @source:	the kind of PMI
  * @attr:	see callchain_event_open_ring()
  * @pid:	whom to sample, as for perf_event_open(2)
- * @cpu:	where, likewise
+ * @cpu:	on which CPU, likewise
  *
  * Return: zero, or -1 with errno set if perf refuses the event.
  */
@@ -532,12 +533,12 @@ void callchain_event_disable(struct callchain_event *event)
 }
 
 /*
- * callchain_event_start - open an event that must be there, and enable it
+ * callchain_event_start - open and enable an event; end the test if perf refuses it
  * @event:	is filled in
  * @source:	the kind of PMI
  * @attr:	see callchain_event_open_ring()
  * @pid:	whom to sample, as for perf_event_open(2)
- * @cpu:	where, likewise
+ * @cpu:	on which CPU, likewise
  */
 void callchain_event_start(struct callchain_event *event, enum pmi_source source,
 			   const struct perf_event_attr *attr, pid_t pid, int cpu)
@@ -559,8 +560,8 @@ void callchain_event_close(struct callchain_event *event)
  * vcpu_run_until_sampled - run a vCPU until an event has wakeup_events more samples
  * @vcpu:	the vCPU; its guest must not exit to userspace by itself
  * @event:	an event of this thread
- * @nr_samples:	how many the event may take before it is disabled; zero if it
- *		is enabled already, and is to stay so
+ * @nr_samples:	how many samples the event may take before it is disabled; zero if the
+ *		event is already enabled, and stays enabled
  */
 void vcpu_run_until_sampled(struct kvm_vcpu *vcpu, struct callchain_event *event,
 			    unsigned int nr_samples)
@@ -589,19 +590,19 @@ void vcpu_run_until_sampled(struct kvm_vcpu *vcpu, struct callchain_event *event
 	vcpu->run->immediate_exit = 0;
 }
 
-/* A thread that has returned from KVM_RUN has nothing deferred any more. */
+/* When KVM_RUN has returned, all deferred records are in the ring. */
 static void assert_all_joined(const struct callchain_event *event)
 {
 	TEST_ASSERT(!event->waits, "A sample lacks what was deferred");
 }
 
 /*
- * vcpu_run_sampled_bpf - as vcpu_run_sampled(), with a BPF program at the event
+ * vcpu_run_sampled_bpf - as vcpu_run_sampled(), with a BPF program attached to the event
  * @vcpu:	the vCPU; its guest must not exit to userspace by itself
  * @source:	the kind of PMI
- * @attr:	what to set beyond the source, e.g. exclude_* and sample_max_stack
- * @prog_fd:	a program of BPF_PROG_TYPE_PERF_EVENT, which must let samples pass
- * @nr_samples:	how many, those that hit the host between VM exits included
+ * @attr:	see callchain_event_open_ring()
+ * @prog_fd:	a program of BPF_PROG_TYPE_PERF_EVENT, which must not drop samples; or -1
+ * @nr_samples:	how many samples to take, those that hit the host included
  * @fn:		called with each sample, in the order in which they were taken
  * @arg:	passed to @fn
  */
@@ -624,7 +625,7 @@ void vcpu_run_sampled_bpf(struct kvm_vcpu *vcpu, enum pmi_source source,
 	vcpu_run_until_sampled(vcpu, &event, nr_samples);
 
 	nr = callchain_event_read(&event, fn, arg);
-	/* One more NMI may have been under way when the event was stopped. */
+	/* One more NMI may have been on its way when the event was disabled. */
 	TEST_ASSERT(nr >= nr_samples, "Asked for %u samples, got %u", nr_samples, nr);
 	assert_all_joined(&event);
 
@@ -635,8 +636,8 @@ void vcpu_run_sampled_bpf(struct kvm_vcpu *vcpu, enum pmi_source source,
  * vcpu_run_sampled - run a vCPU until perf has taken a number of samples of it
  * @vcpu:	the vCPU; its guest must not exit to userspace by itself
  * @source:	the kind of PMI
- * @attr:	what to set beyond the source, e.g. exclude_* and sample_max_stack
- * @nr_samples:	how many, those that hit the host between VM exits included
+ * @attr:	see callchain_event_open_ring()
+ * @nr_samples:	how many samples to take, those that hit the host included
  * @fn:		called with each sample, in the order in which they were taken
  * @arg:	passed to @fn
  */
@@ -652,13 +653,13 @@ void vcpu_run_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
  * @vcpu:	the vCPU, see vcpu_run_sampled()
  * @source:	the kind of PMI
  * @attr:	what to set beyond the source
- * @nr_samples:	how many samples to take at a time; half of them must hit the guest in the end
+ * @nr_samples:	how many samples to take in a round; half as many must hit the guest in all
  * @fn:		called with each sample; counts in @nr_guest those that hit the guest
  * @arg:	passed to @fn
  * @nr_guest:	the count
  *
- * A host that is slow, or not alone, may have the next PMI before it is back in the
- * guest: the period doubles until it is not.
+ * On a slow or busy host, the next PMI may come before the guest runs again.  So the
+ * period doubles with each round.
  */
 void vcpu_run_until_guest_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
 				  const struct perf_event_attr *attr, unsigned int nr_samples,
@@ -681,7 +682,7 @@ void vcpu_run_until_guest_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
  * vcpu_run_sampled_to_exit - sample a vCPU until its guest exits to userspace
  * @vcpu:	the vCPU
  * @source:	the kind of PMI
- * @attr:	what to set beyond the source
+ * @attr:	see callchain_event_open_ring()
  * @fn:		called with each sample, in the order in which they were taken
  * @arg:	passed to @fn
  */
@@ -691,7 +692,7 @@ void vcpu_run_sampled_to_exit(struct kvm_vcpu *vcpu, enum pmi_source source,
 {
 	struct callchain_event event;
 
-	/* Nobody reads meanwhile, and a slow host takes long. */
+	/* Nothing is read from the ring until the guest exits, which takes long on a slow host. */
 	TEST_ASSERT(!callchain_event_open_ring(&event, source, attr, 0, -1, 8 * RING_PAGES),
 		    "perf_event_open() failed: %s", strerror(errno));
 	callchain_event_enable(&event);
@@ -706,16 +707,16 @@ void vcpu_run_sampled_to_exit(struct kvm_vcpu *vcpu, enum pmi_source source,
 /*
  * callchain_sample_compare - compare one sample
  * @s:	the sample
- * @e:	what it must be if it hit the guest
+ * @e:	what it must have if it hit the guest
  *
- * Return: whether it hit the guest, and is the first one of a walk.
+ * Return: true if it hit the guest, and is the first sample of its walk.
  */
 bool callchain_sample_compare(const struct callchain_sample *s,
 			      const struct callchain_expectation *e)
 {
 	unsigned int i;
 
-	/* The host's part of KVM_RUN is sampled as well, with the host's chain. */
+	/* Samples that hit the host inside of KVM_RUN have the host's chain. */
 	if (!callchain_sample_is_guest(s)) {
 		for (i = 0; i < s->nr; i++)
 			TEST_ASSERT(s->ips[i] != (u64)PERF_CONTEXT_GUEST_KERNEL &&
@@ -737,7 +738,7 @@ bool callchain_sample_compare(const struct callchain_sample *s,
 }
 
 /*
- * callchain_compare - compare a sample, for functions that take a callback
+ * callchain_compare - compare and count a sample, as a callchain_sample_fn
  * @s:		the sample
  * @arg:	the struct callchain_comparison
  */
@@ -752,12 +753,12 @@ void callchain_compare(const struct callchain_sample *s, void *arg)
  * vcpu_run_and_compare - sample a vCPU, and compare each sample of its guest
  * @vcpu:	the vCPU, see vcpu_run_sampled()
  * @source:	the kind of PMI
- * @attr:	what to set beyond the source
- * @nr_samples:	how many samples to take at a time
- * @e:		what each of them must be, unless it hits the host
+ * @attr:	see callchain_event_open_ring()
+ * @nr_samples:	how many samples to take per round, see vcpu_run_until_guest_sampled()
+ * @e:		what each of them must have, unless it hits the host
  *
- * Return: how many walks of the guest's stack there were for samples that hit it,
- * half of @nr_samples at the least.
+ * Return: how many samples hit the guest, at least half of @nr_samples; those that
+ * share a walk count as one.
  */
 unsigned int vcpu_run_and_compare(struct kvm_vcpu *vcpu, enum pmi_source source,
 				  const struct perf_event_attr *attr,
@@ -772,7 +773,7 @@ unsigned int vcpu_run_and_compare(struct kvm_vcpu *vcpu, enum pmi_source source,
 }
 
 /*
- * vcpu_get_callchain_ends - how many walks of a vCPU's stack KVM saw end
+ * vcpu_get_callchain_ends - count the walks of a vCPU's stack that have ended
  * @vcpu:	the vCPU
  *
  * Return: the sum of all callchain_end_* stats.
@@ -784,7 +785,7 @@ u64 vcpu_get_callchain_ends(struct kvm_vcpu *vcpu)
 	u64 value, sum = 0;
 	unsigned int i;
 
-	/* Reads the descriptors, if nobody has so far. */
+	/* This reads the descriptors, unless they were read before. */
 	vcpu_get_stat(vcpu, callchain_walks);
 
 	for (i = 0; i < stats->header.num_desc; i++) {
@@ -801,7 +802,7 @@ u64 vcpu_get_callchain_ends(struct kvm_vcpu *vcpu)
 }
 
 /*
- * vcpu_get_callchain_end_stat - how many walks of a vCPU's stack ended that way
+ * vcpu_get_callchain_end_stat - count the walks of a vCPU's stack that ended for one reason
  * @vcpu:	the vCPU
  * @end:	the name of a callchain_end_* stat, without this prefix
  */
@@ -815,7 +816,7 @@ u64 vcpu_get_callchain_end_stat(struct kvm_vcpu *vcpu, const char *end)
 	return value;
 }
 
-/* Settings may be negative. */
+/* Return false on errors, as the value itself may be negative. */
 static bool read_setting(const char *path, int *value)
 {
 	FILE *f = fopen(path, "r");
@@ -829,10 +830,10 @@ static bool read_setting(const char *path, int *value)
 }
 
 /*
- * read_number - read what the kernel has in a file of /proc or /sys
+ * read_number - read a number from a file of /proc or /sys
  * @path:	the file
  *
- * Return: the number, -1 if there is none.
+ * Return: the number, or -1 if it can't be read.
  */
 int read_number(const char *path)
 {
@@ -842,11 +843,11 @@ int read_number(const char *path)
 }
 
 /*
- * write_number - write a file of /proc or /sys
+ * write_number - write a number to a file of /proc or /sys
  * @path:	the file
  * @value:	the number
  *
- * Return: whether the kernel took it.
+ * Return: true if the kernel accepted it.
  */
 bool write_number(const char *path, int value)
 {
@@ -860,7 +861,7 @@ bool write_number(const char *path, int value)
 }
 
 /*
- * has_userfaults - tell whether this user may handle the kernel's faults as well
+ * has_userfaults - return true if this user's userfaultfd may handle faults of the kernel, too
  */
 bool has_userfaults(void)
 {
@@ -873,7 +874,7 @@ bool has_userfaults(void)
 	return true;
 }
 
-/* The settings of the host that were changed, and the process that restores each. */
+/* Host settings that were changed, and the process that restores each. */
 static struct {
 	char path[128];
 	int fd;
@@ -884,9 +885,10 @@ static struct {
 static pid_t overrider;
 
 /*
- * Whatever ends the test, its end of the pipe is closed then.  The guardian is out of
- * reach for who kills the test's process group, and keeps none of its files but the
- * locked one.  An event may be on its way out.
+ * Restore a setting when the test has ended: however that happens, its end of the pipe is closed.
+ * setsid() keeps this process alive if somebody kills the test's process group.  Close all files
+ * of the test but the locked one.  The kernel refuses some settings as long as there is an event,
+ * and the test's event may not be freed yet: try again.
  */
 static void __noreturn guard(const char *path, int value, int alive, int fd)
 {
@@ -905,15 +907,15 @@ static void __noreturn guard(const char *path, int value, int alive, int fd)
 }
 
 /*
- * host_restore - put back all that host_override() has changed
+ * host_restore - restore all settings that host_override() has changed
  *
- * That comes by itself when the test ends, however it ends, but then a bit later.
+ * Without this call, they are restored a bit later, after the test, however it ends.
  */
 void host_restore(void)
 {
 	unsigned int i;
 
-	/* An exit handler is that of children, too. */
+	/* Children inherit the exit handler. */
 	if (getpid() != overrider)
 		return;
 
@@ -932,9 +934,9 @@ void host_restore(void)
  * @path:	its file
  * @value:	what to write
  *
- * Forks a process that puts the setting back, the first time for each file.
+ * The first call for each file forks a process that restores the setting.
  *
- * Return: whether the kernel took it; errno says why not.
+ * Return: true if the kernel accepted the value; if not, errno has the reason.
  */
 bool host_override(const char *path, int value)
 {
@@ -951,7 +953,7 @@ bool host_override(const char *path, int value)
 	if (fd < 0)
 		return false;
 
-	/* Another test may have ended, whose guardian has not come to it yet. */
+	/* The process that restores this setting after another test may not have done so yet. */
 	TEST_ASSERT(!flock(fd, LOCK_EX), "flock() of %s failed: %s", path, strerror(errno));
 	if (!read_setting(path, &old) || !write_number(path, value)) {
 		err = errno;
