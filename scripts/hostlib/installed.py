@@ -61,7 +61,7 @@ def _ours(root: Path) -> Iterator[Path]:
 
 
 def _ask(argv: List[str], what: str) -> str:
-    """The line of what a command prints that has this in it."""
+    """Return the first line of a command's output with this text, or an empty one."""
     said = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout
     return next((line for line in said.splitlines() if what in line), "")
 

@@ -54,13 +54,13 @@ def claim(folder: Path) -> None:
 
 @contextmanager
 def one_at_a_time(folder: Path) -> Iterator[None]:
-    """Wait until no other process is in here with the same folder."""
+    """Let one process at a time work in a folder; others wait for their turn."""
     folder.mkdir(parents=True, exist_ok=True)
     with (folder / ".lock").open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say(f"Wait for another run that downloads to {folder}")
+            say(f"Another run downloads to {folder}; this one waits until it has ended")
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -53,6 +53,10 @@ class CompareTest(unittest.TestCase):
         self.assertFalse(slower["page"])
         self.assertFalse(slower["sample without a callchain"])
 
+    def test_three_instructions_a_frame_are_too_many(self) -> None:
+        self.assertTrue(self._slower(frame=48)["frame"])
+        self.assertFalse(self._slower(frame=47)["frame"])
+
     def test_slower_pages_are_named(self) -> None:
         slower = self._slower(page=1000)
         self.assertTrue(slower["page"])
