@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Callchains of guests, in samples that a host takes of the machines it runs.
+ * Record the callchains of guests in the samples that a host takes of its virtual machines.
  */
 
 #include <linux/filter.h>
@@ -37,9 +37,10 @@ static int __init init_guest_callchain_sysctl(void)
 core_initcall(init_guest_callchain_sysctl);
 
 /*
- * BPF stack helpers read the very chain that is recorded, and know host stacks only: with
- * such a program, samples of guests are taken for samples of the host.  Programs that
- * @event's program tail-calls are not known here, and may read the guest's chain.
+ * Return true if @event has a BPF program that calls stack helpers.  They read the chain
+ * that is recorded, and expect a stack of the host, so that samples of guests must be
+ * treated like samples of the host.  Programs that @event's program tail-calls are not
+ * checked, and may read the guest's chain.
  */
 bool perf_callchain_is_hosts(const struct perf_event *event)
 {
@@ -48,7 +49,7 @@ bool perf_callchain_is_hosts(const struct perf_event *event)
 	return prog && prog->call_get_stack;
 }
 
-/* Return true if @event may see the stack of the guest that current runs. */
+/* Return true if @event may see the stack of the guest that the current task runs. */
 bool perf_callchain_guest_wanted(const struct perf_event *event, unsigned int guest_state)
 {
 	const struct perf_event_attr *attr = &event->attr;
@@ -62,11 +63,12 @@ bool perf_callchain_guest_wanted(const struct perf_event *event, unsigned int gu
 }
 
 /**
- * perf_callchain_guest_init - settle whether an event's chains can be deferred
- * @event: a new event that has callchain buffers, so that sysctls don't change
+ * perf_callchain_guest_init - decide whether an event's guest callchains can be deferred
+ * @event: a new event; it has callchain buffers, so that the callchain sysctls can't change
  *
- * A deferred record carries the whole chain: walk at once if @event wants only a part
- * of it, or if there is no room for three markers.
+ * Clears attr.defer_guest_callchain if the stack must be walked in the PMI: all samples
+ * of an exit share their part of a deferred chain, so that @event must not exclude any of
+ * it.  Three words of this part count as contexts: two markers and the cookie.
  *
  * Context: task, before @event is installed.
  */
@@ -79,7 +81,7 @@ void perf_callchain_guest_init(struct perf_event *event)
 		attr->defer_guest_callchain = 0;
 }
 
-/* Out of line: a deferred chain does not need its stack frame. */
+/* Not inlined: requests for deferred chains don't need this function's stack frame. */
 static noinline struct perf_callchain_entry *
 guest_callchain_walk(struct perf_sample_data *data, const struct perf_event_attr *attr)
 {
@@ -103,7 +105,7 @@ guest_callchain_walk(struct perf_sample_data *data, const struct perf_event_attr
 	if (!entry)
 		return &__empty_callchain;
 
-	/* A marker comes first; the sysctls don't change while there are buffers. */
+	/* A marker comes first.  All fits: the sysctls don't change while there are buffers. */
 	ips = &entry->ip[1];
 	nr = static_call(__perf_guest_stack_walk)(ips, attr->sample_max_stack, &nr_kernel);
 	if (nr)
@@ -127,20 +129,22 @@ guest_callchain_walk(struct perf_sample_data *data, const struct perf_event_attr
 
 /**
  * perf_callchain_guest - get the callchain of the guest that a PMI interrupted
- * @data: the sample; takes the guest's IP where that is found on the way
- * @event: the event that is sampled, with attr.guest_callchain; its
- *	   exclude_* and sample_max_stack (in entries, context markers aside) apply
+ * @data: the sample; its guest_ip is set if the guest's IP is found
+ * @event: the event that is sampled, with attr.guest_callchain set; its exclude_*
+ *	   bits and sample_max_stack (which does not count context markers) apply
  *
  * The chain is a context marker, the guest's instruction pointer, and the
- * return addresses that the hypervisor finds on the guest's stack.  Where it
- * finds how the guest's kernel was entered, user mode's part follows behind a
- * marker of its own.
+ * return addresses that the hypervisor finds on the guest's stack.  If the
+ * hypervisor finds where user mode entered the guest's kernel, another context
+ * marker and the entries of user mode follow.
  *
- * Context: NMI or IRQ.  Never faults in the guest's memory.
+ * Context: that of the sample, mostly NMI or IRQ.  Does not fault the guest's
+ * memory in.
  *
- * Return: the chain, in a per-CPU buffer that is good until the next sample in
- * the same context; empty if @event may not see it or the guest shows none.  NULL
- * if the sample is one of the host, or is to be taken for one, see
+ * Return: the chain, or the first part of a deferred one, see
+ * perf_callchain_guest_request().  It is valid until the next sample in the same
+ * context.  It is empty if @event may not see it, or if the guest's stack must not
+ * be read.  NULL if the sample is one of the host, or must be treated like one, see
  * perf_callchain_is_hosts().
  */
 struct perf_callchain_entry *perf_callchain_guest(struct perf_sample_data *data,
@@ -165,14 +169,14 @@ struct perf_callchain_entry *perf_callchain_guest(struct perf_sample_data *data,
 #define GUEST_BACKTRACE_MAX	16
 
 /**
- * perf_guest_print_backtrace - name the guest that this CPU runs, for a backtrace of the host
+ * perf_guest_print_backtrace - print which guest this CPU runs, in a backtrace of the host
  * @log_lvl: log level, a prefix for printk()
  *
  * Prints nothing unless the current interrupt ended guest mode, or came right after the
  * exit.  The guest's IP and callchain are printed if the administrator and the VMM allow
  * callchains.
  *
- * Context: NMI or IRQ, but not inside of a PMI: walks must not nest.
+ * Context: NMI or IRQ, but not while a PMI walks the guest's stack: walks must not nest.
  */
 void perf_guest_print_backtrace(const char *log_lvl)
 {

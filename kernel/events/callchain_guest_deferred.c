@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Deferred callchains of guests: the PMI asks for one, and the vCPU's thread, which
- * can't let the guest go on before it has continued itself, walks the stack.
+ * Deferred callchains of guests: the PMI requests a callchain, and after the PMI, the
+ * vCPU's thread walks the guest's stack.  The vCPU does not run in between, as only its
+ * thread can enter the guest again.
  */
 
 #include <linux/kvm_types.h>
@@ -15,8 +16,9 @@
 static DEFINE_PER_CPU(u32, guest_callchain_count);
 
 /*
- * As get_cookie() in kernel/unwind/deferred.c, from a space of its own: user mode's
- * are odd in the upper half.  Not zero, for the lower half isn't.
+ * Return a new cookie, made like those of get_cookie() in kernel/unwind/deferred.c.  The
+ * upper half is even here and odd there, so that the two kinds never match.  A cookie is
+ * not zero, because its lower half isn't.
  */
 static u64 guest_callchain_cookie(void)
 {
@@ -26,22 +28,23 @@ static u64 guest_callchain_cookie(void)
 
 /**
  * perf_callchain_guest_request - request the callchain of the guest that a PMI hit
- * @data: the sample; takes the guest's IP
+ * @data: the sample; its guest_ip is set
  * @event: the event that is sampled
  *
- * The chain is a context marker, the guest's instruction pointer, and behind
- * PERF_CONTEXT_USER_DEFERRED the cookie of the PERF_RECORD_CALLCHAIN_DEFERRED that
- * will bring the rest.  Readers join the two as for user mode, and find another
- * context marker where the record begins.
+ * The chain has four words: a context marker, the guest's instruction pointer,
+ * PERF_CONTEXT_USER_DEFERRED, and the cookie of the PERF_RECORD_CALLCHAIN_DEFERRED
+ * that will bring the rest.  Readers join the two as they do for user mode.  The
+ * entries of the record begin with a context marker of their own.
  *
- * The request needs no lock: one PMI at a time can have hit the guest, and the
- * vCPU's thread continues when it is done.  All samples before that share one
- * record, and this chain.
+ * The request needs no lock: only one PMI at a time can hit the guest, and the
+ * vCPU's thread does not continue before the PMI is done.  All samples before that
+ * share one record, and this chain.
  *
- * Context: the PMI, NMI or IRQ.
+ * Context: as perf_callchain_guest().
  *
- * Return: the chain, which is the vCPU's and good until its thread continues; empty
- * if the guest shows none.
+ * Return: the chain, which is part of the vCPU's request and valid until the vCPU's
+ * thread continues; empty if the guest's stack must not be read, or if the guest's
+ * IP looks like a context marker.
  */
 struct perf_callchain_entry *perf_callchain_guest_request(struct perf_sample_data *data,
 							  struct perf_event *event)
@@ -51,7 +54,7 @@ struct perf_callchain_entry *perf_callchain_guest_request(struct perf_sample_dat
 
 	request = static_call(__perf_guest_callchain_request)();
 
-	/* The guest must not make perf take its address for a context marker. */
+	/* An IP that the guest chooses must not pass for a context marker. */
 	if (unlikely(!request || request->guest_ip >= PERF_CONTEXT_MAX))
 		return &__empty_callchain;
 
@@ -72,28 +75,28 @@ struct perf_callchain_entry *perf_callchain_guest_request(struct perf_sample_dat
 	return &request->callchain;
 }
 
-/* The longest chain: a record's size has 16 bits. */
+/* The longest chain that fits into a record, whose size has 16 bits. */
 #define MAX_DEFERRED	((U16_MAX - 256) / sizeof(u64))
 
 /**
  * __perf_guest_callchain_serve - walk the guest's stack as PMIs have requested
- * @request: the request; ready for the next exit after that
+ * @request: the request; empty again when this function returns
  *
- * One walk serves all events that sampled the guest before this exit, and its
- * record goes to all events of this task that take such records.  With nothing to
- * be found, or without memory for a chain that is longer than usual, the record is
- * empty: each sample's other half comes, unless the ring buffer has no room for it.
+ * One walk serves all events that sampled the guest at this exit.  Its record goes
+ * to all events of this task and of this CPU that take such records.  The record is
+ * empty if nothing but the IP is found, or if there is no memory for a chain that is
+ * longer than usual: readers of the samples expect a record.
  *
- * Not unwind_deferred_request(): its task work runs after the exit was handled,
- * with other registers and memory than the sample has seen.
+ * unwind_deferred_request() can't do this: its task work runs after the exit was
+ * handled, when the guest's registers and memory may have changed.
  *
- * Context: the vCPU's thread, right after the exit, as long as the hypervisor has
- * neither handled it nor dropped what protects the guest's memory.  May sleep.
+ * Context: the vCPU's thread, right after the exit: before the hypervisor handles
+ * the exit, and while it protects the guest's memory.  May sleep.
  */
 void __perf_guest_callchain_serve(struct perf_guest_callchain_request *request)
 {
 	unsigned int nr = 0, nr_kernel = 0, max = min(request->max, MAX_DEFERRED);
-	/* One more, for the marker of user mode. */
+	/* The marker in front of user mode's entries takes one more word. */
 	u64 usual[PERF_MAX_STACK_DEPTH + 1] __uninitialized, *ips = usual;
 	struct unwind_stacktrace trace = {};
 	u16 misc;
@@ -111,13 +114,16 @@ void __perf_guest_callchain_serve(struct perf_guest_callchain_request *request)
 		trace.entries = (unsigned long *)ips;
 	}
 
-	/* The sample has the first entry, the IP, which leaves room for a marker. */
+	/* The sample has the first entry, the IP: a marker takes its place here. */
 	if (nr > 1)
 		trace.nr = guest_callchain_mark(ips, nr - 1, nr_kernel ? nr_kernel - 1 : 0);
 
-	/* That many entries, and their marker; of the IP alone, there are none. */
-	perf_event_callchain_deferred(request->callchain.ip[3], misc, &trace,
-				      nr_kernel > 1 ? nr_kernel : 0);
+	/*
+	 * The record has the kernel's entries but the IP, plus their marker: nr_kernel
+	 * words, or none if the IP is the kernel's only entry.
+	 */
+	perf_callchain_deferred_emit(request->callchain.ip[3], misc, &trace,
+				     nr_kernel > 1 ? nr_kernel : 0);
 	request->max = 0;
 	request->stack_size = 0;
 	if (ips != usual)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Stacks of guests, in samples that a host takes of the machines it runs: bytes and
- * registers, for readers that know how the guest's frames are laid out.
+ * Dump the stacks of guests in the samples that a host takes of its virtual machines.  A
+ * dump has bytes and registers, for readers that know the layout of the guest's frames.
  */
 
 #include <linux/filter.h>
@@ -12,7 +12,7 @@
 
 #include "internal.h"
 
-/* Return true if @attr may see the stack of the mode in @guest_state. */
+/* Return true if an event with @attr may see the stack of a guest in @guest_state's mode. */
 static bool guest_stack_visible(const struct perf_event_attr *attr, unsigned int guest_state)
 {
 	if (guest_state & PERF_GUEST_USER)
@@ -26,10 +26,10 @@ static bool guest_stack_visible(const struct perf_event_attr *attr, unsigned int
  * @data: the sample; the sizes of its other fields are known, except that of AUX data
  * @event: the event that is sampled; its dumps are not deferred
  *
- * Sets data->guest_stack_size if @event may see the stack.  Some of these bytes may turn
+ * Sets data->guest_stack_size if @event may see the stack.  Some of the bytes may turn
  * out to be unreadable when the sample is written.
  *
- * Context: NMI or IRQ.
+ * Context: as perf_callchain_guest().
  */
 void __perf_prepare_guest_stack(struct perf_sample_data *data, struct perf_event *event)
 {
@@ -42,7 +42,7 @@ void __perf_prepare_guest_stack(struct perf_sample_data *data, struct perf_event
 		return;
 
 	used = perf_sample_data_size(data, event) + sizeof(struct perf_guest_stack_info);
-	/* AUX data takes what is left, but its size must fit. */
+	/* AUX data gets the room that is left, but its size field must fit. */
 	if (event->attr.sample_type & PERF_SAMPLE_AUX)
 		used += sizeof(u64);
 	size = event->attr.sample_stack_guest;
@@ -50,15 +50,15 @@ void __perf_prepare_guest_stack(struct perf_sample_data *data, struct perf_event
 	if (used + size > U16_MAX)
 		size = used < U16_MAX ? round_down(U16_MAX - used, sizeof(u64)) : 0;
 
-	/* __perf_event_header_size() has counted the size itself, which each sample has. */
+	/* __perf_event_header_size() has counted the size field, which each sample has. */
 	data->guest_stack_size = size;
 	if (size)
 		data->dyn_size += size + sizeof(struct perf_guest_stack_info);
 }
 
 /*
- * Output @size bytes and what follows them: first the bytes of @stack that can be read,
- * then whatever the ring buffer had there.
+ * Output @size bytes, and the info that follows them.  The bytes begin with those of @stack
+ * that can be read; the others are left as they were in the ring buffer.
  */
 static void output_stack(struct perf_output_handle *handle, const struct perf_guest_stack *stack,
 			 unsigned int size)
@@ -80,11 +80,11 @@ static void output_stack(struct perf_output_handle *handle, const struct perf_gu
 }
 
 /**
- * perf_output_guest_stack - output the guest's stack into a sample, behind its size
- * @handle: the sample's
- * @size: bytes, as __perf_prepare_guest_stack() has settled; not zero
+ * perf_output_guest_stack - output the guest's stack into a sample, after its size field
+ * @handle: the output handle of the sample
+ * @size: how many bytes __perf_prepare_guest_stack() has made room for; not zero
  *
- * Context: NMI or IRQ, the one that hit the guest.  Never faults in the guest's memory.
+ * Context: as perf_callchain_guest().  Does not fault the guest's memory in.
  */
 void perf_output_guest_stack(struct perf_output_handle *handle, unsigned int size)
 {
@@ -93,9 +93,9 @@ void perf_output_guest_stack(struct perf_output_handle *handle, unsigned int siz
 	int rctx;
 
 	/*
-	 * Take the context's callchain buffer: a copy that faults may hit a tracepoint,
-	 * whose event must not walk the guest's stack as long as the hypervisor has
-	 * changed PKRU for this one.
+	 * Hold the callchain buffer of this context: a copy that faults may hit a
+	 * tracepoint, and its event must not read the guest's stack, too, while the
+	 * hypervisor has changed PKRU for this dump.
 	 */
 	if (get_callchain_entry(&rctx)) {
 		found = static_call(__perf_guest_stack_begin)(&stack, size);
@@ -128,7 +128,7 @@ static void output_record(struct perf_event *event, void *data)
 {
 	const struct perf_event_attr *attr = &event->attr;
 	struct guest_stack_record *record = data;
-	/* As in perf_callchain_deferred_output(). */
+	/* Not cleared, as in perf_callchain_deferred_output(). */
 	struct perf_sample_data sample __uninitialized;
 	struct perf_output_handle handle;
 	unsigned int guest_state, size;
@@ -154,17 +154,17 @@ static void output_record(struct perf_event *event, void *data)
 	perf_output_end(&handle);
 }
 
-/* Room for the largest struct sample_id, and for what a record has beside data. */
+/* Leave room for the largest struct sample_id, and for the other fields of a record. */
 #define MAX_DEFERRED_SIZE	round_down(U16_MAX - 256, sizeof(u64))
 
 /**
  * perf_guest_stack_serve - emit a guest's stack whose dump was deferred
- * @cookie: of the samples that it belongs to
- * @misc: PERF_RECORD_MISC_GUEST_*, the mode that these samples hit
+ * @cookie: the cookie of the samples that the dump belongs to
+ * @misc: PERF_RECORD_MISC_GUEST_*, the guest's mode in these samples
  * @size: how many bytes to dump at most
  *
- * The record is as long as what can be read.  It is empty if there is nothing: each
- * sample's other half comes, unless the ring buffer has no room for it.
+ * The record is as long as the stack that the hypervisor finds.  If it finds none, the
+ * record is empty: readers of the samples expect a record.
  *
  * Context: as __perf_guest_callchain_serve().  May sleep.
  */

@@ -2,9 +2,9 @@
 /*
  * Walk the stack of a guest, by its frame pointers, through its page tables.
  *
- * Everything that is followed here was written by the guest, and may change
- * while it is read: each step is checked, and each loop is bounded without the
- * guest's help.
+ * The guest has written everything that is followed here, and may change it
+ * while it is read: each step is checked, and each loop has a bound that the
+ * guest can't change.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -22,30 +22,30 @@
 #include "x86.h"
 
 /*
- * The parts of struct pt_regs that matter here, as a Linux guest saves it on its kernel's
- * stack at interrupts, exceptions and system calls.  The layout is that of the guest's
- * kernel, which may be a 32-bit one, and so isn't taken from the host's headers.  Offsets
- * are in bytes.
+ * A Linux guest saves struct pt_regs on its kernel's stack at interrupts, exceptions and
+ * system calls.  These are the parts that matter here; offsets and sizes are in bytes.  They
+ * are not taken from the host's headers, as the guest's kernel may be a 32-bit one.
  *
- * Kernels with frame pointers encode a pointer to it in the frame pointer, except at system
- * calls (ENCODE_FRAME_POINTER): 64-bit kernels add one, 32-bit ones clear the topmost bit.
+ * At interrupts and exceptions, kernels with frame pointers encode a pointer to pt_regs in
+ * the frame pointer (ENCODE_FRAME_POINTER): 64-bit kernels add one to the pointer, 32-bit
+ * kernels clear its topmost bit.
  */
 #define LINUX_PT_REGS_64_SIZE	168
 #define LINUX_PT_REGS_32_SIZE	68
 
 /*
- * The stack of a task of a 64-bit kernel ends where a multiple of this does, and with
- * what was saved when the task left user mode.  Kernels that are built for FRED leave
- * 16 bytes free behind that.
+ * A task's stack in a 64-bit kernel ends at a multiple of this.  The pt_regs that were
+ * saved when the task left user mode are at its end.  Kernels that are built for FRED
+ * leave 16 bytes free after them.
  */
 #define LINUX_THREAD_SIZE_64	16384
 #define LINUX_FRED_RESERVED	16
 
-/* Selectors of a 64-bit kernel's 32-bit user mode; 64-bit code has another one. */
+/* CS of 32-bit programs on a 64-bit kernel, and the privilege level of user mode. */
 #define LINUX_USER32_CS		0x23
 #define LINUX_USER_RPL		3
 
-/* By ascending address. */
+/* Parts of pt_regs, by ascending address. */
 enum { SAVED_BP, SAVED_IP, SAVED_CS, SAVED_FLAGS, SAVED_SP, NR_SAVED };
 
 struct entry_frame {
@@ -66,13 +66,13 @@ static const struct entry_frame entry_frame_32 = {
 };
 
 /*
- * A position on a guest's stack:
+ * The state of a walk of a guest's stack:
  *
  * @vcpu:	the vCPU whose stack is walked
  * @ips:	entries that were found so far, linear addresses
- * @nr:		how many
- * @max:	how many there is room for
- * @nr_kernel:	how many of them belong to the guest's kernel
+ * @nr:		how many entries were found
+ * @max:	how many entries there is room for
+ * @nr_kernel:	how many of the entries found belong to the guest's kernel
  * @fp:		frame pointer that leads to the caller's frame, relative to @ss_base
  * @sp:		lowest linear address at which the caller's frame may lie
  * @cs_base:	where the code segment begins; zero in 64-bit code
@@ -80,9 +80,9 @@ static const struct entry_frame entry_frame_32 = {
  * @access:	PFERR_USER_MASK to read with the rights of the guest's user mode
  * @word:	bytes in the guest's words: 8, 4, or 2
  * @va_bits:	width of the guest's virtual addresses
- * @user:	the walk has come to the guest's user mode
+ * @user:	the walk is not, or no longer, in the guest's kernel
  * @page_gva:	guest virtual address of the stack page that was translated last
- * @page_hva:	where the VMM has mapped that page
+ * @page_hva:	where the VMM has mapped that page; NULL if there is none
  * @end:	whether the walk has ended, and why
  * @nr_reads:	words that were read from the guest's stack
  * @nr_walks:	pages of the stack that were translated
@@ -108,7 +108,7 @@ struct guest_unwind_state {
 	unsigned int		nr_walks;
 };
 
-/* The highest address; outside of 64-bit code, arithmetic wraps behind it. */
+/* Return the highest address.  Outside of 64-bit code, addresses wrap around after it. */
 static u64 guest_max_addr(const struct guest_unwind_state *state)
 {
 	return state->word == 8 ? U64_MAX : U32_MAX;
@@ -138,10 +138,10 @@ static enum guest_unwind_end guest_unwind_store(struct guest_unwind_state *state
 }
 
 /*
- * Return true if the host's page tables map @hva to normal memory.  Special entries
- * are those that GUP refuses: a memslot may be a device's registers, where reads have
- * side effects.  IRQs are off to keep the tables from being freed, and each entry is
- * read once, as in host_pfn_mapping_level().
+ * Return true if the host's page tables map @hva to normal memory.  Refuse special
+ * entries, as GUP does: a memslot may be a device's registers, where reads have side
+ * effects.  IRQs are off to keep the tables from being freed, and each entry is read
+ * once, as in host_pfn_mapping_level().
  */
 static bool host_maps_memory(struct mm_struct *mm, unsigned long hva)
 {
@@ -183,10 +183,10 @@ out:
 }
 
 /*
- * Return true if there is normal memory at @hva.  A deferred walk brings in anonymous
- * memory that was swapped out.  FOLL_NOWAIT starts the I/O, but waits neither for it
- * nor for userfaults; FOLL_DUMP keeps GUP from filling holes, FOLL_ANON from filling
- * those of files, which FOLL_DUMP does not cover.
+ * Return true if there is normal memory at @hva.  A deferred walk may sleep, and asks
+ * GUP for anonymous memory that was swapped out.  FOLL_NOWAIT starts the I/O, but waits
+ * neither for it nor for userfaults.  FOLL_DUMP keeps GUP from filling holes, except
+ * those of files: FOLL_ANON excludes files.
  */
 static bool guest_unwind_is_memory(struct kvm_vcpu *vcpu, unsigned long hva)
 {
@@ -196,7 +196,7 @@ static bool guest_unwind_is_memory(struct kvm_vcpu *vcpu, unsigned long hva)
 	if (host_maps_memory(vcpu->kvm->mm, hva))
 		return true;
 
-	/* PMIs can't sleep, nor can tracepoints in task context while KVM lets the IRQ in. */
+	/* PMIs can't sleep, nor can tracepoints that are hit while KVM enables IRQs for a PMI. */
 	if (vcpu->arch.handling_intr_from_guest)
 		return false;
 
@@ -210,7 +210,7 @@ static bool guest_unwind_is_memory(struct kvm_vcpu *vcpu, unsigned long hva)
 	return true;
 }
 
-/* Translate the page that @gva lies in, unless that was done last time. */
+/* Translate the page that @gva lies in, unless it is the page that was translated last. */
 static enum guest_unwind_end guest_unwind_map(struct guest_unwind_state *state, gva_t gva)
 {
 	struct kvm_vcpu *vcpu = state->vcpu;
@@ -245,9 +245,10 @@ static enum guest_unwind_end guest_unwind_map(struct guest_unwind_state *state, 
 }
 
 /*
- * Read one word.  Words are aligned and so lie on one page; frames need not.
- * Memslots lie in user memory, KVM checks that when it adds one.  __get_user()
- * has the barrier that keeps @gva, the guest's choice, from speculation.
+ * Read one word.  Words are aligned, so that each lies on one page; a frame may
+ * lie on two.  access_ok() isn't needed: KVM checks that a memslot lies in user
+ * memory when it adds the memslot.  The guest chooses @gva; __get_user() has a
+ * barrier against speculation past the checks of @gva.
  */
 static enum guest_unwind_end guest_unwind_read(struct guest_unwind_state *state,
 					       gva_t gva, u64 *word)
@@ -276,7 +277,7 @@ static enum guest_unwind_end guest_unwind_read(struct guest_unwind_state *state,
 	return r ? UNWIND_END_NO_MEMORY : UNWIND_CONTINUE;
 }
 
-/* Return true if state->fp encodes a pointer to pt_regs (ENCODE_FRAME_POINTER), put in @regs. */
+/* If state->fp encodes a pointer to pt_regs (ENCODE_FRAME_POINTER), set @regs and return true. */
 static bool guest_unwind_is_entry(const struct guest_unwind_state *state, gva_t *regs)
 {
 	/* Linux has flat segments. */
@@ -307,11 +308,14 @@ guest_unwind_check_saved_reg(const struct guest_unwind_state *state, unsigned in
 			return UNWIND_END_LAST;
 		return guest_canonical(state, word) ? UNWIND_CONTINUE : UNWIND_END_NONCANONICAL;
 	case SAVED_CS:
-		/* CS is never a null selector: index 0 of the GDT, with any RPL. */
+		/* CS is never a null selector, i.e. index 0 of the GDT with any RPL. */
 		return (word & U16_MAX) > SEGMENT_RPL_MASK ? UNWIND_CONTINUE :
 							     UNWIND_END_UNALIGNED;
 	case SAVED_FLAGS:
-		/* RFLAGS: bit 1 is always set; 3, 5, 15, and 22 up never. */
+		/*
+		 * In RFLAGS, bit 1 is always set; bits 3, 5, 15, and 22 and up never are.
+		 * Code that runs with VM set can't be walked.
+		 */
 		return (word & (GENMASK_ULL(63, 22) | X86_EFLAGS_VM | BIT(15) | BIT(5) | BIT(3) |
 				X86_EFLAGS_FIXED)) == X86_EFLAGS_FIXED ? UNWIND_CONTINUE :
 									 UNWIND_END_UNALIGNED;
@@ -321,9 +325,10 @@ guest_unwind_check_saved_reg(const struct guest_unwind_state *state, unsigned in
 }
 
 /*
- * Go on with what was interrupted, and saved at @regs.  System calls don't mark
- * their frame, and any guest may have an odd frame pointer, so that it takes
- * plausible contents as well.  Ascending, not to translate a page twice.
+ * Continue with the registers that were saved at @regs when code was interrupted.
+ * Check that they are plausible: @regs may be a guess, as system calls don't mark
+ * their frame, and any guest may have an odd frame pointer.  Read in ascending
+ * order, so that no page is translated twice.
  */
 static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state, gva_t regs)
 {
@@ -348,12 +353,12 @@ static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state
 
 	switch (cs & SEGMENT_RPL_MASK) {
 	case 0:
-		/* The same stack must ascend, as frames do. */
+		/* The kernel was interrupted: its frames must lie above @regs. */
 		if (sp < regs + frame->size)
 			return UNWIND_END_BACKWARDS;
 		break;
 	case LINUX_USER_RPL:
-		/* User mode has the lower half of the addresses. */
+		/* User mode of 64-bit kernels has the lower half of the addresses. */
 		if ((s64)saved[SAVED_IP] < 0)
 			return UNWIND_END_NONCANONICAL;
 		/* Switch to user mode's stack, once, and read it with user mode's rights. */
@@ -367,15 +372,16 @@ static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state
 		return UNWIND_END_UNALIGNED;
 	}
 
-	/* 32-bit code leaves upper halves undefined. */
+	/* 32-bit code leaves the upper halves of registers undefined. */
 	state->fp = saved[SAVED_BP] & guest_max_addr(state);
 	state->sp = sp & guest_max_addr(state);
 	return guest_unwind_store(state, saved[SAVED_IP] & guest_max_addr(state));
 }
 
 /*
- * A 64-bit system call begins with a frame pointer of zero, and the frame of its first
- * function lies right below what the call has interrupted.
+ * At a system call, a 64-bit kernel saves pt_regs and clears the frame pointer.  The frame
+ * of the first function that it calls lies right below pt_regs.  Continue with these if
+ * they are user mode's.
  */
 static enum guest_unwind_end guest_unwind_outermost(struct guest_unwind_state *state)
 {
@@ -396,7 +402,10 @@ static enum guest_unwind_end guest_unwind_outermost(struct guest_unwind_state *s
 	return UNWIND_END_LAST;
 }
 
-/* Go on with user mode if its registers lie right below @top, where @sp's stack ends. */
+/*
+ * If user mode's registers lie right below @top, the end of the stack that @sp lies on,
+ * continue with them and return true.
+ */
 static bool guest_unwind_task_regs(struct guest_unwind_state *state, u64 sp, gva_t top)
 {
 	unsigned int nr = state->nr, padding;
@@ -432,22 +441,22 @@ static noinline bool guest_is_syscall_context(const struct guest_unwind_state *s
 
 /*
  * Return true if the guest is at the first instructions of a system call, or at the last
- * ones: the kernel's code, in the upper half, has user mode's stack.  RCX and R11
- * have user mode's instruction pointer and flags then: SYSCALL puts them there, and SYSRET
- * takes them from there.
+ * ones: IP is in the upper half, the kernel's, but SP is still or again user mode's.  RCX
+ * and R11 have user mode's IP and flags then: SYSCALL puts them there, and SYSRET takes
+ * them from there.
  */
 static __always_inline bool guest_has_user_stack(const struct guest_unwind_state *state)
 {
-	/* 32-bit programs have their stack below 4 GiB, and an argument in EBP. */
+	/* Leave out 32-bit programs, whose stack lies below 4 GiB: their EBP is an argument. */
 	return unlikely((s64)state->ips[0] < 0) && unlikely((s64)state->sp >= 0) &&
 	       state->sp > U32_MAX && guest_is_syscall_context(state);
 }
 
 /*
  * Return true if the guest enters or leaves a system call while its kernel's stack is nearly
- * empty: between @sp, the stack pointer, and the stack's end there is no room for all of
- * user mode's registers.  RCX and R11 are user mode's then.  The stack is the task's, or the
- * one on which page tables are switched.
+ * empty: between @sp, the stack pointer, and the end of the stack there is no room for all
+ * of user mode's registers.  RCX and R11 have user mode's IP and flags then.  The stack is
+ * the task's, or the one that the kernel uses while it switches page tables.
  */
 static bool guest_is_syscall_edge(const struct guest_unwind_state *state, u64 sp)
 {
@@ -456,7 +465,7 @@ static bool guest_is_syscall_edge(const struct guest_unwind_state *state, u64 sp
 	       (kvm_r11_read_raw(state->vcpu) & X86_EFLAGS_IF) && guest_is_syscall_context(state);
 }
 
-/* Go on with user mode where guest_has_user_stack() or guest_is_syscall_edge(). */
+/* If guest_has_user_stack() or guest_is_syscall_edge(), continue with user mode's IP in RCX. */
 static void guest_unwind_syscall(struct guest_unwind_state *state)
 {
 	state->user = true;
@@ -466,12 +475,12 @@ static void guest_unwind_syscall(struct guest_unwind_state *state)
 }
 
 /*
- * Find the stack that was in use when an IRQ or an exception came.  The stacks of these in
- * Linux end below an unmapped page: an IRQ's with the stack pointer of what it has
- * interrupted, an exception's with the same and SS.  A task's stack ends with user
- * mode's SS, with zero, or with what FRED puts there.  state->sp lies on the stack in
- * question, and state->end says why it ends at @end.  Return true if *@sp is the stack
- * pointer that was saved.
+ * If the stack that state->sp lies on is an IRQ's or an exception's, set *@sp to the stack
+ * pointer of the code that was interrupted, and return true.  @end is the end of the stack,
+ * and state->end says why it ends there.  In Linux, the stacks of IRQs and exceptions end
+ * below an unmapped page.  The last word on an IRQ's stack is the stack pointer that was
+ * saved; on an exception's stack, SS follows it.  The last word on a task's stack is user
+ * mode's SS, zero, or what FRED puts there.
  */
 static bool guest_stack_interrupted(struct guest_unwind_state *state, gva_t end, u64 *sp)
 {
@@ -496,8 +505,9 @@ static bool guest_stack_interrupted(struct guest_unwind_state *state, gva_t end,
 }
 
 /*
- * Return where the stack that @sp lies on ends: where a task's would, or below the first
- * page that can't be read, state->end says why.
+ * Return the end of the stack that @sp lies on: where a task's stack would end, or the
+ * first address from @sp up that can't be read.  Set state->end to UNWIND_CONTINUE in the
+ * first case, and to why that address can't be read in the second.
  */
 static gva_t guest_stack_end(struct guest_unwind_state *state, u64 sp)
 {
@@ -516,8 +526,8 @@ static gva_t guest_stack_end(struct guest_unwind_state *state, u64 sp)
 
 /*
  * Find user mode's registers on the kernel's stack, or on the one that an IRQ or exception
- * interrupted; at a system call's entry and exit, take RCX and RBP.  Return true if the walk
- * can go on in user mode.
+ * interrupted; at a system call's entry and exit, take them from RCX and RBP.  Return true if
+ * the walk can continue in user mode.
  */
 static noinline bool guest_unwind_kernel_stack(struct guest_unwind_state *state)
 {
@@ -532,20 +542,20 @@ static noinline bool guest_unwind_kernel_stack(struct guest_unwind_state *state)
 
 	if (guest_is_syscall_edge(state, sp)) {
 		guest_unwind_syscall(state);
-		/* RBP is user mode's; state->fp may be one that the kernel has saved of itself. */
+		/* RBP is user mode's.  guest_unwind_outermost() may have changed state->fp. */
 		state->fp = kvm_rbp_read_raw(state->vcpu);
 		/* User mode's SP is unknown here: its first frame may lie anywhere. */
 		state->sp = 0;
 		return true;
 	}
 
-	/* One stack leads to another one, once. */
+	/* Follow at most one link, from an IRQ's or exception's stack to another one. */
 	for (linked = false; ; linked = true) {
 		end = guest_stack_end(state, sp);
 		if (!state->end) {
 			if (guest_unwind_task_regs(state, sp, end))
 				return true;
-			/* An IRQ's stack may end there as well. */
+			/* An IRQ's stack may end at such an address, too, below an unmapped page. */
 			if (!linked && !state->user)
 				state->end = guest_unwind_map(state, end);
 		}
@@ -560,14 +570,14 @@ static noinline bool guest_unwind_kernel_stack(struct guest_unwind_state *state)
 }
 
 /*
- * Go on with user mode where a task's stack has its registers, unless frame pointers have
- * led to the outermost frame: kernels that are built without them use RBP for something
- * else, so that a chain of theirs breaks anywhere.  Return true if there is more to be
- * walked.
+ * If frame pointers have not led to the outermost frame, continue in user mode with the
+ * registers that are saved on the task's stack: kernels that are built without frame pointers
+ * use RBP for something else, so that their chains break anywhere.  Return true if there is
+ * more to walk.
  */
 static bool guest_unwind_task(struct guest_unwind_state *state)
 {
-	/* What ends most walks comes first. */
+	/* Test for the most common end of walks first. */
 	if ((state->end == UNWIND_END_LAST && state->nr > 1) ||
 	    state->end == UNWIND_END_DEPTH || state->nr == state->max || state->user ||
 	    state->word < 8)
@@ -576,7 +586,7 @@ static bool guest_unwind_task(struct guest_unwind_state *state)
 	return guest_unwind_kernel_stack(state);
 }
 
-/* One frame, wherever it lies, in words of any size. */
+/* Read a frame at any address, with words of any size. */
 static enum guest_unwind_end guest_unwind_frame(struct guest_unwind_state *state, gva_t frame)
 {
 	enum guest_unwind_end end;
@@ -600,9 +610,9 @@ static enum guest_unwind_end guest_unwind_frame(struct guest_unwind_state *state
 }
 
 /*
- * The end of the addresses on @gva's page at which a frame of 64-bit code may
- * begin: such a frame ends below the page's end, so that what lies above it
- * doesn't wrap.
+ * Return the address on @gva's page below which a frame of 64-bit code must begin for
+ * guest_unwind_page() to read it: such a frame ends before the page does, so that the
+ * address after the frame doesn't wrap.
  */
 static u64 guest_frames_end(gva_t gva)
 {
@@ -610,10 +620,10 @@ static u64 guest_frames_end(gva_t gva)
 }
 
 /*
- * Return where the frame at @fp lies on the page at @page_hva.  @fp is a word of the
- * guest's, and branches don't bound it under speculation: the mask keeps the word
- * that becomes the next @fp on the page.  Hide @fp, or the compiler, which knows
- * the branches, drops the mask.
+ * Return the address of the frame at @fp on the page at @page_hva.  The guest chooses
+ * @fp, and under speculation the caller's checks don't bound it: the mask keeps the
+ * frame's first word, which becomes the next @fp, on the page.  The compiler would drop
+ * the mask because of these checks, so hide @fp from it.
  */
 static __always_inline const u64 __user *guest_frame_nospec(const void __user *page_hva, u64 fp)
 {
@@ -622,7 +632,7 @@ static __always_inline const u64 __user *guest_frame_nospec(const void __user *p
 }
 
 /*
- * Fast path: aligned, ascending 64-bit frames on one page, read in one window of
+ * Fast path: read aligned, ascending 64-bit frames on one page, in one window of
  * user access.  The checks are those of guest_unwind_next() and of
  * guest_unwind_frame().
  */
@@ -655,7 +665,7 @@ static noinline enum guest_unwind_end guest_unwind_page(struct guest_unwind_stat
 			end = UNWIND_END_LAST;
 			break;
 		}
-		/* Canonical are those whose distance from zero is less than half. */
+		/* Canonical addresses lie in [-half, half). */
 		if (ra + half >= 2 * half) {
 			end = UNWIND_END_NONCANONICAL;
 			break;
@@ -668,7 +678,7 @@ static noinline enum guest_unwind_end guest_unwind_page(struct guest_unwind_stat
 		*ip++ = ra;
 		sp = fp + 2 * sizeof(u64);
 		fp = next_fp;
-		/* likely() keeps gcc from computing the conditions before it joins them. */
+		/* Without likely(), gcc computes all conditions first, and then joins them. */
 	} while (likely(ip < ip_end) && likely(fp >= sp) && likely(fp < frames_end) &&
 		 IS_ALIGNED(fp, 8));
 
@@ -689,7 +699,7 @@ out:
 	return end;
 }
 
-/* Find at least one more entry, or why there is none. */
+/* Find at least one more entry, or return why there is none. */
 static enum guest_unwind_end guest_unwind_next(struct guest_unwind_state *state)
 {
 	gva_t frame;
@@ -708,7 +718,7 @@ static enum guest_unwind_end guest_unwind_next(struct guest_unwind_state *state)
 	if (!IS_ALIGNED(frame, state->word))
 		return UNWIND_END_UNALIGNED;
 
-	/* Frames lie on top of each other: no cycles, no way back. */
+	/* Each frame must lie above the last one, so that there are no cycles. */
 	if (frame < state->sp || !guest_fits(state, frame, 2 * state->word))
 		return UNWIND_END_BACKWARDS;
 
@@ -765,8 +775,8 @@ static __always_inline void guest_unwind_start(struct guest_unwind_state *state,
 }
 
 /*
- * Return true if the guest's memory, or a part of it, is ciphertext to the host, or
- * lies elsewhere than where the VMM has mapped its memslots.
+ * Return true if some of the guest's memory is ciphertext to the host, or is not
+ * at the addresses of the VMM that its memslots have.
  */
 static bool guest_memory_is_private(struct kvm_vcpu *vcpu)
 {
@@ -774,9 +784,9 @@ static bool guest_memory_is_private(struct kvm_vcpu *vcpu)
 }
 
 /*
- * The NMI has hit the guest, and so nothing of this CPU's that uses SRCU or holds
- * a lock: __srcu_read_lock() is safe here, whatever the flavor.  Only the check of
- * the flavor, in srcu_read_lock(), would object.
+ * An NMI that hit the guest has interrupted neither a user of SRCU nor the holder of
+ * a lock on this CPU: __srcu_read_lock() is safe here, whatever the flavor of SRCU.
+ * srcu_read_lock() would warn, as it checks the flavor.
  */
 static int guest_unwind_srcu_lock(struct kvm *kvm)
 {
@@ -792,12 +802,12 @@ static void guest_unwind_srcu_unlock(struct kvm *kvm, int idx)
 }
 
 /*
- * Make the guest's memory readable, until guest_memory_end(): memslots, and the
- * guest's page tables, which are read by user accesses.
+ * Make memslots, and the memory of the guest, readable until guest_memory_end().
+ * Page tables of the guest are read by user accesses, too.  Return the SRCU index.
  */
 static int guest_memory_begin(struct kvm_vcpu *vcpu)
 {
-	/* NMIs come before KVM has put the host's PKRU back, and saved the guest's. */
+	/* NMIs are handled before KVM has saved the guest's PKRU and loaded the host's. */
 	if (kvm_handling_nmi_from_guest(vcpu))
 		kvm_load_host_pkru(vcpu);
 
@@ -839,7 +849,7 @@ static void guest_unwind(struct guest_unwind_state *state)
 
 	srcu_idx = guest_memory_begin(vcpu);
 	pagefault_disable();
-	/* First: RBP leads to the program's frames, which aren't the kernel's. */
+	/* Check this first: RBP leads to frames of the program, not of the kernel. */
 	if (guest_has_user_stack(state))
 		guest_unwind_syscall(state);
 	do {
@@ -854,15 +864,16 @@ static void guest_unwind(struct guest_unwind_state *state)
  * Store the guest's instruction pointer and the return addresses on its stack,
  * innermost first, at most @max of them, in @ips; return how many.  The first
  * @nr_kernel are the guest kernel's.  Addresses are linear, i.e. segment bases are
- * added.  The guest's memory is read with the privileges that the guest has right
- * now, and never written.
+ * added.  The guest's memory is never written.  It is read with the rights of the
+ * code whose frames are walked.
  *
- * The work is bounded by @max: each entry takes five words and two walks of the page
- * tables at most, a frame two words and the registers of an entry frame five; to look for
- * user mode's registers takes 22 words and nine walks, once.
+ * The work is bounded by @max.  An entry takes at most five words and two walks of the
+ * page tables: a frame has two words, and five registers of an entry frame are read.  The
+ * search for user mode's registers, done once, takes at most 22 words and nine walks.
  *
- * Called in the PMI (IRQ or NMI) that hit the guest, where registers may be cached,
- * see kvm_arch_pmi_in_guest(); or in the vCPU's thread, before the exit is handled.
+ * Called in the PMI (IRQ or NMI) that hit the guest, where KVM may read registers into
+ * its cache, see kvm_arch_pmi_in_guest(); or in the vCPU's thread, before the exit is
+ * handled.
  */
 unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned int max,
 				      unsigned int *nr_kernel)
@@ -879,7 +890,7 @@ unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned 
 	if (!state.end)
 		state.end = UNWIND_END_DEPTH;
 
-	/* Not atomic: only the vCPU's thread and its interrupts walk, one at a time. */
+	/* Atomics aren't needed: only the vCPU's thread and its interrupts walk, one at a time. */
 	static_assert(ARRAY_SIZE(vcpu->stat.callchain_ends) == UNWIND_END_NO_MEMORY);
 	vcpu->stat.callchain_walks++;
 	vcpu->stat.callchain_frames += state.nr;
@@ -890,7 +901,7 @@ unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned 
 	return state.nr;
 }
 
-/* Find the pages of a piece of the guest's stack; returns how many bytes they have. */
+/* Find the pages of a piece of the guest's stack; return how many bytes were found. */
 static unsigned int guest_stack_map(struct guest_unwind_state *state,
 				    struct perf_guest_stack *stack, gva_t gva, unsigned int size)
 {
@@ -918,12 +929,12 @@ static unsigned int guest_stack_map(struct guest_unwind_state *state,
 
 /*
  * Find the guest's stack, at most @size bytes of it from the stack pointer up, and the
- * registers by which it can be unwound.  The pages were normal memory when they were
- * looked for, and memslots stay until kvm_arch_vcpu_stack_end().  The VMM's mappings may
- * change: copies must not fault pages in, and end where they would.  Return false if the
- * guest's stack is not shown.
+ * registers by which it can be unwound.  Memslots stay until kvm_arch_vcpu_stack_end(), but
+ * the VMM's mappings may change after this has checked that they are normal memory: a copy
+ * must not fault pages in, but end there.  Return false if the host must not read the guest's
+ * stack.
  *
- * Called as kvm_arch_vcpu_stack_walk().
+ * Called where kvm_arch_vcpu_stack_walk() is.
  */
 bool kvm_arch_vcpu_stack_begin(struct kvm_vcpu *vcpu, struct perf_guest_stack *stack,
 			       unsigned int size)
@@ -949,7 +960,7 @@ bool kvm_arch_vcpu_stack_begin(struct kvm_vcpu *vcpu, struct perf_guest_stack *s
 	stack->nr_pages = 0;
 
 	stack->priv = guest_memory_begin(vcpu);
-	/* The program's stack is not the kernel's, and tells nothing about it. */
+	/* Don't dump a program's stack for an IP in the kernel: it has no frames of the kernel. */
 	if (guest_memory_is_private(vcpu) || guest_has_user_stack(&state))
 		return true;
 
@@ -971,9 +982,9 @@ void kvm_arch_vcpu_stack_end(struct kvm_vcpu *vcpu, struct perf_guest_stack *sta
 }
 
 /*
- * Return the vCPU's request for a deferred walk of the guest's stack, NULL if the
- * guest's stack is not shown.  vcpu_enter_guest() serves the request before
- * it handles the exit, as that changes registers and memory.
+ * Return the vCPU's request for a deferred walk of the guest's stack, or NULL if the
+ * host must not read that stack.  vcpu_enter_guest() serves the request before it
+ * handles the exit, which changes registers and memory.
  */
 struct perf_guest_callchain_request *kvm_arch_vcpu_callchain_request(struct kvm_vcpu *vcpu)
 {
@@ -984,7 +995,7 @@ struct perf_guest_callchain_request *kvm_arch_vcpu_callchain_request(struct kvm_
 	if (!guest_shows_stack(vcpu))
 		return NULL;
 
-	/* Inline for 64-bit code, this is on the PMI's path. */
+	/* For 64-bit code, avoid the call: this is on the PMI's path. */
 	request->guest_ip = is_64_bit_mode(vcpu) ? kvm_rip_read(vcpu) :
 						   kvm_get_linear_rip(vcpu);
 	return request;
