@@ -15,7 +15,7 @@ from hostlib.source import Source
 from hostlib.ui import Failure
 
 _LIST = """# where, which, why
-!debug	modes.*.smm	there is no SMM
+!debug,lockdep	modes.*.smm	there is no SMM
 no5lvl	*_5_level.*	no 5-level paging
 """
 
@@ -113,7 +113,8 @@ class ExpectedSkipsTest(unittest.TestCase):
                          [ExpectedSkip("modes.*.smm", "there is no SMM")])
         patterns = [e.pattern for e in expected_skips("tcg", "no5lvl quiet", self.path) or []]
         self.assertEqual(patterns, ["modes.*.smm", "*_5_level.*"])
-        self.assertEqual(expected_skips("tcg", "quiet debug", self.path), [])
+        for name in ("debug", "lockdep"):
+            self.assertEqual(expected_skips("tcg", f"quiet {name}", self.path), [])
 
     def test_this_machines_cpu_may_lack_anything(self) -> None:
         self.assertIsNone(expected_skips("kvm", "", self.path))

@@ -133,8 +133,9 @@ static void *run_vcpu(void *arg)
 	struct vcpu_thread *t = arg;
 	struct callchain_event event;
 
-	WRITE_ONCE(t->tid, syscall(SYS_gettid));
+	/* Set tid last: a CPU may go offline then, and events of NMIs take two CPUs. */
 	callchain_event_start(&event, t->source, &attr, 0, -1);
+	WRITE_ONCE(t->tid, syscall(SYS_gettid));
 	while (!READ_ONCE(stop)) {
 		vcpu_run_until_sampled(t->vcpu, &event, 0);
 		callchain_event_read(&event, compare, t);
