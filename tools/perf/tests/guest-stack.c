@@ -110,15 +110,20 @@ static int test_records(void)
 #define OLD_RULE_CALL	5
 #define OLD_RULE_END	BIT(10)
 
+/* Numbers of Linux 6.4 to 7.2: a call with SP as the base, registers that lie at SP. */
+#define RULE_CALL_6_4	(RULE_CALL | 5)
+#define RULE_REGS_6_4	(3 << 8 | 5)
+
 /*
  * Offsets in the code: return addresses with a call before them, one without a call, the outermost
- * function, and a return address with a call before it in that function.
+ * function, a return address with a call before it in that function, and code that no chain has.
  */
 #define CALL_1		0x20
 #define CALL_2		0x30
 #define NO_CALL		0x80
 #define OUTERMOST	0xc0
 #define OUTERMOST_CALL	0xd0
+#define UNUSED		0xf0
 
 /* As in guest-orc.c: this many chains decide whether the tables are the guest's. */
 #define NR_PROOFS	5
@@ -133,8 +138,8 @@ static const char names[] =
 struct vmlinux {
 	Elf64_Ehdr	ehdr;
 	Elf64_Shdr	shdrs[NR_SECTIONS];
-	s32		ips[2];
-	u16		rules[2][3];
+	s32		ips[3];
+	u16		rules[3][3];
 	u8		hash[ORC_HASH_SIZE];
 	Elf64_Nhdr	note;
 	char		note_name[4];
@@ -185,8 +190,10 @@ static void make_vmlinux(struct vmlinux *file)
 			.e_shnum = NR_SECTIONS,
 			.e_shstrndx = NAMES,
 		},
-		.ips = { (s32)(TEXT - IPS), (s32)(TEXT + OUTERMOST - IPS - ORC_IP_SIZE) },
-		.rules = { { 16, 0, RULE_CALL | RULE_SP }, { 0, 0, RULE_END } },
+		.ips = { (s32)(TEXT - IPS), (s32)(TEXT + OUTERMOST - IPS - ORC_IP_SIZE),
+			 (s32)(TEXT + UNUSED - IPS - 2 * ORC_IP_SIZE) },
+		.rules = { { 16, 0, RULE_CALL | RULE_SP }, { 0, 0, RULE_END },
+			   { 0, 0, RULE_UNDEFINED } },
 		.note = { sizeof(file->note_name), BUILD_ID_SIZE, NT_GNU_BUILD_ID },
 		.note_name = "GNU",
 		.build_id = { 42 },
@@ -805,23 +812,29 @@ static int test_module(void)
 /* Another module lies right above. */
 #define OTHER_MODULE_END	(MODULE_END + 0x1000)
 
-/*
- * Unwind by a module's file that was made from the guest's memory: it has the layout of a kernel's.
- */
-static enum orc_end unwind_loaded_module(const struct vmlinux *file, u64 start, u64 end,
-					 struct stack_sample *s)
+/* Make a module's file as from the guest's memory: it has the layout of a kernel's. */
+static void make_loaded_module(struct vmlinux *file)
+{
+	make_vmlinux(file);
+	file->shdrs[CODE].sh_addr = MODULE;
+	file->shdrs[ORC_IPS].sh_addr = IPS - TEXT + MODULE;
+	/* It has no hash. */
+	file->shdrs[ORC_HASH].sh_name = 0;
+}
+
+static enum orc_end unwind_loaded_module_of(const struct vmlinux *kernel,
+					    const struct vmlinux *file, u64 start, u64 end,
+					    struct stack_sample *s)
 {
 	char path[] = "/tmp/perf-test-module-XXXXXX";
 	enum orc_end why = NR_ORC_ENDS;
 	int fd = mkstemp(path);
 	struct guest_orc *orc;
-	struct vmlinux kernel;
 
 	if (fd < 0)
 		return why;
 
-	make_vmlinux(&kernel);
-	orc = load(&kernel, sizeof(kernel), 0);
+	orc = load(kernel, sizeof(*kernel), 0);
 	if (orc && write(fd, file, sizeof(*file)) == sizeof(*file) &&
 	    !guest_orc__add_module(orc, "/", 0, NULL, MODULE_END, OTHER_MODULE_END) &&
 	    !guest_orc__add_module(orc, path, 0, NULL, start, end)) {
@@ -834,6 +847,15 @@ static enum orc_end unwind_loaded_module(const struct vmlinux *file, u64 start, 
 	close(fd);
 	unlink(path);
 	return why;
+}
+
+static enum orc_end unwind_loaded_module(const struct vmlinux *file, u64 start, u64 end,
+					 struct stack_sample *s)
+{
+	struct vmlinux kernel;
+
+	make_vmlinux(&kernel);
+	return unwind_loaded_module_of(&kernel, file, start, end, s);
 }
 
 /* Let the module call @target right before CALL_1. */
@@ -860,11 +882,7 @@ static int test_loaded_module(void)
 	struct vmlinux file;
 	enum orc_end end;
 
-	make_vmlinux(&file);
-	file.shdrs[CODE].sh_addr = MODULE;
-	file.shdrs[ORC_IPS].sh_addr = IPS - TEXT + MODULE;
-	/* The module has no hash: its kernel's is used. */
-	file.shdrs[ORC_HASH].sh_name = 0;
+	make_loaded_module(&file);
 	end = unwind_loaded_module(&file, MODULE, MODULE + TEXT_SIZE, &s);
 	TEST_ASSERT_VAL("end", end == ORC_END_OUTERMOST);
 	TEST_ASSERT_VAL("chain", s.sample.merged_callchain &&
@@ -889,6 +907,28 @@ static int test_loaded_module(void)
 	file.shdrs[ORC_IPS].sh_size--;
 	end = unwind_loaded_module(&file, MODULE, MODULE + TEXT_SIZE, &s);
 	TEST_ASSERT_VAL("broken tables", end == ORC_END_NO_TABLE);
+	return 0;
+}
+
+/*
+ * Unwind by a kernel that has the format of 6.4 without a hash.  Its own entries show the format,
+ * those of its module don't: without registers, they could be an older kernel's.
+ */
+static int test_loaded_module_without_registers(void)
+{
+	struct vmlinux kernel, file;
+	struct stack_sample s;
+	enum orc_end end;
+
+	make_vmlinux(&kernel);
+	kernel.shdrs[ORC_HASH].sh_name = 0;
+	kernel.rules[0][2] = RULE_CALL_6_4;
+	kernel.rules[2][2] = RULE_REGS_6_4;
+	make_loaded_module(&file);
+	file.rules[0][2] = RULE_CALL_6_4;
+	end = unwind_loaded_module_of(&kernel, &file, MODULE, MODULE + TEXT_SIZE, &s);
+	TEST_ASSERT_VAL("a module that does not show its format", end == ORC_END_OUTERMOST);
+	free(s.sample.callchain);
 	return 0;
 }
 
@@ -1397,6 +1437,7 @@ static int test__guest_stack(struct test_suite *test __maybe_unused, int subtest
 	    test_many_frames() || test_other_kernel() || test_own_kernel() || test_build_id() ||
 	    test_module() || test_broken_modules() || test_replaced_module() ||
 	    test_refused_module() || test_old_module() || test_loaded_module() ||
+	    test_loaded_module_without_registers() ||
 	    test_many_sections() || test_guest_root() || test_vmlinuz() || test_at_hand())
 		return TEST_FAIL;
 #endif

@@ -155,13 +155,12 @@ static bool orc_sections__find(struct orc_sections *sections, Elf *elf)
 }
 
 /*
- * Fill in the table of a kernel that runs @offset bytes above the addresses of its file.  Return
- * NULL, or why that failed.
+ * Fill in the table of a kernel that runs @offset bytes above the addresses of its file, but for
+ * the format.  Return NULL, or why that failed.
  */
 static const char *orc_table__read(struct orc_table *table, const struct orc_sections *sections,
 				   u64 offset)
 {
-	const u8 *hash = NULL;
 	size_t nr;
 
 	if (!sections->ips || !sections->entries || !sections->code.start)
@@ -173,22 +172,28 @@ static const char *orc_table__read(struct orc_table *table, const struct orc_sec
 	    !sections->ips->d_buf || !sections->entries->d_buf)
 		return "its ORC tables are broken";
 
-	if (sections->header) {
-		hash = sections->header->d_buf;
-		if (!hash || sections->header->d_size != ORC_HASH_SIZE)
-			return "its ORC tables are broken";
-	}
-
-	table->format = orc_format__find(hash, sections->entries->d_buf, nr);
-	if (!table->format)
-		return "its ORC tables have a format that this perf doesn't know";
-
 	table->addr = sections->ips_addr + offset;
 	table->ips = sections->ips->d_buf;
 	table->entries = sections->entries->d_buf;
 	table->nr = nr;
 	table->end = sections->code.end + offset;
 	return NULL;
+}
+
+/* Find the format of a kernel's table.  Return NULL, or why that failed. */
+static const char *orc_table__find_format(struct orc_table *table, const Elf_Data *header)
+{
+	const u8 *hash = NULL;
+
+	if (header) {
+		hash = header->d_buf;
+		if (!hash || header->d_size != ORC_HASH_SIZE)
+			return "its ORC tables are broken";
+	}
+
+	table->format = orc_format__find(hash, table->entries, table->nr);
+	return table->format ? NULL :
+			       "its ORC tables have a format that this perf doesn't know";
 }
 
 static bool is_kernels_file(const struct dso *kernel, int fd)
@@ -249,6 +254,8 @@ struct guest_orc *guest_orc__load(const char *path, u64 text, const struct dso *
 		text = orc->sections.code.start;
 	orc->offset = text - orc->sections.code.start;
 	*why_not = orc_table__read(&orc->table, &orc->sections, orc->offset);
+	if (!*why_not)
+		*why_not = orc_table__find_format(&orc->table, orc->sections.header);
 	if (*why_not)
 		goto err;
 
@@ -353,8 +360,8 @@ static const char *guest_module__read_memory(struct guest_module *module,
 	list_for_each_entry(other, &orc->modules, node)
 		module->orc.code.end = max(module->orc.code.end, other->end);
 
-	/* The file has no header, but modules have the format that the kernel's header names. */
-	sections.header = orc->sections.header;
+	/* The file has no header, and the entries of a module may not show the format. */
+	module->orc.table.format = orc->table.format;
 	return orc_table__read(&module->orc.table, &sections, 0);
 }
 
