@@ -1092,6 +1092,9 @@ static int test_guest_in(const char *dir)
 	TEST_ASSERT_VAL("end in a guest's root",
 			sample__unwind_guest(&s.sample, machine) == ORC_END_OUTERMOST);
 	free(s.sample.callchain);
+	/* machines__exit() does not close the files of guests. */
+	guest_orc__delete(machine->guest_orc);
+	machine->guest_orc = NULL;
 
 	/* A guest without a root does not use the files of another guest or of the host. */
 	machine = machines__add(&machines, 78, "");
