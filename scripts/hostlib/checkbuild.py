@@ -241,6 +241,7 @@ def _compile_patch(mail: Path, tree: Path, kernels: Sequence[_Kernel], folder: P
         run_logged(f"{title}: selftests", [
             "make", "-C", str(tree / "tools/testing/selftests/kvm"), f"-j{jobs}",
             f"OUTPUT={folder / 'selftests'}", f"O={folder / 'on'}", *cached_cc()[:1],
+            f"KHDR_INCLUDES=-isystem {folder / 'on'}/usr/include",
             f"TEST_GEN_PROGS_x86={' '.join(tests)}", "TEST_PROGS_x86=",
             "TEST_GEN_PROGS_EXTENDED_x86="], logs / f"{title}-selftests.log")
 

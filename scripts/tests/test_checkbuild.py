@@ -4,6 +4,7 @@
 import tempfile
 import unittest
 from pathlib import Path
+from unittest import mock
 
 from hostlib import checkbuild
 
@@ -28,6 +29,19 @@ class ComplaintsTest(unittest.TestCase):
             "virt/kvm/kvm_main.c:7: once more",
             "include/linux/perf_event.h:9: in a header",
             "kernel/events/new.c:2: of kernel-doc"])
+
+
+class SelftestsTest(unittest.TestCase):
+    def test_include_headers_of_this_kernel(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            mail = Path(tmp) / "0001-a.patch"
+            mail.write_text("+++ b/tools/testing/selftests/kvm/a.c\n")
+            kernel = mock.Mock()
+            with mock.patch.object(checkbuild, "run_logged") as run:
+                checkbuild._compile_patch(mail, Path("/linux"), [kernel], Path("/each"),
+                                          Path("/log"), 1)
+        kernel.headers.assert_called_once()
+        self.assertIn("KHDR_INCLUDES=-isystem /each/on/usr/include", run.call_args[0][1])
 
 
 class TargetsTest(unittest.TestCase):
