@@ -75,7 +75,9 @@ WAYS = (
          "# CONFIG_VIRTUALIZATION is not set")),
     Way("riscv", "arch/riscv/kvm/", "riscv64-linux-gnu-gcc",
         ("ARCH=riscv", "CROSS_COMPILE=riscv64-linux-gnu-"),
-        ("CONFIG_64BIT=y", "CONFIG_MMU=y", "CONFIG_RISCV_SBI_V01=y")),
+        ("CONFIG_64BIT=y", "CONFIG_MMU=y", "CONFIG_RISCV_SBI_V01=y", "CONFIG_FPU=y",
+         # Without it, Linux 7.3's KVM does not compile.
+         "CONFIG_RISCV_ISA_V=y")),
     Way("s390", "arch/s390/kvm/", "s390x-linux-gnu-gcc",
         ("ARCH=s390", "CROSS_COMPILE=s390x-linux-gnu-")),
     Way("loongarch", "arch/loongarch/kvm/", "loongarch64-linux-gnu-gcc",
@@ -241,6 +243,7 @@ def _compile_patch(mail: Path, tree: Path, kernels: Sequence[_Kernel], folder: P
         run_logged(f"{title}: selftests", [
             "make", "-C", str(tree / "tools/testing/selftests/kvm"), f"-j{jobs}",
             f"OUTPUT={folder / 'selftests'}", f"O={folder / 'on'}", *cached_cc()[:1],
+            f"KHDR_INCLUDES=-isystem {folder / 'on'}/usr/include",
             f"KHDR_INCLUDES=-isystem {folder / 'on'}/usr/include",
             f"TEST_GEN_PROGS_x86={' '.join(tests)}", "TEST_PROGS_x86=",
             "TEST_GEN_PROGS_EXTENDED_x86="], logs / f"{title}-selftests.log")
