@@ -74,6 +74,22 @@ is_static()
 	return 1
 }
 
+# Whether a program of LLVM is new enough for all that "make check ALL=1" has it compile: the
+# usual one, or one with the version in its name, as Debian has them beside each other.  18 is
+# what Linux 7.3's scripts/min-tool-version.sh wants of it at most.
+is_new_llvm()
+{
+	version=$("$1" --version 2>/dev/null |
+		sed -n 's/.*\(version\|LLD\) \([0-9]\{1,\}\)\..*/\2/p' | sed 1q)
+	[ "${version:-0}" -lt 18 ] || return 0
+	version=18
+	while [ $version -lt 40 ]; do
+		! command -v "$1-$version" >/dev/null || return 0
+		version=$((version + 1))
+	done
+	return 1
+}
+
 fuzzes()
 {
 	echo 'int LLVMFuzzerTestOneInput(const char *d, long n) { return d && n < 0; }' |
@@ -89,6 +105,7 @@ is_there()
 	static)	is_static "$2" ;;
 	file)	exists "$2" ;;
 	fuzzer)	fuzzes ;;
+	llvm)	is_new_llvm "$2" ;;
 	*)	fail "deps.txt: there is no way $1 to look for $2" ;;
 	esac
 }
@@ -133,6 +150,7 @@ find_missing()
 		fi
 		[ "$how" != python ] || what="Python's $what"
 		[ "$how" != static ] || what="a static $what"
+		[ "$how" != llvm ] || what="a new $what"
 		missing="$missing${missing:+, }$what"
 		case $package in
 		-)	unknown="$unknown${unknown:+, }$what"; continue ;;

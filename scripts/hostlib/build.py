@@ -47,9 +47,9 @@ PERF_FLAGS = ["NO_RUST=1", "NO_LIBPYTHON=1", "NO_LIBPERL=1", "NO_JEVENTS=1", "NO
               "BUILD_BPF_SKEL=0", "NO_SHELLCHECK=1", f"PYTHON={_PYTHON}"]
 
 
-def cached_cc() -> List[str]:
+def cached_cc(compiler: str = "gcc") -> List[str]:
     """What make is told so that ccache keeps what is compiled, if it is there."""
-    return ["CC=ccache gcc", "HOSTCC=ccache gcc"] if shutil.which("ccache") else []
+    return [f"CC=ccache {compiler}", "HOSTCC=ccache gcc"] if shutil.which("ccache") else []
 
 
 def _compiler() -> str:

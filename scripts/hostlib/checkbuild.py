@@ -35,6 +35,10 @@ config CHECK_EACH_PATCH
 _WARNINGS = (re.compile(r"^(\S+?):(\d+)(?::\d+)?: (?:warning|error): (.*)$", re.MULTILINE),
              re.compile(r"^Warning: (\S+?):(\d+) (.*)$", re.MULTILINE))
 
+# What LLVM=, which a way of clang has, takes beside clang.
+_LLVM = ("ld.lld", "llvm-ar", "llvm-nm", "llvm-objcopy", "llvm-objdump", "llvm-readelf",
+         "llvm-strip")
+
 
 @dataclass(frozen=True)
 class Way:
@@ -43,7 +47,8 @@ class Way:
     Args:
         name: for the report
         kvm: the folder of the architecture's KVM; none if that is off
-        compiler: the program without which this can't be tried
+        compiler: the program without which this can't be tried; "clang" stands for any clang
+            that is new enough
         make: arguments for make
         config: lines of its configuration
     """
@@ -63,7 +68,7 @@ OFF = (*_X86, "# CONFIG_GUEST_PERF_CALLCHAIN is not set")
 WAYS = (
     Way("x86, W=1", "arch/x86/kvm/", "gcc", ("W=1",), ON),
     Way("x86, sparse", "arch/x86/kvm/", "sparse", ("C=2",), ON),
-    Way("x86, clang", "arch/x86/kvm/", "clang", ("CC=clang",), ON),
+    Way("x86, clang", "arch/x86/kvm/", "clang", (), ON),
     Way("x86, option off", "arch/x86/kvm/", "gcc", (), OFF),
     Way("x86, 32 bits", "arch/x86/kvm/", "gcc", ("ARCH=i386",),
         tuple(line for line in _X86 if "64BIT" not in line)),
@@ -80,9 +85,57 @@ WAYS = (
          "CONFIG_RISCV_ISA_V=y")),
     Way("s390", "arch/s390/kvm/", "s390x-linux-gnu-gcc",
         ("ARCH=s390", "CROSS_COMPILE=s390x-linux-gnu-")),
-    Way("loongarch", "arch/loongarch/kvm/", "loongarch64-linux-gnu-gcc",
-        ("ARCH=loongarch", "CROSS_COMPILE=loongarch64-linux-gnu-")),
+    Way("loongarch", "arch/loongarch/kvm/", "clang", ("ARCH=loongarch",), ("CONFIG_64BIT=y",)),
 )
+
+
+class NotTried(Exception):
+    """Why something can't be tried here."""
+
+
+def _version(text: str) -> Tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", text))
+
+
+def clangs() -> List[str]:
+    """All clangs on the PATH: the usual one, then others from the newest on."""
+    numbered = {path.name for folder in os.get_exec_path()
+                for path in Path(folder).glob("clang-[0-9]*")
+                if re.fullmatch(r"clang-\d+", path.name)}
+    usual = ["clang"] if shutil.which("clang") else []
+    return usual + sorted(numbered, key=_version, reverse=True)
+
+
+def find_clang(tree: Path, arch: str) -> str:
+    """A clang that is new enough for a tree."""
+    minimum = _said_by("sh", str(tree / "scripts/min-tool-version.sh"), "llvm", SRCARCH=arch)
+    versions = {name: _said_by(name, "-dumpversion") for name in clangs()}
+    if not versions:
+        raise NotTried("there is no clang")
+    for name, version in versions.items():
+        if _version(version) >= _version(minimum):
+            return name
+    newest = max(versions.values(), key=_version)
+    raise NotTried(f"clang {newest} is older than {minimum} (scripts/min-tool-version.sh)")
+
+
+def _said_by(*argv: str, **environment: str) -> str:
+    return subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True,
+                          env={**os.environ, **environment}).stdout.strip()
+
+
+def compiler_of(way: Way, tree: Path) -> List[str]:
+    """What make is told of a way's compiler; raises NotTried if it is not there."""
+    if way.compiler == "clang":
+        clang = find_clang(tree, way.kvm.split("/")[1])
+        suffix = clang[len("clang"):]
+        for tool in (tool + suffix for tool in _LLVM):
+            if not shutil.which(tool):
+                raise NotTried(f"there is no {tool}")
+        return [f"LLVM={suffix or 1}", *cached_cc(clang)]
+    if not shutil.which(way.compiler):
+        raise NotTried(f"there is no {way.compiler}")
+    return cached_cc(way.compiler if way.compiler.endswith("gcc") else "gcc")
 
 
 class _Kernel:
@@ -93,9 +146,8 @@ class _Kernel:
         self._tree = tree
         self._folder = folder
         self._logs = logs
-        # A compiler's own name comes later, and counts.
         self._argv = ["make", "-C", str(tree), f"O={folder}", f"-j{jobs}",
-                      *([] if "CROSS_COMPILE" in " ".join(way.make) else cached_cc()), *way.make]
+                      *compiler_of(way, tree), *way.make]
         self._env = {"CCACHE_BASEDIR": str(folder.parent), "CCACHE_NOHASHDIR": "1"}
 
     def _make(self, title: str, log: str, *args: str) -> None:
@@ -161,13 +213,15 @@ def _try_way(way: Way, tree: Tree, ours: Dict[str, Set[int]], folder: Path, logs
              jobs: int) -> Result:
     # What an earlier run left has been compiled, and says nothing any more.
     shutil.rmtree(folder, ignore_errors=True)
-    kernel = _Kernel(way, tree.path, folder, logs, jobs)
     try:
+        kernel = _Kernel(way, tree.path, folder, logs, jobs)
         kernel.configure()
         missing = kernel.missing()
         if missing:
             return Result(way.name, [f"the kernel can't have {', '.join(missing)}"])
         return Result(way.name, complaints(kernel.compile("all"), ours))
+    except NotTried as reason:
+        return Result(way.name, not_tried=str(reason))
     except Failure as failure:
         return Result(way.name, [str(failure)])
     finally:
@@ -244,7 +298,6 @@ def _compile_patch(mail: Path, tree: Path, kernels: Sequence[_Kernel], folder: P
             "make", "-C", str(tree / "tools/testing/selftests/kvm"), f"-j{jobs}",
             f"OUTPUT={folder / 'selftests'}", f"O={folder / 'on'}", *cached_cc()[:1],
             f"KHDR_INCLUDES=-isystem {folder / 'on'}/usr/include",
-            f"KHDR_INCLUDES=-isystem {folder / 'on'}/usr/include",
             f"TEST_GEN_PROGS_x86={' '.join(tests)}", "TEST_PROGS_x86=",
             "TEST_GEN_PROGS_EXTENDED_x86="], logs / f"{title}-selftests.log")
 
@@ -256,9 +309,6 @@ def run(source: Source, tree: Tree, mails: Path, folder: Path, jobs: int = 0) ->
     ours = our_lines(tree, source)
     results = []
     for way in WAYS:
-        if not shutil.which(way.compiler):
-            results.append(Result(way.name, not_tried=f"there is no {way.compiler}"))
-            continue
         results.append(_try_way(way, tree, ours, folder / "way", logs, jobs))
     paths = sorted(mails.rglob("*.patch"))
     with Step(f"Compile each of {len(topics())} patches"):

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What "make check ALL=1" makes of what compilers say."""
 
+import os
 import tempfile
 import unittest
 from pathlib import Path
+from typing import List
 from unittest import mock
 
 from hostlib import checkbuild
+from hostlib.checkbuild import NotTried, Way
 
 _SAID = """make[1]: Entering directory '/work'
 ../virt/kvm/kvm_main.c:7:3: warning: ours [-Wunused]
@@ -29,6 +32,85 @@ class ComplaintsTest(unittest.TestCase):
             "virt/kvm/kvm_main.c:7: once more",
             "include/linux/perf_event.h:9: in a header",
             "kernel/events/new.c:2: of kernel-doc"])
+
+
+class ClangTest(unittest.TestCase):
+    """A PATH with programs of ours."""
+
+    def setUp(self) -> None:
+        tmp = tempfile.TemporaryDirectory()
+        self.addCleanup(tmp.cleanup)
+        self.tmp = Path(tmp.name)
+        self._program("scripts/min-tool-version.sh",
+                      'case "$1 $SRCARCH" in "llvm x86") echo 17.0.1 ;; *) echo 18.0.0 ;; esac')
+        patcher = mock.patch.dict(os.environ, {"PATH": f"{tmp.name}/bin:/usr/sbin"})
+        patcher.start()
+        self.addCleanup(patcher.stop)
+        self._program("bin/sh", 'exec /bin/sh "$@"')
+
+    def _program(self, path: str, script: str = "") -> None:
+        (self.tmp / path).parent.mkdir(exist_ok=True)
+        (self.tmp / path).write_text(f"#!/bin/sh\n{script}\n")
+        (self.tmp / path).chmod(0o755)
+
+    def _clang(self, name: str, version: str) -> None:
+        self._program(f"bin/{name}", f"echo {version}")
+
+    def test_the_usual_one_if_it_will_do(self) -> None:
+        self._clang("clang", "17.0.1")
+        self._clang("clang-19", "19.1.7")
+        self.assertEqual(checkbuild.find_clang(self.tmp, "x86"), "clang")
+        self.assertEqual(checkbuild.find_clang(self.tmp, "loongarch"), "clang-19")
+
+    def test_the_newest_of_others(self) -> None:
+        for version in ("9", "14", "19", "20"):
+            self._clang(f"clang-{version}", f"{version}.0.0")
+        self._clang("clang-format-21", "21.0.0")
+        self._clang("clang", "14.0.6")
+        self.assertEqual(checkbuild.find_clang(self.tmp, "x86"), "clang-20")
+
+    def test_why_none_can_be_tried(self) -> None:
+        with self.assertRaisesRegex(NotTried, "^there is no clang$"):
+            checkbuild.find_clang(self.tmp, "x86")
+        self._clang("clang", "14.0.6")
+        self._clang("clang-16", "16.0.6")
+        with self.assertRaisesRegex(NotTried, r"^clang 16\.0\.6 is older than 17\.0\.1 "
+                                              r"\(scripts/min-tool-version\.sh\)$"):
+            checkbuild.find_clang(self.tmp, "x86")
+
+    def _told(self, way: Way) -> List[str]:
+        return checkbuild.compiler_of(way, self.tmp)
+
+    def test_what_make_is_told(self) -> None:
+        x86 = Way("a", "arch/x86/kvm/", "clang")
+        self._clang("clang-19", "19.1.7")
+        with self.assertRaisesRegex(NotTried, "^there is no ld.lld-19$"):
+            self._told(x86)
+        for tool in checkbuild._LLVM:
+            self._program(f"bin/{tool}-19")
+        self.assertEqual(self._told(x86), ["LLVM=-19"])
+        self._program("bin/ccache")
+        self.assertEqual(self._told(x86), ["LLVM=-19", "CC=ccache clang-19", "HOSTCC=ccache gcc"])
+
+    def test_other_compilers(self) -> None:
+        for name, said in (("aarch64-linux-gnu-gcc", "CC=ccache aarch64-linux-gnu-gcc"),
+                           ("sparse", "CC=ccache gcc")):
+            way = Way("a", "arch/x86/kvm/", name)
+            with self.assertRaisesRegex(NotTried, f"^there is no {name}$"):
+                self._told(way)
+            self._program(f"bin/{name}")
+            self.assertEqual(self._told(way), [])
+            self._program("bin/ccache")
+            self.assertEqual(self._told(way), [said, "HOSTCC=ccache gcc"])
+            (self.tmp / "bin/ccache").unlink()
+
+    def test_not_tried_is_no_failure(self) -> None:
+        with mock.patch.object(checkbuild, "run_logged") as run:
+            result = checkbuild._try_way(
+                Way("a", "arch/x86/kvm/", "sparse"),
+                mock.Mock(path=self.tmp), {}, self.tmp / "way", self.tmp, 1)
+        self.assertEqual((result.complaints, result.not_tried), ([], "there is no sparse"))
+        run.assert_not_called()
 
 
 class SelftestsTest(unittest.TestCase):

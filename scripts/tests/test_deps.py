@@ -39,7 +39,8 @@ class TableTest(unittest.TestCase):
             with self.subTest(row):
                 self.assertEqual(len(row), 8)
                 self.assertTrue(all(cell and " " not in cell for cell in row))
-                self.assertIn(row[1], ("cmd", "header", "python", "static", "file", "fuzzer"))
+                self.assertIn(row[1], ("cmd", "header", "python", "static", "file", "fuzzer",
+                                       "llvm"))
 
     def test_groups_are_those_of_commands(self) -> None:
         needed: Set[str] = {group for command in COMMANDS.values() for group in command.needs}
@@ -113,6 +114,19 @@ class ScriptTest(unittest.TestCase):
         said = self.run_script("check", "build").stdout
         self.assertIn(" libelf.h,", said)
         self.assertNotIn("zlib.h", said)
+
+    def test_llvm_by_version(self) -> None:
+        for name, script, missing in (("clang", "echo Debian clang version 14.0.6", True),
+                                      ("clang", "echo clang version 18.1.0", False),
+                                      ("clang", "echo Debian clang version 20.0.0", False),
+                                      ("clang-17", "", True), ("clang-19", "", False)):
+            with self.subTest(name=name, script=script):
+                self.program(name, script)
+                said = self.run_script("check", "compile").stdout
+                self.assertEqual("a new clang," in said, missing, said)
+                (self.bin / name).unlink()
+        self.program("ld.lld", "echo 'Debian LLD 19.1.7 (compatible with GNU linkers)'")
+        self.assertNotIn("a new ld.lld", self.run_script("check", "compile").stdout)
 
     def test_modules_by_import(self) -> None:
         (self.tmp / "none").write_text(f"#!{sys.executable}\nimport sys\nsys.exit(1)\n")
