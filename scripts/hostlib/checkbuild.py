@@ -35,6 +35,9 @@ config CHECK_EACH_PATCH
 _WARNINGS = (re.compile(r"^(\S+?):(\d+)(?::\d+)?: (?:warning|error): (.*)$", re.MULTILINE),
              re.compile(r"^Warning: (\S+?):(\d+) (.*)$", re.MULTILINE))
 
+# What objtool says of an object, and of no line.
+_OBJTOOL = re.compile(r"^(\S+\.o): (?:warning|error): (objtool: .*)$", re.MULTILINE)
+
 # What LLVM=, which a way of clang has, takes beside clang.
 _LLVM = ("ld.lld", "llvm-ar", "llvm-nm", "llvm-objcopy", "llvm-objdump", "llvm-readelf",
          "llvm-strip")
@@ -63,10 +66,16 @@ _X86 = ("CONFIG_64BIT=y", "CONFIG_HYPERVISOR_GUEST=y", "CONFIG_KVM_AMD=y", "CONF
         "CONFIG_KVM_SMM=y", "CONFIG_PROCESSOR_SELECT=y", "CONFIG_CPU_SUP_INTEL=y",
         "CONFIG_CPU_SUP_AMD=y", "CONFIG_X86_LOCAL_APIC=y", "CONFIG_HIGH_RES_TIMERS=y")
 ON = (*_X86, "CONFIG_GUEST_PERF_CALLCHAIN=y")
+# objtool looks at frames, at what runs with access to user memory, and at the mitigations.
+_OBJTOOL_CONFIG = ("CONFIG_OBJTOOL=y", "CONFIG_UNWINDER_ORC=y", "CONFIG_CPU_MITIGATIONS=y",
+                   "CONFIG_MITIGATION_RETPOLINE=y", "CONFIG_MITIGATION_RETHUNK=y",
+                   "CONFIG_MITIGATION_SLS=y",
+                   # With it, objtool looks at all of the kernel at once, which is not linked.
+                   "# CONFIG_X86_KERNEL_IBT is not set")
 OFF = (*_X86, "# CONFIG_GUEST_PERF_CALLCHAIN is not set")
 
 WAYS = (
-    Way("x86, W=1", "arch/x86/kvm/", "gcc", ("W=1",), ON),
+    Way("x86, W=1 and objtool", "arch/x86/kvm/", "gcc", ("W=1",), (*ON, *_OBJTOOL_CONFIG)),
     Way("x86, sparse", "arch/x86/kvm/", "sparse", ("C=2",), ON),
     Way("x86, clang", "arch/x86/kvm/", "clang", (), ON),
     Way("x86, option off", "arch/x86/kvm/", "gcc", (), OFF),
@@ -176,6 +185,13 @@ class _Kernel:
         self._make(title, log, *_COMMON, *events, *filter(None, [self._way.kvm]), *more)
         return (self._logs / log).read_text(errors="replace")
 
+    def not_validated(self, ours: Iterable[str]) -> List[str]:
+        """Of our C files that were compiled, those whose objects objtool did not look at."""
+        commands = {path: self._folder / Path(path).parent / f".{Path(path).stem}.o.cmd"
+                    for path in ours if path.endswith(".c")}
+        return [path for path, command in commands.items()
+                if command.exists() and "/objtool/objtool " not in command.read_text()]
+
     def headers(self) -> None:
         """What programs of the selftests include."""
         self._make("Gather its headers", "headers.log", "headers")
@@ -209,6 +225,11 @@ def complaints(said: str, ours: Dict[str, Set[int]]) -> List[str]:
     return list(dict.fromkeys(found))
 
 
+def of_objects(said: str) -> List[str]:
+    """What objtool says: nothing of any object of Linux's own, so all of it is of ours."""
+    return [f"{path}: {text}" for path, text in dict.fromkeys(_OBJTOOL.findall(said))]
+
+
 def _try_way(way: Way, tree: Tree, ours: Dict[str, Set[int]], folder: Path, logs: Path,
              jobs: int) -> Result:
     # What an earlier run left has been compiled, and says nothing any more.
@@ -219,7 +240,10 @@ def _try_way(way: Way, tree: Tree, ours: Dict[str, Set[int]], folder: Path, logs
         missing = kernel.missing()
         if missing:
             return Result(way.name, [f"the kernel can't have {', '.join(missing)}"])
-        return Result(way.name, complaints(kernel.compile("all"), ours))
+        said = kernel.compile("all")
+        passed_by = kernel.not_validated(ours) if "CONFIG_OBJTOOL=y" in way.config else []
+        return Result(way.name, complaints(said, ours) + of_objects(said)
+                      + [f"{path}: objtool did not look at its object" for path in passed_by])
     except NotTried as reason:
         return Result(way.name, not_tried=str(reason))
     except Failure as failure:

@@ -34,6 +34,25 @@ class ComplaintsTest(unittest.TestCase):
             "kernel/events/new.c:2: of kernel-doc"])
 
 
+class ObjtoolTest(unittest.TestCase):
+    def test_of_objects(self) -> None:
+        self.assertEqual(checkbuild.of_objects(
+            "arch/x86/kvm/a.o: warning: objtool: f+0x1: call to g() with UACCESS enabled\n" * 2
+            + "arch/x86/kvm/b.o: error: objtool: h() is too long\n"
+            + "  AR      arch/x86/kvm/built-in.a\n"),
+            ["arch/x86/kvm/a.o: objtool: f+0x1: call to g() with UACCESS enabled",
+             "arch/x86/kvm/b.o: objtool: h() is too long"])
+
+    def test_objects_that_it_passed_by(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            for name, command in (("a", "gcc a.c ; ./tools/objtool/objtool --orc a.o"),
+                                  ("b", "gcc b.c")):
+                (Path(tmp) / f".{name}.o.cmd").write_text(command)
+            kernel = checkbuild._Kernel(Way("a", "", "gcc"), Path(), Path(tmp), Path(), 1)
+            self.assertEqual(kernel.not_validated(["a.c", "b.c", "not-compiled.c", "b.h"]),
+                             ["b.c"])
+
+
 class ClangTest(unittest.TestCase):
     """A PATH with programs of ours."""
 
