@@ -117,8 +117,8 @@ def clangs() -> List[str]:
 
 def find_clang(tree: Path, arch: str) -> str:
     """A clang that is new enough for a tree."""
-    minimum = _said_by("sh", str(tree / "scripts/min-tool-version.sh"), "llvm", SRCARCH=arch)
-    versions = {name: _said_by(name, "-dumpversion") for name in clangs()}
+    minimum = said_by("sh", str(tree / "scripts/min-tool-version.sh"), "llvm", SRCARCH=arch)
+    versions = {name: said_by(name, "-dumpversion") for name in clangs()}
     if not versions:
         raise NotTried("there is no clang")
     for name, version in versions.items():
@@ -128,7 +128,7 @@ def find_clang(tree: Path, arch: str) -> str:
     raise NotTried(f"clang {newest} is older than {minimum} (scripts/min-tool-version.sh)")
 
 
-def _said_by(*argv: str, **environment: str) -> str:
+def said_by(*argv: str, **environment: str) -> str:
     return subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True,
                           env={**os.environ, **environment}).stdout.strip()
 
@@ -213,10 +213,11 @@ def our_lines(tree: Tree, source: Source) -> Dict[str, Set[int]]:
     return ours
 
 
-def complaints(said: str, ours: Dict[str, Set[int]]) -> List[str]:
-    """What a compiler says of lines of ours; it may name files from anywhere."""
+def complaints(said: str, ours: Dict[str, Set[int]],
+               kinds: Iterable["re.Pattern[str]"] = _WARNINGS) -> List[str]:
+    """What a tool says of lines of ours; it may name files from anywhere."""
     found = []
-    for path, line, text in (each for kind in _WARNINGS for each in kind.findall(said)):
+    for path, line, text in (each for kind in kinds for each in kind.findall(said)):
         parts = os.path.normpath(path).split("/")
         for name in ("/".join(parts[first:]) for first in range(len(parts))):
             if int(line) in ours.get(name, ()):
@@ -326,11 +327,11 @@ def _compile_patch(mail: Path, tree: Path, kernels: Sequence[_Kernel], folder: P
             "TEST_GEN_PROGS_EXTENDED_x86="], logs / f"{title}-selftests.log")
 
 
-def run(source: Source, tree: Tree, mails: Path, folder: Path, jobs: int = 0) -> List[Result]:
-    """Try all of it; mails are those of series.write()."""
+def run(source: Source, tree: Tree, ours: Dict[str, Set[int]], mails: Path, folder: Path,
+        jobs: int = 0) -> List[Result]:
+    """Try all of it; mails are those of series.write(), ours the lines of our_lines()."""
     jobs = jobs or os.cpu_count() or 1
     logs = folder / "log"
-    ours = our_lines(tree, source)
     results = []
     for way in WAYS:
         results.append(_try_way(way, tree, ours, folder / "way", logs, jobs))

@@ -13,9 +13,9 @@ import unittest
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
-from . import allselftests, baseline, bench, check, checkbuild, fuzz, gate, hosttable, installed
-from . import intel, ktap, mutants, objectcode, package, perftests, pictures, records, selftests
-from . import series, source, stock, unikernel, workflow
+from . import allselftests, baseline, bench, check, checkbuild, checksource, fuzz, gate
+from . import hosttable, installed, intel, ktap, mutants, objectcode, package, perftests, pictures
+from . import records, selftests, series, source, stock, unikernel, workflow
 from .build import CONFIGS, Build
 from .emulated import Complaint, EmulatedHost, choose_accel
 from .options import GUESTS, Command, Options
@@ -442,7 +442,10 @@ def cmd_check(options: Options) -> int:
     def compiled(mails: Path) -> List[check.Result]:
         if not options.all:
             return []
-        return checkbuild.run(linux(options), Tree(build), mails, build / "check", options.jobs)
+        tree, folder = Tree(build), build / "check"
+        ours = checkbuild.our_lines(tree, linux(options))
+        return [*checksource.run(tree, ours, folder, options.jobs),
+                *checkbuild.run(linux(options), tree, ours, mails, folder, options.jobs)]
 
     return 0 if check.run(linux(options), build, results, options.jobs, compiled) else 1
 

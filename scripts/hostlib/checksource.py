@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What Linux's own checkers of source say of our lines: coccicheck and "make htmldocs"."""
+
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Dict, List, Sequence, Set
+
+from .check import Result
+from .checkbuild import complaints, said_by
+from .tree import Tree
+from .ui import Failure, Step, run_logged
+
+# A file, a line and columns, and what a rule's report prints, mostly in words of its own.
+_COCCI = re.compile(r"^(\S+?):(\d+):\d+-\d+: (.*)$", re.MULTILINE)
+
+# What Sphinx says of a line.
+_SPHINX = re.compile(r"^(\S+?):(\d+): (?:WARNING|ERROR|SEVERE|CRITICAL): (.*)$", re.MULTILINE)
+# And what it says of a whole document.
+_SPHINX_FILE = re.compile(r"^(\S+?\.rst): (?:WARNING|ERROR|SEVERE|CRITICAL): (.*)$", re.MULTILINE)
+
+# A rule that takes longer than this for one file is given up, in seconds.
+_PATIENCE = 120
+
+
+def _numbers(text: str) -> List[int]:
+    return [int(part) for part in re.findall(r"\d+", text)]
+
+
+def rules(tree: Path, version: str) -> Dict[Path, str]:
+    """All rules, and why one can't be tried with this version of spatch."""
+    found = {}
+    for path in sorted((tree / "scripts/coccinelle").rglob("*.cocci")):
+        text = path.read_text()
+        needed = "".join(re.findall(r"Requires:\s*(\S+)", text)[:1])
+        found[path] = ""
+        if not re.search(r"virtual\s+report\b", text):
+            found[path] = "it only patches"
+        elif _numbers(version) < _numbers(needed):
+            found[path] = f"spatch {version} is older than {needed}"
+        elif re.search(r"^@.*\bocaml\b", text, re.MULTILINE) and not shutil.which("ocamlopt"):
+            found[path] = "there is no ocamlopt"
+    return found
+
+
+def _spatch(rule: Path, tree: Path, files: Sequence[str]) -> str:
+    """What a rule says of some files; raises Failure if it was not applied to all."""
+    options = re.search(r"Options:(.*)", rule.read_text())
+    done = subprocess.run(
+        ["spatch", "-D", "report", "--no-show-diff", "--very-quiet", "--timeout", str(_PATIENCE),
+         "--cocci-file", str(rule), *(options.group(1).split() if options else []), *files],
+        cwd=tree, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, errors="replace", check=False)
+    if done.returncode or "EXN:" in done.stdout:
+        wrong = [line for line in done.stdout.splitlines() if "EXN:" in line or "rror" in line]
+        raise Failure((wrong or [f"exit status {done.returncode}"])[0].strip())
+    return done.stdout
+
+
+def coccicheck(tree: Path, ours: Dict[str, Set[int]], jobs: int) -> List[Result]:
+    """Apply each of the kernel's rules to all C files that we have lines in."""
+    if not shutil.which("spatch"):
+        return [Result("coccicheck", not_tried="there is no spatch")]
+    version = said_by("spatch", "--version").split()[2]
+    files = sorted(path for path in ours if path.endswith(".c"))
+
+    def apply(rule: Path) -> Result:
+        name = f"coccicheck, {rule.name}"
+        try:
+            return Result(name, complaints(_spatch(rule, tree, files), ours, [_COCCI]))
+        except Failure as failure:
+            return Result(name, [str(failure)])
+
+    every = rules(tree, version)
+    with Step(f"Apply {len(every)} rules of coccicheck to {len(files)} files") as step, \
+            ThreadPoolExecutor(jobs) as pool:
+        results = [Result(f"coccicheck, {rule.name}", not_tried=reason)
+                   for rule, reason in every.items() if reason]
+        for future in [pool.submit(apply, rule) for rule, reason in every.items() if not reason]:
+            results.append(future.result())
+            step.tick(f"{len(results)} of {len(every)}")
+    return results
+
+
+def parts_of(documents: Sequence[str]) -> List[str]:
+    """The parts of the documentation that documents stand in, as SPHINXDIRS has them."""
+    return sorted({document.split("/")[1] for document in documents})
+
+
+def sphinx_complaints(said: str, ours: Dict[str, Set[int]], new_files: Set[str]) -> List[str]:
+    """What Sphinx says of lines of ours, and of documents of ours as a whole."""
+    whole = [f"{name}: {text}" for path, text in _SPHINX_FILE.findall(said)
+             for name in new_files if path.endswith(name)]
+    return complaints(said, ours, [_SPHINX]) + whole
+
+
+def documentation(tree: Tree, ours: Dict[str, Set[int]], folder: Path, logs: Path) -> Result:
+    """Build the parts of the documentation that we have lines in."""
+    name = "make htmldocs"
+    if not shutil.which("sphinx-build"):
+        return Result(name, not_tried="there is no sphinx-build")
+    if not importlib.util.find_spec("yaml"):
+        return Result(name, not_tried="there is no yaml for Python")
+    documents = sorted(path for path in ours if path.startswith("Documentation/"))
+    # What an earlier run has read says nothing any more.
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    log = logs / "htmldocs.log"
+    parts = parts_of(documents)
+    try:
+        run_logged(f"Build the documentation of {', '.join(parts)}", [
+            "make", "-C", str(tree.path), f"O={folder}", f"SPHINXDIRS={' '.join(parts)}",
+            "htmldocs"], log)
+        said = log.read_text(errors="replace")
+        pages = [str(page.with_suffix("")) for page in folder.rglob("*.html")]
+        absent = [document for document in documents if not any(
+            page.endswith(document[len("Documentation"):-len(".rst")]) for page in pages)]
+        return Result(name, sphinx_complaints(said, ours, set(tree.new_files))
+                      + [f"{document} was not built" for document in absent])
+    except Failure as failure:
+        return Result(name, [str(failure)])
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def run(tree: Tree, ours: Dict[str, Set[int]], folder: Path, jobs: int = 0) -> List[Result]:
+    """Try all of it on an assembled tree; ours are the lines of checkbuild.our_lines()."""
+    jobs = jobs or os.cpu_count() or 1
+    return [documentation(tree, ours, folder / "documentation", folder / "log"),
+            *coccicheck(tree.path, ours, jobs)]

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""What "make check ALL=1" makes of what coccicheck and Sphinx say."""
+
+import contextlib
+import io
+import tempfile
+import unittest
+from pathlib import Path
+from types import SimpleNamespace
+from typing import List
+from unittest import mock
+
+from hostlib import checksource
+from hostlib.check import Result
+from hostlib.ui import Failure
+
+_RULES = {"free/a.cocci": "// Options: --no-includes --include-headers\nvirtual report\n",
+          "api/b.cocci": "virtual patch\nvirtual  report\n// Requires: 1.2\n",
+          "api/c.cocci": "virtual patch\n",
+          "api/d.cocci": "virtual report\n@initialize:ocaml@\n"}
+
+_COCCI = """virt/kvm/kvm_main.c:7:1-4: WARNING: NULL check before a free is not needed
+virt/kvm/kvm_main.c:8:1-4: Linux's own
+kernel/events/new.c:3:2-3: Unneeded semicolon
+"""
+
+_SPHINX = """Using alabaster theme
+/w/linux/Documentation/virt/kvm/api.rst:4: WARNING: Title underline too short.
+/w/linux/Documentation/virt/kvm/api.rst:5: WARNING: Linux's own
+/w/linux/Documentation/virt/new.rst:1: ERROR: Unknown directive type "tabel".
+/w/linux/Documentation/virt/new.rst: WARNING: document isn't included in any toctree
+/w/linux/Documentation/virt/kvm/api.rst: WARNING: Linux's own as well
+WARNING: dot(1) not found
+"""
+
+
+class CoccicheckTest(unittest.TestCase):
+    def setUp(self) -> None:
+        tmp = tempfile.TemporaryDirectory()
+        self.addCleanup(tmp.cleanup)
+        self.tree = Path(tmp.name)
+        for name, text in _RULES.items():
+            path = self.tree / "scripts/coccinelle" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+
+    def _check(self, said: str, status: int = 0, missing: str = "ocamlopt") -> List[Result]:
+        self.asked: List[List[str]] = []
+
+        def run(argv: List[str], **_: object) -> object:
+            self.asked.append(argv)
+            return SimpleNamespace(stdout=said, returncode=status)
+
+        with mock.patch.object(checksource.shutil, "which",
+                               lambda name: None if name == missing else name), \
+                mock.patch.object(checksource, "said_by", return_value="spatch version 1.1.1 x"), \
+                mock.patch.object(checksource.subprocess, "run", run), \
+                contextlib.redirect_stdout(io.StringIO()):
+            return checksource.coccicheck(self.tree, {
+                "virt/kvm/kvm_main.c": {7}, "kernel/events/new.c": {1, 2, 3}, "a.h": {1}}, 2)
+
+    def test_of_our_lines_only(self) -> None:
+        results = {result.name: result for result in self._check(_COCCI)}
+        self.assertEqual(results["coccicheck, a.cocci"].complaints, [
+            "virt/kvm/kvm_main.c:7: WARNING: NULL check before a free is not needed",
+            "kernel/events/new.c:3: Unneeded semicolon"])
+        self.assertEqual(self.asked[0][-4:], ["--no-includes", "--include-headers",
+                                              "kernel/events/new.c", "virt/kvm/kvm_main.c"])
+
+    def test_rules_that_cant_be_tried(self) -> None:
+        results = self._check("")
+        self.assertEqual([(result.name, result.not_tried) for result in results], [
+            ("coccicheck, b.cocci", "spatch 1.1.1 is older than 1.2"),
+            ("coccicheck, c.cocci", "it only patches"),
+            ("coccicheck, d.cocci", "there is no ocamlopt"), ("coccicheck, a.cocci", "")])
+        self.assertEqual(len(self.asked), 1)
+        self._check("", missing="")
+        self.assertEqual(len(self.asked), 2)
+
+    def test_rule_that_breaks(self) -> None:
+        for said, status, complaint in (
+                ("EXN: Coccinelle_modules.Common.Timeout in a.c\n", 0, "EXN: Coccinelle"),
+                ("x\nFatal error: exception\n", 2, "Fatal error"), ("", 255, "exit status 255")):
+            with self.subTest(said):
+                self.assertIn(complaint, self._check(said, status)[-1].complaints[0])
+
+    def test_not_there(self) -> None:
+        result, = self._check("", missing="spatch")
+        self.assertEqual(result.not_tried, "there is no spatch")
+
+
+class DocumentationTest(unittest.TestCase):
+    def test_of_our_lines_and_documents(self) -> None:
+        self.assertEqual(checksource.sphinx_complaints(
+            _SPHINX, {"Documentation/virt/kvm/api.rst": {4}, "Documentation/virt/new.rst": {1}},
+            {"Documentation/virt/new.rst"}), [
+                "Documentation/virt/kvm/api.rst:4: Title underline too short.",
+                'Documentation/virt/new.rst:1: Unknown directive type "tabel".',
+                "Documentation/virt/new.rst: document isn't included in any toctree"])
+
+    def _build(self, *pages: str, fails: bool = False, missing: str = "") -> Result:
+        """What is said if make writes these pages."""
+        with tempfile.TemporaryDirectory() as tmp:
+            folder = Path(tmp) / "documentation"
+
+            def make(title: str, argv: List[str], log: Path) -> None:
+                self.assertIn("SPHINXDIRS=admin-guide virt", argv)
+                for page in pages:
+                    (folder / page).parent.mkdir(parents=True, exist_ok=True)
+                    (folder / page).write_text("")
+                log.write_text("")
+                if fails:
+                    raise Failure("broken")
+
+            with mock.patch.object(checksource, "run_logged", make), \
+                    mock.patch.object(checksource.shutil, "which",
+                                      lambda name: None if name == missing else name), \
+                    mock.patch.object(checksource.importlib.util, "find_spec",
+                                      return_value=None if missing == "yaml" else 1):
+                return checksource.documentation(
+                    SimpleNamespace(path=Path(tmp), new_files={}),  # type: ignore[arg-type]
+                    {"Documentation/admin-guide/a.rst": {1}, "Documentation/virt/kvm/b.rst": {1},
+                     "kernel/a.c": {1}}, folder, Path(tmp))
+
+    def test_documents_that_are_in_no_page(self) -> None:
+        pages = ["output/admin-guide/a.html", "output/virt/kvm/b.html"]
+        self.assertEqual(self._build(*pages).complaints, [])
+        self.assertEqual(self._build(pages[0], "output/virt/b.html").complaints,
+                         ["Documentation/virt/kvm/b.rst was not built"])
+        self.assertEqual(self._build(fails=True).complaints, ["broken"])
+
+    def test_not_there(self) -> None:
+        self.assertEqual(self._build(missing="sphinx-build").not_tried, "there is no sphinx-build")
+        self.assertEqual(self._build(missing="yaml").not_tried, "there is no yaml for Python")
+
+
+if __name__ == "__main__":
+    unittest.main()
