@@ -12,6 +12,7 @@ from unittest import mock
 
 from hostlib import checksource
 from hostlib.check import Result
+from hostlib.tree import REPO
 from hostlib.ui import Failure
 
 _RULES = {"free/a.cocci": "// Options: --no-includes --include-headers\nvirtual report\n",
@@ -66,6 +67,14 @@ class CoccicheckTest(unittest.TestCase):
             "kernel/events/new.c:3: Unneeded semicolon"])
         self.assertEqual(self.asked[0][-4:], ["--no-includes", "--include-headers",
                                               "kernel/events/new.c", "virt/kvm/kvm_main.c"])
+
+    def test_what_is_accepted(self) -> None:
+        accepted = {("a.cocci", "kernel/events/new.c"): "why"}
+        with mock.patch.object(checksource, "_ACCEPTED", accepted):
+            self.assertEqual(self._check(_COCCI)[-1].complaints, [
+                "virt/kvm/kvm_main.c:7: WARNING: NULL check before a free is not needed"])
+        for (_, path), reason in checksource._ACCEPTED.items():
+            self.assertTrue((REPO / path).exists() and reason)
 
     def test_rules_that_cant_be_tried(self) -> None:
         results = self._check("")
