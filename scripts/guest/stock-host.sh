@@ -81,15 +81,20 @@ keep_notes()
 	done
 }
 
-# Compare what perf has found in the memory of the guest that runs with what it has told:
-# names and addresses of all functions, and where the modules are, in whatever order.
+# Compare what perf has found in the memory of the guest that runs with what it has told, each
+# of its kernels: names and addresses of all functions, and where the modules are, in whatever
+# order.
 compare_names()
 {
-	found=perf.data.guests/$vm/proc
-	awk '$2 ~ /[tTwW]/ { print $1, $3, $4 }' "$found/kallsyms" | LC_ALL=C sort | md5sum \
-		> /tmp/functions
-	told functions | tail -n 1 | cmp - /tmp/functions &&
-		cut -d' ' -f 1,2,6 "$found/modules" | sort > /tmp/modules &&
+	set -- perf.data.guests/$vm/proc
+	[ "$boots" = 1 ] || set -- "$1" perf.data.guests/$vm/kernels/*/proc
+	for found in "$@"; do
+		awk '$2 ~ /[tTwW]/ { print $1, $3, $4 }' "$found/kallsyms" | LC_ALL=C sort | md5sum
+	done > /tmp/functions
+	told functions | tail -n "$boots" | cmp - /tmp/functions &&
+		for found in "$@"; do
+			cut -d' ' -f 1,2,6 "$found/modules"
+		done | sort > /tmp/modules &&
 		told modules | cut -d' ' -f 1,2,6 | sort | cmp - /tmp/modules &&
 		echo same
 }
@@ -121,11 +126,14 @@ sample()
 {
 	work=$1
 	shift
+	boots=1
 	until_done="sleep 6"
 	# A guest that boots again is recorded until it has done so, and works; one that loads
 	# modules, until they have been seen.
 	case $work in
-	reboot)	until_done="$(until_told "at work" 2); $until_done" ;;
+	reboot | kexec)
+		boots=2
+		until_done="$(until_told "at work" 2); $until_done" ;;
 	tasks)	until_done="$(until_told loaded 1); $until_done" ;;
 	esac
 	if [ "$work" = block ]; then mount_guest; else name_files; fi
@@ -142,7 +150,7 @@ sample()
 			--proc-map-timeout=20000 -o perf.data -- sh -c "$until_done" \
 			> "$guest/record.log" 2>&1 || return 1
 		[ "$work" != tasks ] || sh -c "$(until_told named 1)"
-		if [ "$work" = reboot ] && [ "$(grep -c "at work" /tmp/guest.log)" -lt 2 ]; then
+		if [ "$(grep -c "at work" /tmp/guest.log)" -lt $boots ]; then
 			kill $vm
 			wait $vm 2>/dev/null
 		fi
@@ -194,4 +202,5 @@ for guest in "$out"/guests/*; do
 	boot_and_sample tasks 1 outside
 	boot_and_sample hostile 1 outside
 	boot_and_sample reboot 1 outside
+	boot_and_sample kexec 1 outside
 done

@@ -97,6 +97,22 @@ work_on_reboot()
 	reboot -f
 }
 
+# On files, until the guest boots its kernel again by kexec, elsewhere.
+prepare_kexec()
+{
+	prepare_files
+	# All of this system but its kernel: the next one has none to boot, and stays.
+	(cd / && find . -xdev ! -name vmlinuz | cpio -o -H newc > /tmp/initrd)
+}
+
+work_on_kexec()
+{
+	work_on_files &
+	sleep 40
+	[ ! -e /vmlinuz ] || program /vmlinuz /tmp/initrd || echo "kexec failed: $?" > /dev/ttyS0
+	wait
+}
+
 # As users of a guest that don't want to be seen: a name that would change a terminal, a program
 # whose file is gone, and memory full of pages that begin like what perf looks for.
 prepare_hostile()

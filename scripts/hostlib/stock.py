@@ -2,6 +2,7 @@
 """Guests that nobody here built: Debian's kernels, sampled from the host and unwound by ORC."""
 
 import re
+import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,9 +24,9 @@ WAYS = ("orc", "orc,nodefer")
 OUTSIDE = "outside"
 
 # The same from outside only: tasks whose shares of user mode's time are known, while modules are
-# loaded, and a guest that boots again while it is recorded.
+# loaded, and a guest that boots again while it is recorded, by a reset and by kexec.
 TASKS = "tasks"
-REBOOT = "reboot"
+REBOOTS = ("reboot", "kexec")
 # A guest whose users don't want to be seen, see workload.sh.
 HOSTILE = "hostile"
 
@@ -350,6 +351,8 @@ def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts
             guest.unpack(package, build.tree.path, place)
             modules = guest.unpack_modules(with_modules, place / "root", MODULES)
         guest.install(programs, place / "files")
+        # The guest boots it by kexec.
+        shutil.copy(place / "vmlinuz", place / "files")
         guest.write_initrd(place / "initrd.img", "stock-guest.sh", place / "files", modules)
     job = (guest.SCRIPTS / "stock-host.sh").read_text()
     outcome = EmulatedHost(build, accel, kernel_args).run(job, folder, _DEADLINE, pass_on)
@@ -372,7 +375,7 @@ def judge(folder: Path, program: Path) -> Counts:
         say(f"{suite}, by frame pointers: {plain.samples} samples of the kernel, "
             f"{100 * plain.entered / max(plain.samples, 1):.2f} % to where it was entered, "
             f"{100 * plain.with_frames / max(plain.samples, 1):.2f} % with two frames or more")
-        for work in (*WORKS, TASKS, HOSTILE):
+        for work in (*WORKS, TASKS, HOSTILE, *REBOOTS):
             count_test(counts, _judge_names(f"{suite}, {work}, names",
                                             (found / f"names-{work}").read_text()))
             count_test(counts, _judge_vm(f"{suite}, {work}, VM", suite,
@@ -386,9 +389,10 @@ def judge(folder: Path, program: Path) -> Counts:
             f"{suite}, hostile", int((found / "strange").read_text()),
             (found / f"report-{HOSTILE}.txt").read_text(),
             list(_read_script(found, HOSTILE, OUTSIDE))))
-        count_test(counts, _judge_reboot(
-            f"{suite}, reboot", _samples(found, REBOOT, OUTSIDE),
-            [int(line, 16) for line in (found / f"kernels-{REBOOT}").read_text().split()]))
+        for work in REBOOTS:
+            count_test(counts, _judge_reboot(
+                f"{suite}, {work}", _samples(found, work, OUTSIDE),
+                [int(line, 16) for line in (found / f"kernels-{work}").read_text().split()]))
         for comm, names in _NAMES.items():
             count_test(counts, _judge_program(f"{suite}, {comm}, names", named(
                 _samples(found, WORKS[0], OUTSIDE), comm, names)))
