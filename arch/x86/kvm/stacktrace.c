@@ -555,7 +555,7 @@ static noinline bool guest_unwind_kernel_stack(struct guest_unwind_state *state)
 		if (!state->end) {
 			if (guest_unwind_task_regs(state, sp, end))
 				return true;
-			/* An IRQ's stack may end at such an address, too, below an unmapped page. */
+			/* An IRQ's stack may end at such an address below an unmapped page. */
 			if (!linked && !state->user)
 				state->end = guest_unwind_map(state, end);
 		}
