@@ -83,8 +83,46 @@ def patched_files() -> Set[str]:
 
 def edits(patch: Path) -> Dict[str, str]:
     """A patch's diffs, by the file that each edits."""
-    diffs = re.split(r"^(?=diff --git )", patch.read_text(), flags=re.MULTILINE)[1:]
+    return edits_of(patch.read_text())
+
+
+def edits_of(text: str) -> Dict[str, str]:
+    """The same of a text."""
+    diffs = re.split(r"^(?=diff --git )", text, flags=re.MULTILINE)[1:]
     return {re.findall(r"^\+\+\+ b/(\S+)", diff, re.MULTILINE)[0]: diff for diff in diffs}
+
+
+def _function(lines: List[str], line: int) -> str:
+    """The function that a line of C stands in, or that it comes behind: its first line."""
+    for text in reversed(lines[:line - 1]):
+        if re.match(r"[A-Za-z_]", text) and not re.match(r"\w+:", text):
+            return text
+    return ""
+
+
+def misplaced(text: str, said: str, before: Dict[str, List[str]]) -> List[str]:
+    """Hunks that were moved to another function than the one that they name.
+
+    Hunks have little context, for which patch may find another place.
+
+    Args:
+        text: diffs
+        said: what patch says of them
+        before: lines of the files that they edit, or of some
+    """
+    found = []
+    diffs = edits_of(text)
+    for path, moves in re.findall(r"^patching file (\S+)\n((?:Hunk .*\n)+)", said, re.MULTILINE):
+        hunks = re.findall(r"^@@ -(\d+).*@@ ?(.*)$", diffs[path], re.MULTILINE)
+        for number, offset in re.findall(r"^Hunk #(\d+) .*\(offset (-?\d+) line", moves,
+                                         re.MULTILINE):
+            first, header = hunks[int(number) - 1]
+            line = int(first) + int(offset)
+            named = header.split("(")[0]
+            if (named and path in before
+                    and not _function(before[path], line).startswith(named)):
+                found.append(f"{path}:{line}")
+    return found
 
 
 def apply_patch(patch: Path, folder: Path, only: Callable[[str], bool] = lambda path: True,
@@ -100,6 +138,9 @@ def apply_patch(patch: Path, folder: Path, only: Callable[[str], bool] = lambda 
     text = "".join(diff for path, diff in edits(patch).items() if only(path))
     if not text:
         return
+    before = {path: (folder / path).read_text(errors="replace").splitlines()
+              for path in edits_of(text)
+              if path.endswith((".c", ".h")) and (folder / path).exists()}
     result = subprocess.run(["patch", "-p1", "--fuzz=0", "--force", "--no-backup-if-mismatch",
                              "--reject-file=-", *(["--reverse"] if reverse else [])],
                             cwd=folder, input=text, stdout=subprocess.PIPE,
@@ -112,6 +153,11 @@ def apply_patch(patch: Path, folder: Path, only: Callable[[str], bool] = lambda 
                       f"this source is not the Linux {SERIES} that it was made for; adapt the "
                       "patch, or leave KERNEL_SRC or KERNEL_TARBALL away to use Debian's "
                       "source")
+    elsewhere = [] if reverse else misplaced(text, result.stdout, before)
+    if elsewhere:
+        raise Failure(f"{patch.relative_to(REPO)} would change another function at "
+                      f"{', '.join(elsewhere[:3])}: this source is not the Linux {SERIES} that it "
+                      "was made for; adapt the patch")
 
 
 class Tree:

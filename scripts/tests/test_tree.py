@@ -36,6 +36,57 @@ class TreeTest(unittest.TestCase):
         self.assertNotIn("diff --git", text)
 
 
+_DIFF = """diff --git a/a.c b/a.c
+--- a/a.c
++++ b/a.c
+@@ -{line},3 +{line},3 @@ int {function}(int a,
+{blank}
+-\treturn 0;
++\treturn 1;
+ }}
+"""
+
+_FILE = """int f(int a,
+      int b)
+{
+label:
+
+\treturn 0;
+}
+
+int g(int a,
+      int b)
+{
+
+\treturn 0;
+}
+"""
+
+
+class MisplacedTest(unittest.TestCase):
+    """A hunk that fits in two functions."""
+
+    def _apply(self, line: int, function: str) -> str:
+        with tempfile.TemporaryDirectory(dir=REPO / "patches") as tmp:
+            (Path(tmp) / "a.c").write_text(_FILE)
+            patch = Path(tmp) / "a.patch"
+            patch.write_text(_DIFF.format(line=line, function=function, blank=" "))
+            apply_patch(patch, Path(tmp))
+            return (Path(tmp) / "a.c").read_text()
+
+    def test_where_it_says(self) -> None:
+        for line, function in ((5, "f"), (12, "g"), (6, "f"), (11, "g"), (14, "g")):
+            with self.subTest(line=line):
+                changed = self._apply(line, function)
+                self.assertIn("return 1", changed.split("int g")[function == "g"])
+
+    def test_moved_to_another_function(self) -> None:
+        for line, function in ((6, "g"), (11, "f")):
+            with self.subTest(line=line), \
+                    self.assertRaisesRegex(Failure, r"would change another function at a\.c:\d+"):
+                self._apply(line, function)
+
+
 class SourceTest(unittest.TestCase):
     def test_kernel_src_must_be_a_kernel(self) -> None:
         with self.assertRaisesRegex(Failure, "not the top of a Linux source tree"):
