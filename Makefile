@@ -6,7 +6,7 @@ PYTHON := $(firstword $(wildcard /usr/bin/python3) python3)
 HOST = @sh scripts/deps.sh check python && $(PYTHON) scripts/host.py $@
 
 # What host.py takes for its options.
-export BUILD KERNEL_SRC KERNEL_TARBALL KERNEL_SHA256 MIRROR JOBS
+export BUILD KERNEL_SRC KERNEL_TARBALL KERNEL_SHA256 MIRROR BASE JOBS
 export ACCEL VENDOR GUEST KARGS KCONFIG BASELINE TESTS ALL QUICK TODAY
 export FUZZ_SECONDS FUZZ_CASES SEED MUTANTS CONFIG LOCALMOD JUNIT JSON
 
@@ -26,6 +26,7 @@ help: ## print this help
 	@echo "  ACCEL=auto|tcg|kvm  how QEMU runs the host; auto takes KVM if it can nest"
 	@echo "  KERNEL_SRC=DIR      use this Linux source, and leave it as it is"
 	@echo "  KERNEL_TARBALL=FILE use the source in this linux-7.3.x.tar.xz; KERNEL_SHA256=HEX checks it"
+	@echo "  BASE=VERSION        lay the patches over another Linux, e.g. 7.2; see patches/README.md"
 	@echo "  MIRROR=URL          fetch what is Debian's there, not where apt does"
 	@echo "  KCONFIG=FILE        merge a fragment into the kernel's configuration"
 	@echo "  VENDOR=amd|intel    whose CPU the host of selftests, demo and shell has; Bochs emulates Intel's"

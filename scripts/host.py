@@ -12,7 +12,7 @@ import sys
 from typing import Sequence
 
 sys.dont_write_bytecode = True
-from hostlib import deps, options  # noqa: E402
+from hostlib import bases, commands, deps, options  # noqa: E402
 from hostlib.commands import COMMANDS  # noqa: E402
 from hostlib.ui import Failure, end_as_interrupted, say  # noqa: E402
 
@@ -29,6 +29,8 @@ def main(argv: Sequence[str]) -> int:
             # For good: what goes wrong is not said there either.
             sys.stdout = sys.stderr
         deps.check([*COMMANDS[name].needs, *(["intel"] if given.vendor == "intel" else [])])
+        if given.base:
+            return bases.run(given.base, commands.build_dir(given), argv, os.environ)
         return COMMANDS[name].run(given)
     except Failure as failure:
         say(f"{name}: {failure}.")

@@ -19,6 +19,7 @@ class Options:
     kernel_tarball: str = ""
     kernel_sha256: str = ""
     mirror: str = ""
+    base: str = ""
     jobs: int = 0
     accel: str = "auto"
     vendor: str = "amd"
@@ -72,6 +73,8 @@ OPTIONS: Dict[str, Option] = {
                             ambient=True),
     "mirror": Option("MIRROR", "fetch what is Debian's there, not where apt does", "URL",
                      ambient=True),
+    "base": Option("BASE", "lay the patches over another Linux, whose differences are in "
+                   "patches/vVERSION", "VERSION"),
     "jobs": Option("JOBS", "build with N jobs, not one for each CPU", "N", ambient=True),
     "accel": Option("ACCEL", "how QEMU runs the host; auto takes KVM if it can nest",
                     choices=("auto", "tcg", "kvm"), ambient=True),

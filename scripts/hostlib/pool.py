@@ -12,6 +12,7 @@ import urllib.request
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
+from typing import Optional
 
 from .ui import Failure, Step
 
@@ -79,14 +80,14 @@ def sha256(file: Path) -> str:
     return digest.hexdigest()
 
 
-def fetch(package: Pinned, folder: Path) -> Path:
-    """The package in a folder; downloaded if it is not there."""
+def fetch(package: Pinned, folder: Path, url_of_mirror: Optional[str] = None) -> Path:
+    """The package in a folder; downloaded if it is not there, from MIRROR= if none is given."""
     target = folder / package.name
     if target.exists():
         return target
     incoming = folder / "incoming" / package.name
     incoming.parent.mkdir(parents=True, exist_ok=True)
-    url = f"{mirror()}/{package.path}"
+    url = f"{url_of_mirror or mirror()}/{package.path}"
     with Step(f"Download {package.name}, {package.size / 1e6:.0f} MB") as step:
         try:
             _download(url, incoming, package.size, step)

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import List
 
-from .source import SERIES, Source
+from .source import LINUX, Source
 from .tree import PATCHES, REPO, Topic, Tree, apply_patch, new_files, patched_files, topics
 from .ui import Failure, Step
 
@@ -42,7 +42,7 @@ def write(source: Source, build: Path, folder: Path, sender: str = "") -> List[P
             _git(repo, "config", "user.name", sender)
             _git(repo, "config", "user.email", "nobody@example.com")
         _git(repo, "add", "-A")
-        _git(repo, "commit", "-q", "-m", f"Linux {SERIES}")
+        _git(repo, "commit", "-q", "-m", f"Linux {LINUX}")
 
         first = _first_versions(Path(tmp) / ".git" / "first")
         for number, part in enumerate(parts(), 1):

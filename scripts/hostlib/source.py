@@ -7,14 +7,28 @@ import subprocess
 from dataclasses import dataclass
 from functools import cmp_to_key
 from pathlib import Path
-from typing import Dict, List, Optional, Sequence
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from . import pool
 from .ui import Failure, Step, one_at_a_time
 
 # The kernel that patches/ is made for.
 SERIES = "7.3"
-PACKAGE = f"linux-source-{SERIES}"
+
+# Only in the copies that bases.py makes: a line with another kernel, and its package.
+THIS_BASE = "patches/base"
+
+
+def read_base(path: Path) -> Tuple[str, Optional[pool.Pinned]]:
+    """The kernel's version, and its package if that is no other one's: path, size, SHA-256."""
+    if not path.exists():
+        return SERIES, None
+    version, package, size, sha256 = path.read_text().split()
+    return version, pool.Pinned(package, int(size), sha256)
+
+
+LINUX, PINNED = read_base(Path(__file__).resolve().parents[2] / THIS_BASE)
+PACKAGE = f"linux-source-{LINUX}"
 
 # Where Debian may have it; a suite that a mirror doesn't carry is left out.  By
 # codename: mirrors are slow to move aliases like stable-backports.
@@ -128,6 +142,10 @@ def _fetch() -> Source:
 
 def _fetch_alone(folder: Path) -> Source:
     downloads = folder / "sources"
+    if PINNED:
+        # Not beside the usual one, which may have the same name, and then has another version.
+        package = pool.fetch(PINNED, downloads / "bases", apt_mirror())
+        return Source(package.stem, tarball_package=package)
     cached = _cached(downloads)
     if cached:
         return Source(cached[-1].stem, tarball_package=cached[-1])
@@ -170,7 +188,7 @@ def _tarball(given: str, sha256: str) -> Source:
     """A tarball of the user's; its name has what is in it."""
     path = Path(given).expanduser().resolve()
     if not path.is_file():
-        raise Failure(f"KERNEL_TARBALL={given} is no file; name a linux-{SERIES}.x.tar.xz")
+        raise Failure(f"KERNEL_TARBALL={given} is no file; name a linux-{LINUX}.x.tar.xz")
     found = pool.sha256(path)
     if sha256 and sha256.lower() != found:
         raise Failure(f"{path} has the SHA-256 {found}, and not the one that KERNEL_SHA256= "

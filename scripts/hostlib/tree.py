@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Dict, List, Optional, Set
 
-from .source import SERIES, Source
+from .source import LINUX, SERIES, Source
 from .ui import Failure, Step, run_logged
 
 REPO = Path(__file__).resolve().parents[2]
@@ -150,13 +150,13 @@ def apply_patch(patch: Path, folder: Path, only: Callable[[str], bool] = lambda 
                            result.stdout, re.MULTILINE)
         at = ", ".join(f"{name}:{line}" for name, line in where[:3])
         raise Failure(f"{patch.relative_to(REPO)} does not apply at {at or 'a missing file'}: "
-                      f"this source is not the Linux {SERIES} that it was made for; adapt the "
+                      f"this source is not the Linux {LINUX} that it was made for; adapt the "
                       "patch, or leave KERNEL_SRC or KERNEL_TARBALL away to use Debian's "
                       "source")
     elsewhere = [] if reverse else misplaced(text, result.stdout, before)
     if elsewhere:
         raise Failure(f"{patch.relative_to(REPO)} would change another function at "
-                      f"{', '.join(elsewhere[:3])}: this source is not the Linux {SERIES} that it "
+                      f"{', '.join(elsewhere[:3])}: this source is not the Linux {LINUX} that it "
                       "was made for; adapt the patch")
 
 
@@ -206,7 +206,7 @@ class Tree:
             return
         self._forget()
         self.path.mkdir(parents=True)
-        tarball = f"./usr/src/linux-source-{SERIES}.tar.xz"
+        tarball = f"./usr/src/linux-source-{LINUX}.tar.xz"
         if source.tarball_package:
             # A package is an archive of ar's, and the tarball lies in a tarball there.
             script = ('ar p "$1" data.tar.xz | tar -x -J -O "$3" | xz -d -T0 | '
