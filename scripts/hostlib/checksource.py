@@ -86,9 +86,15 @@ def coccicheck(tree: Path, ours: Dict[str, Set[int]], jobs: int) -> List[Result]
             ThreadPoolExecutor(jobs) as pool:
         results = [Result(f"coccicheck, {rule.name}", not_tried=reason)
                    for rule, reason in every.items() if reason]
-        for future in [pool.submit(apply, rule) for rule, reason in every.items() if not reason]:
-            results.append(future.result())
-            step.tick(f"{len(results)} of {len(every)}")
+        try:
+            for future in [pool.submit(apply, rule)
+                           for rule, reason in every.items() if not reason]:
+                results.append(future.result())
+                step.tick(f"{len(results)} of {len(every)}")
+        except BaseException:
+            # Or whoever interrupts this waits for all other rules.
+            pool.shutdown(cancel_futures=True)
+            raise
     return results
 
 

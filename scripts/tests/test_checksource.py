@@ -4,6 +4,7 @@
 import contextlib
 import io
 import tempfile
+import time
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
@@ -85,6 +86,21 @@ class CoccicheckTest(unittest.TestCase):
         self.assertEqual(len(self.asked), 1)
         self._check("", missing="")
         self.assertEqual(len(self.asked), 2)
+
+    def test_interrupted(self) -> None:
+        for number in range(20):
+            (self.tree / f"scripts/coccinelle/z{number:02}.cocci").write_text("virtual report\n")
+        tried = []
+
+        def spatch(rule: Path, *_: object) -> str:
+            tried.append(rule)
+            time.sleep(0.02)
+            raise KeyboardInterrupt
+
+        with mock.patch.object(checksource, "_spatch", spatch), \
+                self.assertRaises(KeyboardInterrupt):
+            self._check("")
+        self.assertLess(len(tried), 10)
 
     def test_rule_that_breaks(self) -> None:
         for said, status, complaint in (
