@@ -1,0 +1,619 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Walk the stack of a guest, by its frame records, through its page tables.
+ *
+ * The guest has written everything that is followed here, and may change it
+ * while it is read: each step is checked, and each loop has a bound that the
+ * guest can't change.
+ */
+
+#include <linux/kvm_host.h>
+#include <linux/mm.h>
+#include <linux/perf_event.h>
+#include <linux/sizes.h>
+#include <linux/uaccess.h>
+
+#include <asm/kvm_emulate.h>
+#include <asm/kvm_nested.h>
+
+/* Reasons why a walk of a guest's stack ended, in the order of struct kvm_vcpu_stat. */
+enum guest_unwind_end {
+	UNWIND_CONTINUE,
+	UNWIND_END_LAST,	/* a frame that returns nowhere, the outermost one */
+	UNWIND_END_DEPTH,	/* perf takes no more entries, or not this one */
+	UNWIND_END_UNALIGNED,	/* an unaligned frame pointer, or implausible saved registers */
+	UNWIND_END_BACKWARDS,	/* not a frame pointer, or a cycle */
+	UNWIND_END_NONCANONICAL, /* an address outside of both halves, or in the wrong one */
+	UNWIND_END_UNMAPPED,	/* the guest can't read there */
+	UNWIND_END_NO_MEMORY,	/* the host can't: no memslot, or nothing mapped */
+};
+
+/*
+ * At interrupts, exceptions and system calls, a Linux guest saves struct pt_regs on its
+ * kernel's stack, with a frame record in it.  These are the parts that matter here, as
+ * offsets in bytes.  They are not taken from the host's headers, as the guest's kernel
+ * may be another version.
+ */
+#define LINUX_REGS_X29		232
+#define LINUX_REGS_SP		248
+#define LINUX_REGS_PC		256
+#define LINUX_REGS_PSTATE	264
+
+/*
+ * Since Linux 6.13, both words of that record are zero, and the next word has its type.
+ * Before, only the record of an entry from user mode is zero, and there is no type.
+ */
+#define LINUX_REGS_RECORD	296
+#define LINUX_REGS_RECORD_6_12	304
+#define LINUX_REGS_SIZE		320
+
+#define LINUX_RECORD_FINAL	1
+#define LINUX_RECORD_REGS	2
+
+/* The granule of the walk's translations: the smallest page of any guest or host. */
+#define UNWIND_PAGE_SIZE	SZ_4K
+
+/*
+ * How many stacks of a kernel a walk may leave for a lower one.  Linux goes from the
+ * overflow stack to the stack for IRQs, and to the task's.
+ */
+#define UNWIND_MAX_LEFT		3
+
+struct guest_stack_range {
+	u64 low;
+	u64 high;
+};
+
+/*
+ * The state of a walk of a guest's stack:
+ *
+ * @vcpu:	the vCPU whose stack is walked
+ * @ips:	entries that were found so far
+ * @nr:		how many entries were found
+ * @max:	how many entries there is room for
+ * @nr_kernel:	how many of the entries found belong to EL1
+ * @fp:		frame pointer that leads to the caller's frame record
+ * @stack:	the part of the current stack that was walked: the caller's frame
+ *		record lies at @stack.high or above
+ * @left:	the parts of other stacks that were walked
+ * @nr_left:	how many these are
+ * @tcr:	the guest's TCR_EL1
+ * @sctlr:	the guest's SCTLR_EL1
+ * @user:	the walk is not, or no longer, in the guest's kernel
+ * @be:		the guest's words are big-endian
+ * @page_gva:	guest virtual address of the piece of stack that was translated last
+ * @page_hva:	where the VMM has mapped it; NULL if there is none
+ */
+struct guest_unwind_state {
+	struct kvm_vcpu		*vcpu;
+	u64			*ips;
+	unsigned int		nr;
+	unsigned int		max;
+	unsigned int		nr_kernel;
+	u64			fp;
+	struct guest_stack_range stack;
+	struct guest_stack_range left[UNWIND_MAX_LEFT];
+	unsigned int		nr_left;
+	u64			tcr;
+	u64			sctlr;
+	bool			user;
+	bool			be;
+	gva_t			page_gva;
+	const void __user	*page_hva;
+};
+
+static bool is_upper_half(u64 addr)
+{
+	return addr & BIT(55);
+}
+
+/*
+ * Return the width of the guest's virtual addresses in @addr's half.  Values of TxSZ that
+ * the architecture does not have are brought into range; translation refuses them.
+ */
+static unsigned int guest_va_bits(const struct guest_unwind_state *state, u64 addr)
+{
+	u64 txsz = is_upper_half(addr) ? FIELD_GET(TCR_T1SZ_MASK, state->tcr) :
+					 FIELD_GET(TCR_T0SZ_MASK, state->tcr);
+
+	return 64 - clamp(txsz, 12, 48);
+}
+
+/* Replace the topmost byte of a data address if the guest's CPU ignores it. */
+static u64 guest_untag(const struct guest_unwind_state *state, u64 addr)
+{
+	u64 tbi = is_upper_half(addr) ? TCR_TBI1 : TCR_TBI0;
+
+	return state->tcr & tbi ? (u64)sign_extend64(addr, 55) : addr;
+}
+
+/* Return @addr as it is when the bits above the guest's addresses are all as bit 55. */
+static u64 guest_extend(const struct guest_unwind_state *state, u64 addr)
+{
+	u64 above = GENMASK_ULL(63, guest_va_bits(state, addr));
+
+	return is_upper_half(addr) ? addr | above : addr & ~above;
+}
+
+static bool guest_canonical(const struct guest_unwind_state *state, u64 addr)
+{
+	return guest_extend(state, addr) == addr;
+}
+
+/*
+ * Remove what pointer authentication has put into a return address: its signature is in
+ * the bits that addresses don't need.  A guest without it has no signatures, so that its
+ * address must be canonical as it is.
+ */
+static u64 guest_strip_pac(const struct guest_unwind_state *state, u64 addr)
+{
+	return vcpu_has_ptrauth(state->vcpu) ? guest_extend(state, addr) : addr;
+}
+
+/* Add @ip to the chain; end the walk if perf would take @ip for a context marker. */
+static enum guest_unwind_end guest_unwind_store(struct guest_unwind_state *state, u64 ip)
+{
+	if (ip >= PERF_CONTEXT_MAX)
+		return UNWIND_END_DEPTH;
+
+	state->ips[state->nr++] = ip;
+	if (!state->user)
+		state->nr_kernel = state->nr;
+	return UNWIND_CONTINUE;
+}
+
+/*
+ * Return true if there is normal memory at @hva.  GUP refuses the registers of devices,
+ * where reads have side effects.  Ask it for anonymous memory that was swapped out, too:
+ * FOLL_NOWAIT starts the I/O, but waits neither for it nor for userfaults.  FOLL_DUMP
+ * keeps GUP from filling holes, except those of files: FOLL_ANON excludes files.
+ */
+static bool host_has_memory(unsigned long hva)
+{
+	struct page *page;
+
+	if (!get_user_page_fast_only(hva, 0, &page) &&
+	    get_user_pages_unlocked(hva, 1, &page,
+				    FOLL_NOWAIT | FOLL_DUMP | FOLL_ANON) != 1)
+		return false;
+
+	put_page(page);
+	return true;
+}
+
+/* Return where the VMM has mapped the guest's memory at @gpa, or NULL. */
+static const void __user *guest_peek_map(struct kvm_vcpu *vcpu, gpa_t gpa)
+{
+	struct kvm_memory_slot *slot = kvm_vcpu_gfn_to_memslot(vcpu, gpa_to_gfn(gpa));
+	unsigned long hva;
+
+	/* Memslots that are KVM's own, or are being removed, are not the guest's memory. */
+	if (!kvm_is_visible_memslot(slot))
+		return NULL;
+
+	hva = __gfn_to_hva_memslot(slot, gpa_to_gfn(gpa)) + offset_in_page(gpa);
+	return host_has_memory(hva) ? (const void __user *)hva : NULL;
+}
+
+/*
+ * Read one aligned word.  The VMM's mappings may have changed after GUP has seen them: don't
+ * fault other memory in.  access_ok() isn't needed: KVM checks that a memslot lies in user
+ * memory when it adds the memslot.  __get_user() keeps speculation from the kernel's memory.
+ */
+static int guest_peek_word(const void __user *uptr, u64 *val)
+{
+	int r;
+
+	pagefault_disable();
+	r = __get_user(*val, (const u64 __user *)uptr);
+	pagefault_enable();
+	return r;
+}
+
+/**
+ * kvm_peek_guest - read a descriptor of the guest's page tables, and change nothing
+ * @vcpu: the vCPU
+ * @gpa: where it is, a multiple of 8
+ * @val: is set to it
+ *
+ * Context: as kvm_arch_vcpu_stack_walk() of a deferred walk, with kvm->srcu held.
+ *
+ * Return: zero, or an error if there is no memory at @gpa, or if it isn't at hand.
+ */
+int kvm_peek_guest(struct kvm_vcpu *vcpu, gpa_t gpa, u64 *val)
+{
+	const void __user *uptr = guest_peek_map(vcpu, gpa);
+
+	return uptr ? guest_peek_word(uptr, val) : -EFAULT;
+}
+
+/* Translate the page that @gva lies in, unless it is the page that was translated last. */
+static enum guest_unwind_end guest_unwind_map(struct guest_unwind_state *state, gva_t gva)
+{
+	gva_t page_gva = ALIGN_DOWN(gva, UNWIND_PAGE_SIZE);
+	struct s1_walk_result wr = {};
+	struct s1_walk_info wi = {
+		.regime	= TR_EL10,
+		.as_el0	= state->user,
+		/* The guest's kernel could not read memory of user mode: nor can the walk. */
+		.pan	= !state->user && (*vcpu_cpsr(state->vcpu) & PSR_PAN_BIT),
+		.peek	= true,
+	};
+
+	if (state->page_hva && state->page_gva == page_gva)
+		return UNWIND_CONTINUE;
+
+	if (!guest_canonical(state, gva))
+		return UNWIND_END_NONCANONICAL;
+
+	if (__kvm_translate_va(state->vcpu, &wi, &wr, page_gva) ||
+	    !(state->user ? wr.ur : wr.pr))
+		return UNWIND_END_UNMAPPED;
+
+	state->page_hva = guest_peek_map(state->vcpu, wr.pa);
+	state->page_gva = page_gva;
+	return state->page_hva ? UNWIND_CONTINUE : UNWIND_END_NO_MEMORY;
+}
+
+/* Read an aligned word of the guest's stack. */
+static enum guest_unwind_end guest_unwind_read(struct guest_unwind_state *state,
+					       gva_t gva, u64 *word)
+{
+	enum guest_unwind_end end = guest_unwind_map(state, gva);
+	u64 val;
+
+	if (end)
+		return end;
+
+	if (guest_peek_word(state->page_hva + (gva & (UNWIND_PAGE_SIZE - 1)), &val))
+		return UNWIND_END_NO_MEMORY;
+
+	*word = state->be ? be64_to_cpu((__force __be64)val) : le64_to_cpu((__force __le64)val);
+	return UNWIND_CONTINUE;
+}
+
+static bool is_in_range(const struct guest_stack_range *range, u64 addr)
+{
+	return addr >= range->low && addr < range->high;
+}
+
+/*
+ * Go on to the frame record at @frame.  On one stack, each lies above the last one.  A
+ * kernel has several stacks, in any order: leave one for a lower one a few times.  Never
+ * come back to what was walked before, so that there are no cycles.
+ */
+static enum guest_unwind_end guest_unwind_step(struct guest_unwind_state *state, u64 frame)
+{
+	unsigned int i;
+
+	if (frame > U64_MAX - 2 * sizeof(u64))
+		return UNWIND_END_BACKWARDS;
+
+	for (i = 0; i < state->nr_left; i++) {
+		if (is_in_range(&state->left[i], frame))
+			return UNWIND_END_BACKWARDS;
+	}
+
+	if (frame >= state->stack.high)
+		return UNWIND_CONTINUE;
+
+	if (state->user || is_in_range(&state->stack, frame) ||
+	    state->nr_left == ARRAY_SIZE(state->left))
+		return UNWIND_END_BACKWARDS;
+
+	state->left[state->nr_left++] = state->stack;
+	state->stack.low = frame;
+	state->stack.high = frame;
+	return UNWIND_CONTINUE;
+}
+
+/* Continue in user mode, once, and with its rights. */
+static enum guest_unwind_end guest_unwind_user(struct guest_unwind_state *state, u64 pc, u64 sp,
+					       u64 fp, u64 pstate)
+{
+	enum guest_unwind_end end;
+
+	state->user = true;
+	state->be = state->sctlr & SCTLR_EL1_E0E;
+	state->page_hva = NULL;
+	state->nr_left = 0;
+	state->fp = fp;
+	state->stack.low = guest_untag(state, sp);
+	state->stack.high = state->stack.low;
+
+	end = guest_unwind_store(state, pc);
+	/* 32-bit code has other frames, if any. */
+	return !end && pstate & PSR_MODE32_BIT ? UNWIND_END_LAST : end;
+}
+
+/*
+ * Return UNWIND_CONTINUE if @pc and @pstate are those of user mode, as a kernel has saved
+ * them: user mode has the lower half of the addresses, and runs with IRQs on.
+ */
+static enum guest_unwind_end guest_check_user(u64 pc, u64 pstate)
+{
+	if ((pstate & PSR_MODE_MASK) != PSR_MODE_EL0t || pstate & PSR_I_BIT)
+		return UNWIND_END_UNALIGNED;
+
+	return is_upper_half(pc) ? UNWIND_END_NONCANONICAL : UNWIND_CONTINUE;
+}
+
+/*
+ * The guest's kernel is at the first instructions after an entry from user mode, or at the
+ * last ones before it returns: X29 is still or again user mode's, and so are ELR and SPSR.
+ */
+static enum guest_unwind_end guest_unwind_edge(struct guest_unwind_state *state)
+{
+	u64 pc = vcpu_read_sys_reg(state->vcpu, ELR_EL1);
+	u64 pstate = vcpu_read_sys_reg(state->vcpu, SPSR_EL1);
+	u64 sp = vcpu_gp_regs(state->vcpu)->sp;
+
+	if (state->nr > 1 || !pc || !guest_canonical(state, pc) || guest_check_user(pc, pstate))
+		return UNWIND_END_NONCANONICAL;
+
+	/* The kernel may keep something else in SP_EL0: user mode's first frame is anywhere. */
+	return guest_unwind_user(state, pc, is_upper_half(sp) ? 0 : sp, state->fp, pstate);
+}
+
+/*
+ * Continue with the registers that a Linux guest has saved at @regs.  Check that they are
+ * plausible, as any guest may have such a record.  Read in ascending order, so that no page
+ * is translated twice.
+ */
+static enum guest_unwind_end guest_unwind_regs(struct guest_unwind_state *state, u64 regs,
+					       bool from_user)
+{
+	static const u16 offsets[] = {
+		LINUX_REGS_X29, LINUX_REGS_SP, LINUX_REGS_PC, LINUX_REGS_PSTATE,
+	};
+	u64 saved[ARRAY_SIZE(offsets)], fp, sp, pc, pstate;
+	enum guest_unwind_end end;
+	unsigned int i;
+
+	if (!IS_ALIGNED(regs, 16))
+		return UNWIND_END_UNALIGNED;
+	if (regs < state->stack.high)
+		return UNWIND_END_BACKWARDS;
+
+	for (i = 0; i < ARRAY_SIZE(offsets); i++) {
+		end = guest_unwind_read(state, regs + offsets[i], &saved[i]);
+		if (end)
+			return end;
+	}
+	fp = saved[0];
+	sp = saved[1];
+	pc = saved[2];
+	pstate = saved[3];
+
+	/* Zero in kernel threads that were never in user mode. */
+	if (!pc)
+		return UNWIND_END_LAST;
+	if (!guest_canonical(state, pc))
+		return UNWIND_END_NONCANONICAL;
+	if (pstate & GENMASK_ULL(63, 36))
+		return UNWIND_END_UNALIGNED;
+
+	if (from_user)
+		return guest_check_user(pc, pstate) ?:
+		       guest_unwind_user(state, pc, sp, fp, pstate);
+
+	/* The kernel was interrupted.  Its frames lie above @regs, or on another stack. */
+	if ((pstate & PSR_MODE_MASK) != PSR_MODE_EL1h)
+		return UNWIND_END_UNALIGNED;
+
+	state->stack.high = regs + LINUX_REGS_SIZE;
+	state->fp = fp;
+	return guest_unwind_store(state, pc);
+}
+
+/*
+ * Both words of a frame record are zero: it is the outermost one, or has a type that says
+ * more.  Linux before 6.13 has no type.
+ */
+static enum guest_unwind_end guest_unwind_meta(struct guest_unwind_state *state, u64 frame)
+{
+	enum guest_unwind_end end;
+	u64 type;
+
+	if (state->user || frame < LINUX_REGS_RECORD_6_12 || frame > U64_MAX - 3 * sizeof(u64))
+		return UNWIND_END_LAST;
+
+	if (guest_unwind_read(state, frame + 2 * sizeof(u64), &type))
+		return UNWIND_END_LAST;
+
+	switch (type) {
+	case LINUX_RECORD_REGS:
+		return guest_unwind_regs(state, frame - LINUX_REGS_RECORD, false);
+	case LINUX_RECORD_FINAL:
+		end = guest_unwind_regs(state, frame - LINUX_REGS_RECORD, true);
+		break;
+	default:
+		end = guest_unwind_regs(state, frame - LINUX_REGS_RECORD_6_12, true);
+		break;
+	}
+
+	/* What is not user mode's registers is no part of the chain, which ends as it should. */
+	return state->user ? end : UNWIND_END_LAST;
+}
+
+/* Find one more entry, or return why there is none. */
+static enum guest_unwind_end guest_unwind_next(struct guest_unwind_state *state)
+{
+	u64 frame = guest_untag(state, state->fp), next_fp, ra;
+	enum guest_unwind_end end;
+
+	if (!state->fp)
+		return UNWIND_END_LAST;
+
+	if (!IS_ALIGNED(frame, sizeof(u64)))
+		return UNWIND_END_UNALIGNED;
+
+	/* A kernel in the upper half has its stacks there. */
+	if (!state->user && is_upper_half(state->ips[state->nr - 1]) && !is_upper_half(frame))
+		return guest_unwind_edge(state);
+
+	end = guest_unwind_step(state, frame);
+	if (end)
+		return end;
+	end = guest_unwind_read(state, frame, &next_fp);
+	if (end)
+		return end;
+	end = guest_unwind_read(state, frame + sizeof(u64), &ra);
+	if (end)
+		return end;
+
+	if (!next_fp && !ra)
+		return guest_unwind_meta(state, frame);
+
+	ra = guest_strip_pac(state, ra);
+	if (!ra)
+		return UNWIND_END_LAST;
+	if (!guest_canonical(state, ra))
+		return UNWIND_END_NONCANONICAL;
+
+	state->fp = next_fp;
+	state->stack.high = frame + 2 * sizeof(u64);
+	return guest_unwind_store(state, ra);
+}
+
+/* Return the guest's stack pointer. */
+static u64 guest_unwind_sp(struct kvm_vcpu *vcpu)
+{
+	if ((*vcpu_cpsr(vcpu) & PSR_MODE_MASK) != PSR_MODE_EL1h)
+		return vcpu_gp_regs(vcpu)->sp;
+
+	/* Preemption does no harm: registers are on the CPU again when this continues. */
+	return vcpu_get_flag(vcpu, SYSREGS_ON_CPU) ? read_sysreg(sp_el1) :
+						     __vcpu_sys_reg(vcpu, SP_EL1);
+}
+
+static void guest_unwind_start(struct guest_unwind_state *state)
+{
+	struct kvm_vcpu *vcpu = state->vcpu;
+
+	state->tcr = vcpu_read_sys_reg(vcpu, TCR_EL1);
+	state->sctlr = vcpu_read_sys_reg(vcpu, SCTLR_EL1);
+	state->be = kvm_vcpu_is_be(vcpu);
+	state->fp = vcpu_get_reg(vcpu, 29);
+	state->stack.low = guest_untag(state, guest_unwind_sp(vcpu));
+	state->stack.high = state->stack.low;
+}
+
+static enum guest_unwind_end guest_unwind(struct guest_unwind_state *state)
+{
+	enum guest_unwind_end end = UNWIND_CONTINUE;
+
+	guard(srcu)(&state->vcpu->kvm->srcu);
+
+	guest_unwind_start(state);
+	while (!end && state->nr < state->max)
+		end = guest_unwind_next(state);
+
+	return end ?: UNWIND_END_DEPTH;
+}
+
+/*
+ * Return true if the host can see the guest's registers, and is allowed to read its stack.
+ *
+ * In protected mode, the hypervisor keeps them: those of protected VMs from the host, and
+ * those of other VMs until the host asks for them.
+ *
+ * With nested virtualization, a guest has more translation regimes and a second stage of
+ * its own, which may be a guest's guest's: not supported.
+ */
+static bool guest_shows_stack(struct kvm_vcpu *vcpu)
+{
+	enum kvm_callchain_policy policy = READ_ONCE(vcpu->kvm->callchain_policy);
+	int level = READ_ONCE(sysctl_perf_event_guest_callchain);
+
+	if (is_protected_kvm_enabled() || vcpu_has_nv(vcpu))
+		return false;
+
+	if (level == PERF_GUEST_CALLCHAIN_UNLESS_FORBIDDEN)
+		return policy != KVM_CALLCHAIN_FORBIDDEN;
+
+	return level == PERF_GUEST_CALLCHAIN_IF_ALLOWED && policy == KVM_CALLCHAIN_ALLOWED;
+}
+
+/*
+ * Return true if the vCPU's thread makes a walk that a PMI has requested: registers are
+ * those of the exit, and the walk may sleep.  Handlers of IRQs, NMIs and tracepoints may
+ * have interrupted it, and are not preemptible.
+ */
+static bool guest_may_walk(struct kvm_vcpu *vcpu)
+{
+	return vcpu->arch.callchain_phase == CALLCHAIN_WALK && preemptible();
+}
+
+/*
+ * Store the guest's instruction pointer and the return addresses on its stack,
+ * innermost first, at most @max of them, in @ips; return how many.  The first
+ * @nr_kernel are the guest kernel's.  The guest's memory is never written.  It
+ * is read with the rights of the code whose frames are walked.
+ *
+ * Only deferred walks read the stack; others, in the PMI, find the IP only.  A
+ * PMI may come as long as the vCPU is loaded, when its registers are partly on
+ * the CPU and partly in memory, or are being changed by KVM.
+ *
+ * The work is bounded by @max: an entry takes at most seven words and four
+ * walks of the page tables.
+ */
+unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned int max,
+				      unsigned int *nr_kernel)
+{
+	enum guest_unwind_end end = UNWIND_END_DEPTH;
+	struct guest_unwind_state state = {
+		.vcpu	= vcpu,
+		.ips	= ips,
+		.max	= max,
+	};
+
+	*nr_kernel = 0;
+	if (!guest_shows_stack(vcpu) || !max)
+		return 0;
+
+	state.user = !vcpu_mode_priv(vcpu);
+	if (!guest_unwind_store(&state, *vcpu_pc(vcpu)) && max > 1 && guest_may_walk(vcpu))
+		end = vcpu_mode_is_32bit(vcpu) ? UNWIND_END_LAST : guest_unwind(&state);
+
+	/* Statistics are those of deferred walks: one at a time, by the vCPU's thread. */
+	if (guest_may_walk(vcpu)) {
+		static_assert(ARRAY_SIZE(vcpu->stat.callchain_ends) == UNWIND_END_NO_MEMORY);
+		vcpu->stat.callchain_walks++;
+		vcpu->stat.callchain_frames += state.nr;
+		vcpu->stat.callchain_ends[end - 1]++;
+	}
+
+	*nr_kernel = state.nr_kernel;
+	return state.nr;
+}
+
+/*
+ * Return the vCPU's request for a deferred walk of the guest's stack, or NULL if there
+ * must be none.
+ *
+ * Only one PMI at a time may write the request.  So refuse one that has interrupted the
+ * handler of another interrupt, and events of tracepoints that an interrupt can interrupt.
+ */
+struct perf_guest_callchain_request *kvm_arch_vcpu_callchain_request(struct kvm_vcpu *vcpu)
+{
+	struct perf_guest_callchain_request *request = &vcpu->arch.callchain_request;
+
+	if (READ_ONCE(vcpu->arch.callchain_phase) != CALLCHAIN_REQUEST ||
+	    hardirq_count() != HARDIRQ_OFFSET || !guest_shows_stack(vcpu))
+		return NULL;
+
+	request->guest_ip = *vcpu_pc(vcpu);
+	return request;
+}
+
+/* Dumps of the stack are for guests without frame pointers.  Here, each has frame records. */
+bool kvm_arch_vcpu_stack_begin(struct kvm_vcpu *vcpu, struct perf_guest_stack *stack,
+			       unsigned int size)
+{
+	return false;
+}
+
+void kvm_arch_vcpu_stack_end(struct kvm_vcpu *vcpu, struct perf_guest_stack *stack)
+{
+}
