@@ -2,6 +2,7 @@
 """Get a kernel's source: Debian's package of it, or a tree or tarball of the user's own."""
 
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -85,16 +86,23 @@ def apt_mirror() -> Optional[str]:
     return None
 
 
+def archive_names(simulated: str) -> List[str]:
+    """How apt calls the files of what "apt-get --simulate install" would install."""
+    rows = re.findall(r"^Inst (\S+) \((\S+) .*\[(\w+)\]\)", simulated, re.MULTILINE)
+    return [f"{name.split(':')[0]}_{version.replace(':', '%3a')}_{architecture}.deb"
+            for name, version, architecture in rows]
+
+
 class PrivateApt:
     """An apt with lists and sources of its own; this machine's stay untouched."""
 
     def __init__(self, folder: Path, mirror_uri: str,
-                 suites: Sequence[str] = SUITES) -> None:
+                 suites: Sequence[str] = SUITES, architecture: str = "amd64") -> None:
         sources = folder / "sources.list"
         for sub in ("lists/partial", "archives/partial"):
             (folder / sub).mkdir(parents=True, exist_ok=True)
-        sources.write_text("".join(f"deb [arch=amd64 signed-by={KEYRING}] {mirror_uri} {suite} "
-                                   "main\n" for suite in suites))
+        sources.write_text("".join(f"deb [arch={architecture} signed-by={KEYRING}] {mirror_uri} "
+                                   f"{suite} main\n" for suite in suites))
         self._options = [
             "-o", f"Dir::Etc::sourcelist={sources}", "-o", "Dir::Etc::sourceparts=/dev/null",
             "-o", f"Dir::State::lists={folder}/lists", "-o", f"Dir::Cache={folder}",
@@ -103,13 +111,38 @@ class PrivateApt:
             "-o", "Acquire::Languages=none", "-o", "Acquire::Retries=3",
             "-o", "Acquire::http::Timeout=30",
         ]
+        self._archives = folder / "archives"
+        if architecture != "amd64":
+            # What is installed here is another architecture's.
+            (folder / "status").write_text("")
+            self._options += [
+                "-o", f"APT::Architecture={architecture}",
+                "-o", f"APT::Architectures={architecture}",
+                "-o", f"Dir::State::status={folder}/status",
+            ]
+
+    def _get(self, *args: str, cwd: Optional[Path] = None) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(["apt-get", *self._options, *args], cwd=cwd,
+                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, check=False,
+                              env={**os.environ, "LC_ALL": "C"})
 
     def get(self, *args: str, cwd: Optional[Path] = None) -> str:
-        result = subprocess.run(["apt-get", *self._options, *args], cwd=cwd,
-                                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, text=True, check=False,
-                                env={**os.environ, "LC_ALL": "C"})
+        result = self._get(*args, cwd=cwd)
         return result.stdout if result.returncode else ""
+
+    def download_all(self, packages: Sequence[str]) -> List[Path]:
+        """Packages and all that they depend on, for a machine that has none of them.
+
+        Returns:
+            where they are; nothing if one could not be had
+        """
+        install = ("install", "--yes", "--no-install-recommends", *packages)
+        planned = self._get("--simulate", *install)
+        if planned.returncode or self._get("--download-only", *install).returncode:
+            return []
+        found = [self._archives / name for name in archive_names(planned.stdout)]
+        return found if all(path.exists() for path in found) else []
 
     def cache(self, *args: str) -> str:
         return _run(["apt-cache", *self._options, *args]).stdout
