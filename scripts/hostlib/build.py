@@ -84,7 +84,7 @@ class Build:
                  jobs: int = 0) -> None:
         self.tree = Tree(build, extra_patches, patched)
         self._source = source
-        self._fragments = [CONFIGS / "host.config"]
+        self._fragments = [CONFIGS / "host.config", CONFIGS / "host-x86.config"]
         name = "host"
         if extra_config:
             self._fragments.append(extra_config.resolve())
