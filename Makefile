@@ -7,7 +7,7 @@ HOST = @sh scripts/deps.sh check python && $(PYTHON) scripts/host.py $@
 
 # What host.py takes for its options.
 export BUILD KERNEL_SRC KERNEL_TARBALL KERNEL_SHA256 MIRROR BASE JOBS
-export ACCEL VENDOR GUEST KARGS KCONFIG BASELINE TESTS ALL QUICK TODAY
+export ACCEL ARCH VENDOR GUEST KARGS KCONFIG BASELINE TESTS ALL QUICK TODAY
 export FUZZ_SECONDS FUZZ_CASES SEED MUTANTS CONFIG LOCALMOD JUNIT JSON
 
 COMMANDS := demo test test-debug test-intel test-stock test-workflow test-pictures test-unikernel \
@@ -29,6 +29,8 @@ help: ## print this help
 	@echo "  BASE=VERSION        lay the patches over another Linux, e.g. 7.2; see patches/README.md"
 	@echo "  MIRROR=URL          fetch what is Debian's there, not where apt does"
 	@echo "  KCONFIG=FILE        merge a fragment into the kernel's configuration"
+	@echo "  ARCH=x86|arm64      of which architecture the host of build, selftests and shell is;"
+	@echo "                      deps: install what this one takes as well"
 	@echo "  VENDOR=amd|intel    whose CPU the host of selftests, demo and shell has; Bochs emulates Intel's"
 	@echo "  GUEST=debian|own    what the demo's guest runs: Debian's kernel, or the one built here"
 	@echo "  KARGS=ARGS          boot the host with them, e.g. kvm_amd.npt=0"
@@ -52,7 +54,8 @@ help: ## print this help
 	@echo "  JOBS=N              build with N jobs, not one for each CPU"
 
 deps: ## install what demo and test take of this machine; ALL=1: what all commands take
-	@sh scripts/deps.sh install $(if $(ALL),all,$(if $(filter intel,$(VENDOR)),usual intel))
+	@sh scripts/deps.sh install $(if $(ALL),all,usual $(filter intel,$(VENDOR)) \
+		$(filter arm64,$(ARCH)))
 
 doctor: ## say what works on this machine, as it is, and for the guest of the VMM PID=
 	@$(PYTHON) scripts/doctor.py $(if $(PERF),--perf "$(PERF)") $(PID)

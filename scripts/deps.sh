@@ -170,9 +170,10 @@ check()
 	[ -n "$missing" ] || return 0
 	all=
 	for group in $groups; do
-		case " $usual " in
+		case " $usual $all" in
 		*" $group "*) ;;
-		*) all=" ALL=1" ;;
+		*" ALL=1") ;;
+		*)	[ "$group" = arm64 ] && all=" ARCH=arm64" || all=" ALL=1" ;;
 		esac
 	done
 	if [ -z "$distribution" ]; then

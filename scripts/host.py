@@ -28,9 +28,12 @@ def main(argv: Sequence[str]) -> int:
         if given.json == "-":
             # For good: what goes wrong is not said there either.
             sys.stdout = sys.stderr
-        deps.check([*COMMANDS[name].needs, *(["intel"] if given.vendor == "intel" else [])])
+        deps.check([*COMMANDS[name].needs, *(["intel"] if given.vendor == "intel" else []),
+                    *([given.arch] if given.arch != "x86" else [])])
         if given.base:
             return bases.run(given.base, commands.build_dir(given), argv, os.environ)
+        # The build systems of Linux take it for theirs; they are told what they need to know.
+        os.environ.pop("ARCH", None)
         return COMMANDS[name].run(given)
     except Failure as failure:
         say(f"{name}: {failure}.")

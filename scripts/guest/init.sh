@@ -16,6 +16,12 @@ ln -s fd/2 /dev/stderr
 mount -t tmpfs shm /dev/shm
 # Uncached: the machine that emulates this host reads what is written here as it comes.
 mount -t 9p -o trans=virtio,version=9p2000.L,cache=none,msize=262144 shared /run/shared
+# A host with a user space of its own is shown what else it takes of that machine.
+for share in $(echo "${shares:-}" | tr , " "); do
+	mkdir "/run/$share"
+	mount -t 9p -o ro,trans=virtio,version=9p2000.L,cache=loose,msize=262144 \
+		"$share" "/run/$share"
+done
 
 # Where programs expect to write; what they write is gone with this host.
 for dir in /tmp /root /var; do
@@ -35,15 +41,23 @@ hostname host 2>/dev/null
 taskset -cp "$job_cpus" $$ >/dev/null 2>&1
 
 . /run/shared/job_env
-grep -q vmx /proc/cpuinfo && kvm=kvm_intel || kvm=kvm_amd
-modprobe -d "$BUILD_MODULES" "$kvm" || echo "KVM could not be loaded"
+case $(uname -m) in
+x86_64)
+	tests=x86
+	grep -q vmx /proc/cpuinfo && kvm=kvm_intel || kvm=kvm_amd
+	modprobe -d "$BUILD_MODULES" "$kvm" || echo "KVM could not be loaded" ;;
+aarch64)
+	tests=arm64
+	[ -e /dev/kvm ] || echo "KVM has not found EL2" ;;
+esac
 
 if [ "$mode" = shell ]; then
 	echo 1 > /proc/sys/kernel/printk
 	cd "$BUILD_SELFTESTS" || cd /
-	echo "This is the patched host. Here are the KVM selftests (x86/guest_callchain_test),"
+	echo "This is the patched host. Here are the KVM selftests ($tests/guest_callchain_test),"
 	echo "perf is in the PATH, files in /run/shared are kept. Leave with exit or Ctrl-D."
-	setsid -c /bin/bash --norc -i </dev/ttyS0 >/dev/ttyS0 2>&1
+	read -r tty _ < /proc/consoles
+	setsid -c /bin/bash --norc -i <"/dev/$tty" >"/dev/$tty" 2>&1
 elif ! dmesg | grep -q "APIC timer disabled due to verification failure"; then
 	# The console is read to see whether this kernel complains.
 	echo 7 > /proc/sys/kernel/printk

@@ -187,7 +187,7 @@ class BochsHost:
         with (cd / "initrd.img").open("wb") as out:
             subprocess.run(["cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0"], cwd=root,
                            input=names.encode(), stdout=out, check=True)
-        shutil.copy2(self._build.bzimage, cd / "vmlinuz")
+        shutil.copy2(self._build.image, cd / "vmlinuz")
         for file in _ISOLINUX:
             shutil.copy2(file, cd / "isolinux")
         append = " ".join([

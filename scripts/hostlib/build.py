@@ -8,9 +8,10 @@ import subprocess
 from pathlib import Path
 from typing import Iterable, List, Optional
 
-from . import kconfig
+from . import foreign, kconfig
+from .arch import X86, Arch
 from .source import Source
-from .tree import REPO, Tree
+from .tree import REPO, Tree, edits
 from .ui import Failure, run_logged
 
 CONFIGS = REPO / "scripts" / "configs"
@@ -23,6 +24,11 @@ SELFTESTS = [f"x86/guest_callchain_{name}" for name in (
     "test", "attr_test", "backtrace_test", "churn_test", "control_test", "deferred_test",
     "depth_test", "entry_test", "hostile_test", "lbr_test", "lifetime_test", "many_test",
     "memory_test", "modes_test", "no_side_effects_test", "stack_test")] + ["memslots_debugfs_test"]
+
+# Of Linux's own, some that show whether another architecture's host does what ours need, within
+# a minute each.  Not psci_test: where the kernel is preempted it may end in a warning of KVM's.
+LINUX_TESTS = {"arm64": ["get-reg-list", "arm64/debug-exceptions", "arm64/hypercalls",
+                         "arm64/vpmu_counter_access"]}
 
 # The instruments.  Tests of theirs run last: their module slows down what it watches.
 INSTRUMENT_TESTS = ["guest_callchain/guest_callchain_bound_test",
@@ -52,9 +58,32 @@ def cached_cc(compiler: str = "gcc") -> List[str]:
     return [f"CC=ccache {compiler}", "HOSTCC=ccache gcc"] if shutil.which("ccache") else []
 
 
-def _compiler() -> str:
+def _cross(arch: Arch, root: Optional[Path] = None, headers: Iterable[Path] = ()) -> List[str]:
+    """What make is told to build for an architecture.
+
+    Args:
+        arch: the architecture
+        root: of the system whose headers and libraries programs take
+        headers: folders with headers that go before these
+    """
+    if not arch.prefix:
+        return cached_cc()
+    cache = "ccache " if shutil.which("ccache") else ""
+    options = ""
+    if root:
+        # A cross compiler has a libc of its own, and would find that first.
+        triplet = arch.prefix.rstrip("-")
+        folders = [*headers, root / "usr/include" / triplet, root / "usr/include"]
+        options = "".join([f" --sysroot={root} -B{root}/usr/lib/{triplet}",
+                           *(f" -isystem {folder}" for folder in folders)])
+    return [f"ARCH={arch.name}", f"CROSS_COMPILE={arch.prefix}", f"HOSTCC={cache}gcc",
+            f"CC={cache}{arch.prefix}gcc{options}"]
+
+
+def _compiler(arch: Arch) -> str:
     """Which compiler this is: another one is to build all anew."""
-    said = subprocess.run(["gcc", "--version"], stdout=subprocess.PIPE, text=True, check=True)
+    said = subprocess.run([f"{arch.prefix}gcc", "--version"], stdout=subprocess.PIPE, text=True,
+                          check=True)
     return said.stdout.splitlines()[0]
 
 
@@ -77,44 +106,75 @@ class Build:
         extra_patches: a folder with a series that is laid over ours
         patched: false for a kernel without our series; it has Linux's selftests only
         jobs: how many things to do at once; as many as there are CPUs if it is 0
+        arch: what the host is
     """
 
     def __init__(self, build: Path, source: Source, extra_config: Optional[Path],
                  extra_patches: Optional[Path] = None, patched: bool = True,
-                 jobs: int = 0) -> None:
+                 jobs: int = 0, arch: Arch = X86) -> None:
+        self.arch = arch
         self.tree = Tree(build, extra_patches, patched)
         self._source = source
-        self._fragments = [CONFIGS / "host.config", CONFIGS / "host-x86.config"]
+        self._fragments = [CONFIGS / "host.config", CONFIGS / f"host-{arch.name}.config"]
+        if patched and not self._walks_guests():
+            self._fragments.append(CONFIGS / "no-callchain.config")
         name = "host"
         if extra_config:
             self._fragments.append(extra_config.resolve())
             name += "-" + extra_config.stem
+        self.folder = build
         self.path = build / name
         self.log_dir = self.path / "log"
         self.kernel = self.path / "kernel"
         self.modules = self.path / "modules"
         self.perf = build / "perf" / "perf"
+        # User space of a host that can't run this machine's.
+        self.root = build / "root"
         self.tsc_khz = build / "tsc_khz"
         self.selftests = self.path / "selftests" / "kvm"
         self._jobs = f"-j{jobs or os.cpu_count() or 1}"
         # Another clone compiles the same files under another path.
         self._env = {**_REPRODUCIBLE, "CCACHE_BASEDIR": str(build), "CCACHE_NOHASHDIR": "1"}
+        if arch is not X86:
+            libraries = f"{self.root}/usr/lib/{arch.prefix.rstrip('-')}/pkgconfig"
+            self._env.update({"PKG_CONFIG_SYSROOT_DIR": str(self.root), "PKG_CONFIG_LIBDIR":
+                              f"{libraries}:{self.root}/usr/share/pkgconfig"})
 
     @property
-    def bzimage(self) -> Path:
-        return self.kernel / "arch/x86/boot/bzImage"
+    def image(self) -> Path:
+        return self.kernel / self.arch.image
+
+    def _walks_guests(self) -> bool:
+        """Do our patches have this architecture walk guests' stacks?"""
+        kconfig_of_kvm = f"arch/{self.arch.name}/kvm/Kconfig"
+        return any("+\tselect HAVE_GUEST_PERF_CALLCHAIN" in edits(topic.patch).get(
+            kconfig_of_kvm, "") for topic in self.tree.topics)
 
     @property
     def tests(self) -> List[str]:
         """Our test programs that this kernel can run."""
+        if self.arch is not X86:
+            return self._programs()
         runs_32bit = "CONFIG_IA32_EMULATION=y\n" in (self.kernel / ".config").read_text()
         return [*SELFTESTS, *([TEST_32BIT] if runs_32bit else []), *INSTRUMENT_TESTS]
+
+    def _programs(self) -> List[str]:
+        """What is built for this architecture, by its names below the selftests' folder."""
+        if self.arch is X86:
+            return [*SELFTESTS, *INSTRUMENT_TESTS, TEST_32BIT, BENCH, FUZZER, GUEST_PROGRAM,
+                    LIBC_PROGRAM, UNIKERNEL]
+        folder = "tools/testing/selftests/kvm/"
+        ours = sorted(path[len(folder):-len(".c")] for path in self.tree.new_files
+                      if path.startswith(f"{folder}{self.arch.name}/") and path.endswith("_test.c"))
+        return [*ours, "memslots_debugfs_test", *LINUX_TESTS[self.arch.name]]
 
     def assemble(self) -> None:
         """Make the tree what the source, patches and new files say; undo what else changed."""
         self.tree.assemble(self._source)
 
     def all(self) -> None:
+        if self.arch is not X86:
+            foreign.unpack(foreign.fetch(self.arch.name), self.root, self.log_dir / "root.log")
         kernel_inputs = self._build_host()
         self._build_perf()
         self._build_selftests(kernel_inputs)
@@ -149,11 +209,13 @@ class Build:
         """Build what boots, and return what it depends on."""
         self.path.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(self.path).free / 2**30
-        if not self.bzimage.exists() and free < _NEEDS_GIB:
+        if not self.image.exists() and free < _NEEDS_GIB:
             raise Failure(f"A build needs {_NEEDS_GIB} GiB, {self.path.parent} has {free:.1f} GiB "
                           "free; free some, or choose another folder with BUILD=DIR")
         self.assemble()
         kernel_inputs = self._build_kernel()
+        if self.arch is not X86:
+            return kernel_inputs
         run_logged("Build the clock's ruler", ["gcc", "-O2", "-o", str(self.tsc_khz),
                    str(REPO / "scripts" / "tsc_khz.c")], self.log_dir / "tsc_khz.log")
         return kernel_inputs
@@ -173,8 +235,8 @@ class Build:
                 and all(product.exists() for product in products))
 
     def _make(self, *args: str) -> List[str]:
-        return ["make", "-C", str(self.tree.path), f"O={self.kernel}", self._jobs, *cached_cc(),
-                *args]
+        return ["make", "-C", str(self.tree.path), f"O={self.kernel}", self._jobs,
+                *_cross(self.arch), *args]
 
     def _run_make(self, title: str, log: str, *args: str) -> None:
         run_logged(title, self._make(*args), self.log_dir / log, env=self._env)
@@ -198,7 +260,7 @@ class Build:
         return self.path / "kernel.stamp"
 
     def _make_kernel(self, title: str) -> None:
-        self._run_make(title, "kernel.log", "bzImage", "modules")
+        self._run_make(title, "kernel.log", self.arch.target, "modules")
         shutil.rmtree(self.modules, ignore_errors=True)
         self._run_make("Gather its modules", "modules.log", "modules_install",
                        f"INSTALL_MOD_PATH={self.modules}")
@@ -211,9 +273,9 @@ class Build:
 
     def _build_kernel(self) -> str:
         stamp = self._kernel_stamp()
-        inputs = _hash([self._source.name, _compiler(), *self._fragments,
+        inputs = _hash([self._source.name, _compiler(self.arch), *self._fragments,
                         *self._overlay(("arch/", "include/", "init/", "kernel/", "lib/", "virt/"))])
-        if not self._is_current(stamp, inputs, self.bzimage, self.modules):
+        if not self._is_current(stamp, inputs, self.image, self.modules):
             stamp.unlink(missing_ok=True)
             self._configure()
             self._make_kernel("Build the kernel, 6 minutes on two cores for the first time")
@@ -223,7 +285,7 @@ class Build:
 
     def _build_perf(self) -> None:
         stamp = self.perf.with_suffix(".stamp")
-        inputs = _hash([self._source.name, _compiler(), *PERF_FLAGS,
+        inputs = _hash([self._source.name, _compiler(self.arch), *PERF_FLAGS,
                         *self._overlay(("tools/perf/", "tools/lib/", "tools/include/",
                                         "tools/arch/", "include/uapi/linux/perf_event.h"))])
         if self._is_current(stamp, inputs, self.perf):
@@ -231,14 +293,15 @@ class Build:
         stamp.unlink(missing_ok=True)
         self.perf.parent.mkdir(parents=True, exist_ok=True)
         run_logged("Build perf", ["make", "-C", str(self.tree.path / "tools/perf"),
-                                  f"O={self.perf.parent}", self._jobs, *cached_cc(), *PERF_FLAGS],
+                                  f"O={self.perf.parent}", self._jobs,
+                                  *_cross(self.arch, self.root), *PERF_FLAGS,
+                                  *([] if self.arch is X86 else ["PKG_CONFIG=pkg-config"])],
                    self.log_dir / "perf.log", env=self._env)
         stamp.write_text(inputs)
 
     def _build_selftests(self, kernel_inputs: str) -> None:
         stamp = self.path / "selftests.stamp"
-        programs = [*SELFTESTS, *INSTRUMENT_TESTS, TEST_32BIT, BENCH, FUZZER, GUEST_PROGRAM,
-                    LIBC_PROGRAM, UNIKERNEL]
+        programs = self._programs()
         inputs = _hash([kernel_inputs, *programs, *self._overlay(("tools/testing/",))])
         products = [self.selftests / program for program in programs]
         if self._is_current(stamp, inputs, *products):
@@ -246,19 +309,23 @@ class Build:
         stamp.unlink(missing_ok=True)
         modules = self.selftests / "guest_callchain"
         modules.mkdir(parents=True, exist_ok=True)
+        arch = self.arch.name
+        names = SELFTESTS if self.arch is X86 else programs
         run_logged("Build the selftests", [
-            *self._make_selftests(), f"TEST_GEN_PROGS_x86={' '.join(SELFTESTS)}",
-            "TEST_PROGS_x86=", "TEST_GEN_PROGS_EXTENDED_x86="],
+            *self._make_selftests(), f"TEST_GEN_PROGS_{arch}={' '.join(names)}",
+            f"TEST_PROGS_{arch}=", f"TEST_GEN_PROGS_EXTENDED_{arch}="],
             self.log_dir / "selftests.log", env=self._env)
-        run_logged("Build the instruments", [
-            *self._make_selftests("guest_callchain"), f"KDIR={self.kernel}", f"MO={modules}",
-            "programs", "modules"], self.log_dir / "instruments.log", env=self._env)
+        if self.arch is X86:
+            run_logged("Build the instruments", [
+                *self._make_selftests("guest_callchain"), f"KDIR={self.kernel}", f"MO={modules}",
+                "programs", "modules"], self.log_dir / "instruments.log", env=self._env)
         stamp.write_text(inputs)
 
     def _make_selftests(self, folder: str = "selftests/kvm") -> List[str]:
+        headers = self.kernel / "usr/include"
         return ["make", "-C", str(self.tree.path / "tools/testing" / folder), self._jobs,
-                f"OUTPUT={self.selftests}", f"O={self.kernel}",
-                f"KHDR_INCLUDES=-isystem {self.kernel}/usr/include"]
+                f"OUTPUT={self.selftests}", f"O={self.kernel}", f"KHDR_INCLUDES=-isystem {headers}",
+                *([] if self.arch is X86 else _cross(self.arch, self.root, [headers]))]
 
     def all_selftests(self) -> List[str]:
         """Build the host, and all KVM selftests that it comes with; return their names."""

@@ -13,9 +13,10 @@ import unittest
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
-from . import allselftests, baseline, bench, check, checkbuild, checksource, fuzz, gate
+from . import allselftests, arm64, baseline, bench, check, checkbuild, checksource, fuzz, gate
 from . import hosttable, installed, intel, ktap, mutants, objectcode, package, perftests, pictures
 from . import records, selftests, series, source, stock, unikernel, workflow
+from .arch import ARCHS, ARM64
 from .build import CONFIGS, Build
 from .emulated import Complaint, EmulatedHost, choose_accel
 from .options import GUESTS, Command, Options
@@ -67,9 +68,24 @@ def demo_guest(options: Options) -> str:
     return whose
 
 
+def check_arch(options: Options) -> None:
+    """Raise Failure if something is asked for that is x86's."""
+    for variable, given in (("VENDOR", options.vendor == "intel"), ("BASELINE", options.baseline)):
+        if given and options.arch != "x86":
+            raise Failure(f"{variable}= is for ARCH=x86; leave it or ARCH={options.arch} away")
+
+
+def accel_of(options: Options) -> str:
+    """What runs the host."""
+    check_arch(options)
+    if options.arch != "x86":
+        return arm64.choose_accel(options.accel)
+    return "bochs" if options.vendor == "intel" else choose_accel(options.accel)
+
+
 def host_traits(options: Options) -> str:
     """What sets this host apart, in the words of expected-skips.txt."""
-    return f"{options.kargs} {Path(options.kconfig).stem}"
+    return f"{options.arch} {options.kargs} {Path(options.kconfig).stem}"
 
 
 def extra_config(options: Options) -> Optional[Path]:
@@ -87,16 +103,20 @@ def built(options: Options) -> Build:
     if options.baseline:
         # A tree of its own: one that changes back and forth is compiled each time.
         folder /= "baseline-v3"
+    arch = ARCHS[options.arch]
+    if arch is ARM64:
+        folder /= arch.name
     claim(folder)
     build = Build(folder, linux(options), extra, BASELINE_V3 if options.baseline else None,
-                  jobs=options.jobs)
+                  jobs=options.jobs, arch=arch)
     build.all()
     return build
 
 
 def cmd_build(options: Options) -> int:
+    check_arch(options)
     build = built(options)
-    say(f"The tree is in {build.tree.path}, the kernel in {build.bzimage}, perf in {build.perf}")
+    say(f"The tree is in {build.tree.path}, the kernel in {build.image}, perf in {build.perf}")
     return 0
 
 
@@ -104,7 +124,8 @@ def selftests_results(options: Options) -> Path:
     """A folder for the results on this host; those on other hosts are kept, and those of all
     tests when only some are run.
     """
-    host = host_folder(options.vendor, Path(options.kconfig) if options.kconfig else None,
+    host = host_folder(options.vendor if options.arch == "x86" else options.arch,
+                       Path(options.kconfig) if options.kconfig else None,
                        f"{options.baseline} {options.kargs}")
     return results_dir(("some-" if options.tests else "") + f"selftests-{host}".rstrip("-"))
 
@@ -131,13 +152,13 @@ def report(options: Options, text: str, tree: Path) -> None:
     if options.json == "-":
         # Standard output; sys.stdout is standard error then, see host.py.
         assert sys.__stdout__
-        sys.__stdout__.write(ktap.kernelci(text, tree))
+        sys.__stdout__.write(ktap.kernelci(text, tree, options.arch))
     elif options.json:
-        Path(options.json).write_text(ktap.kernelci(text, tree))
+        Path(options.json).write_text(ktap.kernelci(text, tree, options.arch))
 
 
 def cmd_selftests(options: Options) -> int:
-    using = "bochs" if options.vendor == "intel" else choose_accel(options.accel)
+    using = accel_of(options)
     check_report(options)
     if options.all:
         return compare_all_selftests(options, using)
@@ -205,8 +226,9 @@ def cmd_host_table(options: Options) -> int:
 
 def compare_all_selftests(options: Options, using: str) -> int:
     """Linux's own KVM selftests, with our patches and without."""
-    if options.vendor == "intel":
-        raise Failure("ALL=1 compares kernels on an AMD host; leave VENDOR=intel away")
+    if options.vendor == "intel" or options.arch != "x86":
+        other = "VENDOR=intel" if options.vendor == "intel" else f"ARCH={options.arch}"
+        raise Failure(f"ALL=1 compares kernels on an AMD host; leave {other} away")
     if options.junit or options.json:
         raise Failure("ALL=1 compares two runs, and has no results for JUNIT= or JSON=")
     same = allselftests.compare(*with_and_without(options), using, results_dir("all-selftests"),
@@ -373,10 +395,11 @@ def cmd_test_workflow(options: Options) -> int:
 def cmd_shell(options: Options) -> int:
     if not sys.stdin.isatty():
         raise Failure("make shell needs a terminal; for a script, use make test")
+    using = accel_of(options)
     if options.vendor == "intel":
         intel.shell(built(options), results_dir("shell"), options.kargs)
     else:
-        EmulatedHost(built(options), choose_accel(options.accel), options.kargs).shell(
+        EmulatedHost(built(options), using, options.kargs).shell(
             results_dir("shell"))
     return 0
 
@@ -482,7 +505,8 @@ COMMANDS: Dict[str, Command] = {
         (*_HOST, "kargs", "kconfig", "baseline", *_REPORT), (*_BOOTS, "draw", "unpack")),
     "selftests": Command(
         cmd_selftests, "run the KVM selftests on the patched host, print KTAP",
-        (*_HOST, "vendor", "kargs", "kconfig", "baseline", "tests", "all", *_REPORT), _BOOTS),
+        (*_HOST, "arch", "vendor", "kargs", "kconfig", "baseline", "tests", "all", *_REPORT),
+        _BOOTS),
     "test-debug": Command(
         cmd_test_debug, "run the KVM selftests on a host with lockdep and KASAN, twice",
         (*_HOST, "kargs", "baseline", "tests", "one_today"), _BOOTS),
@@ -533,10 +557,10 @@ COMMANDS: Dict[str, Command] = {
          ("all", "compile each patch as well, and by other compilers, for other architectures"))),
     "build": Command(
         cmd_build, "fetch, assemble and build the patched host, no more",
-        (*_BUILD, "kconfig", "baseline"), _BUILDS),
+        (*_BUILD, "arch", "kconfig", "baseline"), _BUILDS),
     "shell": Command(
         cmd_shell, "a shell on the running patched host, with perf and the tests",
-        (*_HOST, "vendor", "kargs", "kconfig", "baseline"), _BOOTS),
+        (*_HOST, "arch", "vendor", "kargs", "kconfig", "baseline"), _BOOTS),
     "deb": Command(
         cmd_deb, "build Debian packages of the patched kernel and perf, for your own machines",
         (*_BUILD, "config", "kconfig", "localmod"), (*_BUILDS, "deb")),

@@ -15,9 +15,12 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, List
+from typing import Callable, Dict, List
 
+from . import arm64
+from .arch import ARM64
 from .build import Build
+from .machine import Machine
 from .tree import REPO
 from .ui import Failure
 
@@ -27,7 +30,7 @@ _INIT = REPO / "scripts" / "guest" / "init.sh"
 _COUNTED_TSC_KHZ = 1000000
 
 # What a kernel prints when something is wrong with it.
-_SPLAT = re.compile(r"Kernel panic|Oops|BUG:|WARNING:|general protection|"
+_SPLAT = re.compile(r"Kernel panic|Oops|BUG:|WARNING:|general protection|Internal error:|"
                     r"INFO: (suspicious RCU|possible|task .* blocked|rcu_)|"
                     r"\[ BUG|Invalid wait context|soft lockup|hard LOCKUP|"
                     r"KASAN:|UBSAN:|kmemleak: \d|bad: scheduling|possible circular locking")
@@ -88,6 +91,12 @@ class Outcome:
     console: Path
 
 
+def _share(name: str, folder: Path, tag: str, more: str = "") -> List[str]:
+    """QEMU's options that show the host a folder, by this tag."""
+    return ["-fsdev", f"local,id={name},path={folder},security_model=none{more},multidevs=remap",
+            "-device", f"virtio-9p-device,fsdev={name},mount_tag={tag}"]
+
+
 class EmulatedHost:
     """An emulated host.
 
@@ -110,14 +119,20 @@ class EmulatedHost:
         self._counted = counted
         self._watch_device = watch_device
         self._root = root
-        self._kernel, self._modules, self._init = build.bzimage, build.modules, _INIT
-        if root != Path("/"):
+        self._shares: Dict[str, Path] = {}
+        self._kernel, self._modules, self._init = build.image, build.modules, _INIT
+        if build.arch is ARM64:
+            # It has another user space, which sees of this machine what it takes.
+            self._root = build.root
+            self._shares = {"build": build.folder, "repo": REPO}
+        elif root != Path("/"):
             self._kernel, self._modules = next(root.glob("boot/vmlinuz-*")), Path("/")
+        if self._root != Path("/"):
             # Of all that it needs, only this is not the other system's.
             self._init = Path("/init.sh")
-            shutil.copy(_INIT, root / "init.sh")
+            shutil.copy(_INIT, self._root / "init.sh")
 
-    def _argv(self, shared: Path, serial: List[str], mode: str) -> List[str]:
+    def _x86(self) -> Machine:
         cpus, job_cpus = 2, "0-1"
         if self._accel == "kvm":
             cpu = ["-accel", "kvm", "-cpu", "host"]
@@ -138,23 +153,29 @@ class EmulatedHost:
         # to watch over the TSC: without that as clocksource there are no hrtimers.
         tsc = [] if self._accel == "kvm" else [f"tsc_early_khz={self._tsc_khz()}",
                                                "tsc=nowatchdog"]
+        return Machine(["qemu-system-x86_64", "-M", "microvm,acpi=off,rtc=on", *cpu,
+                        "-smp", str(cpus)], job_cpus, "ttyS0", tsc)
+
+    def _argv(self, shared: Path, serial: List[str], mode: str) -> List[str]:
+        machine = arm64.machine() if self._build.arch is ARM64 else self._x86()
         append = " ".join([
-            "console=ttyS0 root=rootfs rootfstype=9p ro",
+            f"console={machine.console} root=rootfs rootfstype=9p ro",
             "rootflags=trans=virtio,version=9p2000.L,cache=loose,msize=262144",
             # A kernel that warns is a kernel that fails; it ends QEMU, by -no-reboot.
             "panic=-1 panic_on_warn=1 oops=panic reboot=t",
             # What the kernel doesn't know becomes init's environment; QEMU appends its
             # devices, hence nothing behind a "--".
-            f"init={self._init} mode={mode} job_cpus={job_cpus}", *tsc, self._kernel_args])
+            f"init={self._init} mode={mode} job_cpus={machine.job_cpus}",
+            *([f"shares={','.join(self._shares)}"] if self._shares else []),
+            *machine.kernel_args, self._kernel_args])
         return [
-            "qemu-system-x86_64", "-M", "microvm,acpi=off,rtc=on", *cpu, "-smp", str(cpus),
+            *machine.qemu,
             "-m", "2G", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             *serial, "-kernel", str(self._kernel), "-append", append,
-            "-fsdev", f"local,id=root,path={self._root},security_model=none,readonly=on,"
-            "multidevs=remap",
-            "-device", "virtio-9p-device,fsdev=root,mount_tag=rootfs",
-            "-fsdev", f"local,id=shared,path={shared},security_model=none,multidevs=remap",
-            "-device", "virtio-9p-device,fsdev=shared,mount_tag=shared",
+            *_share("root", self._root, "rootfs", ",readonly=on"),
+            *_share("shared", shared, "shared"),
+            *[word for tag, path in self._shares.items()
+              for word in _share(tag, path, tag, ",readonly=on")],
             *(["-trace", f"virtio_mmio_read,file={shared / _DEVICE_LOG}"]
               if self._watch_device else []),
         ]
@@ -165,19 +186,26 @@ class EmulatedHost:
         return int(subprocess.run([str(self._build.tsc_khz)], check=True,
                                   stdout=subprocess.PIPE).stdout)
 
+    def _there(self, path: Path) -> Path:
+        """Where the host sees a file of this machine."""
+        for tag, folder in self._shares.items():
+            if folder in [path, *path.parents]:
+                return Path("/run") / tag / path.relative_to(folder)
+        return path
+
     def _prepare(self, shared: Path, job: str) -> None:
         shared.mkdir(parents=True, exist_ok=True)
         for name in ("status", "output", _DEVICE_LOG):
             (shared / name).unlink(missing_ok=True)
         build = self._build
         (shared / "job").write_text(f". /run/shared/job_env\n{job}\n")
+        there = {"TREE": build.tree.path, "KERNEL": build.kernel, "MODULES": self._modules,
+                 "SELFTESTS": build.selftests}
         (shared / "job_env").write_text("\n".join([
-            f"export BUILD_TREE={shlex.quote(str(build.tree.path))}",
-            f"export BUILD_KERNEL={shlex.quote(str(build.kernel))}",
-            f"export BUILD_MODULES={shlex.quote(str(self._modules))}",
-            f"export BUILD_SELFTESTS={shlex.quote(str(build.selftests))}",
-            f"export REPO={shlex.quote(str(REPO))}",
-            f"export PATH={shlex.quote(str(build.perf.parent))}:$PATH",
+            *(f"export BUILD_{name}={shlex.quote(str(self._there(path)))}"
+              for name, path in there.items()),
+            f"export REPO={shlex.quote(str(self._there(REPO)))}",
+            f"export PATH={shlex.quote(str(self._there(build.perf.parent)))}:$PATH",
             ""]))
 
     def shell(self, shared: Path) -> None:

@@ -98,7 +98,7 @@ def run_demo(build: Build, folder: Path, script: str, deadline: int, kernel_args
     files = {str(path)[1:]: path for path in (_QEMU, *(rom.resolve() for rom in _QEMU_ROMS))}
     files.update({str(rom)[1:]: rom for rom in _QEMU_ROMS})
     files["bin/perf"] = build.perf
-    files["kernel/arch/x86/boot/bzImage"] = build.bzimage
+    files["kernel/arch/x86/boot/bzImage"] = build.image
     files["run/shared/initrd.img"] = folder / "initrd.img"
     for name in (BENCH, *_MODULES):
         files[f"selftests/{name}"] = build.selftests / name

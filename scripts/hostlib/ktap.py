@@ -38,10 +38,12 @@ def junit(text: str, tree: Path, name: str) -> str:
     return str(_kunit(tree, "kunit_junit").get_junit_result(parse(text, tree, name))) + "\n"
 
 
-def kernelci(text: str, tree: Path) -> str:
+def kernelci(text: str, tree: Path, arch: str = "x86") -> str:
     """JSON as "kunit.py --json" prints it."""
     module = _kunit(tree, "kunit_json")
-    metadata = module.Metadata(arch="x86_64", build_dir=str(tree.parent))
+    # As "uname -m" and kunit.py call it.
+    machine = "x86_64" if arch == "x86" else arch
+    metadata = module.Metadata(arch=machine, build_dir=str(tree.parent))
     return str(module.get_json_result(parse(text, tree), metadata)) + "\n"
 
 

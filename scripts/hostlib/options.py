@@ -5,6 +5,7 @@ import argparse
 from dataclasses import dataclass, fields
 from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from .arch import ARCHS
 from .ui import Failure
 
 # Whose kernel the demo's guest may run: Debian's as distributed, or the one that was built here.
@@ -22,6 +23,7 @@ class Options:
     base: str = ""
     jobs: int = 0
     accel: str = "auto"
+    arch: str = "x86"
     vendor: str = "amd"
     guest: str = ""
     kargs: str = ""
@@ -78,6 +80,8 @@ OPTIONS: Dict[str, Option] = {
     "jobs": Option("JOBS", "build with N jobs, not one for each CPU", "N", ambient=True),
     "accel": Option("ACCEL", "how QEMU runs the host; auto takes KVM if it can nest",
                     choices=("auto", "tcg", "kvm"), ambient=True),
+    "arch": Option("ARCH", "of which architecture the host is; arm64 is emulated by QEMU",
+                   choices=tuple(ARCHS)),
     "vendor": Option("VENDOR", "whose CPU the host has; Bochs emulates Intel's",
                      choices=("amd", "intel")),
     "guest": Option("GUEST", "whose kernel the guest runs: Debian's, or the one built here",

@@ -7,7 +7,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 
-from . import ktap
+from . import arm64, ktap
+from .arch import ARM64
 from .build import Build
 from .emulated import UNUSED_DEVICE, EmulatedHost, pass_on
 from .tree import REPO
@@ -74,6 +75,13 @@ export KVM_SELFTEST_RELOAD=1 KVM_SELFTEST_HOTPLUG=1
 """
 
 
+# What of this there is on other architectures' hosts.
+_PREPARE_ARM64 = TRACE + """
+export KVM_SELFTEST_DEVICE={device:#x}
+mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
+"""
+
+
 @dataclass
 class Counts:
     """How many tests passed, failed and were skipped, and why the latter."""
@@ -122,7 +130,8 @@ def expected_skips(accel: str, host: str,
 
     Args:
         accel: what emulates it
-        host: what sets it apart: its kernel's arguments, its configuration's name, "intel"
+        host: what sets it apart: its architecture, its kernel's arguments, its configuration's
+            name, "intel"
         path: the list
     """
     if accel == "kvm":
@@ -164,10 +173,11 @@ def run(build: Build, accel: str, results: Path, kernel_args: str = "",
         show(part)
 
     tests = choose(build, only)
+    prepare = (_PREPARE_ARM64.format(device=arm64.UNUSED_DEVICE) if build.arch is ARM64 else
+               _PREPARE_OURS.format(device=UNUSED_DEVICE))
     try:
         outcome = EmulatedHost(build, accel, kernel_args, watch_device=True).run(
-            job(tests, timeout, _PREPARE_OURS.format(device=UNUSED_DEVICE)), results, deadline,
-            output)
+            job(tests, timeout, prepare), results, deadline, output)
     finally:
         text = "".join(said)
         (results / "selftests.ktap").write_text(text)

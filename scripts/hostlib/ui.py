@@ -26,8 +26,14 @@ def say(text: str) -> None:
 
 
 def host_folder(vendor: str, config: Optional[Path], kernel_args: str) -> str:
-    """The name of a folder for one host's results; QEMU's options can't quote a comma."""
-    parts = ["intel"] if vendor == "intel" else []
+    """The name of a folder for one host's results; QEMU's options can't quote a comma.
+
+    Args:
+        vendor: whose CPU the host has, or its architecture if that is another one
+        config: its fragment of a kernel's configuration
+        kernel_args: what its kernel is told
+    """
+    parts = [vendor] if vendor != "amd" else []
     if config:
         parts.append(config.stem)
     return "-".join(parts + kernel_args.replace(",", "+").split())

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Dict, List, Set
 
 from hostlib import deps
+from hostlib.arch import ARCHS
 from hostlib.commands import COMMANDS
 from hostlib.tree import REPO
 
@@ -44,7 +45,8 @@ class TableTest(unittest.TestCase):
 
     def test_groups_are_those_of_commands(self) -> None:
         needed: Set[str] = {group for command in COMMANDS.values() for group in command.needs}
-        self.assertEqual({row[0] for row in rows()}, needed | {"python", "extra", "compile"})
+        self.assertEqual({row[0] for row in rows()},
+                         needed | {"python", "extra", "compile"} | ARCHS.keys() - {"x86"})
 
 
 class ScriptTest(unittest.TestCase):
@@ -107,6 +109,15 @@ class ScriptTest(unittest.TestCase):
 
     def test_what_only_some_commands_take(self) -> None:
         self.assertIn('"make deps ALL=1"', self.run_script("check", "fuzz").stdout)
+
+    def test_what_hosts_of_other_architectures_take(self) -> None:
+        for groups, how in ((("arm64",), "make deps ARCH=arm64"),
+                            (("source", "arm64", "boot"), "make deps ARCH=arm64"),
+                            (("arm64", "fuzz"), "make deps ALL=1"),
+                            (("fuzz", "arm64"), "make deps ALL=1")):
+            said = self.run_script("check", *groups).stdout
+            self.assertIn(f'run "{how}", or', said)
+            self.assertIn("qemu-system-aarch64", said)
 
     def test_headers_by_compiling(self) -> None:
         # A compiler that knows one header.

@@ -1,0 +1,165 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""The arm64 host: how it is built, what QEMU emulates, and what it sees of this machine."""
+
+import os
+import re
+import tempfile
+import unittest
+from pathlib import Path
+from typing import List
+from unittest import mock
+
+import host
+from hostlib import build as build_module
+from hostlib import commands
+from hostlib.arch import ARM64, X86
+from hostlib.build import CONFIGS, Build
+from hostlib.emulated import EmulatedHost, check_console
+from hostlib.options import Command, Options
+from hostlib.selftests import choose
+from hostlib.source import Source
+from hostlib.ui import Failure
+
+
+class HostTest(unittest.TestCase):
+    def setUp(self) -> None:
+        tmp = tempfile.TemporaryDirectory()
+        self.addCleanup(tmp.cleanup)
+        self.folder = Path(tmp.name).resolve()
+        self.build = Build(self.folder / "arm64", Source("any"), None, arch=ARM64)
+        self.build.root.mkdir(parents=True)
+        self.host = EmulatedHost(self.build, "tcg", "kvm-arm.mode=nvhe")
+
+    def _argv(self) -> List[str]:
+        return self.host._argv(Path("/shared"), [], "job")
+
+    def test_boots_its_own_root_and_kernel(self) -> None:
+        argv = self._argv()
+        self.assertEqual(argv[0], "qemu-system-aarch64")
+        self.assertIn("virtualization=on", argv[argv.index("-M") + 1])
+        self.assertEqual(argv[argv.index("-kernel") + 1],
+                         str(self.folder / "arm64/host/kernel/arch/arm64/boot/Image"))
+        self.assertTrue(any(f"id=root,path={self.folder}/arm64/root," in word for word in argv))
+        append = argv[argv.index("-append") + 1]
+        for word in ("console=ttyAMA0", "init=/init.sh", "panic_on_warn=1", "shares=build,repo",
+                     "kvm-arm.mode=nvhe"):
+            self.assertIn(word, append.split())
+        self.assertTrue((self.build.root / "init.sh").exists())
+
+    def test_may_write_to_one_folder_only(self) -> None:
+        writable = [word for word in self._argv() if "security_model" in word
+                    and "readonly=on" not in word]
+        self.assertEqual([word.split(",")[1] for word in writable], ["id=shared"])
+
+    def test_paths_there(self) -> None:
+        shared = self.folder / "shared"
+        self.host._prepare(shared, "true")
+        said = (shared / "job_env").read_text()
+        for line in ("BUILD_TREE=/run/build/linux", "BUILD_SELFTESTS=/run/build/host/selftests/kvm",
+                     "REPO=/run/repo", "PATH=/run/build/perf:$PATH"):
+            self.assertIn(f"export {line}\n", said)
+        self.assertNotIn(str(self.folder), said)
+
+    def test_x86_host_sees_this_machine_as_it_is(self) -> None:
+        with mock.patch.object(EmulatedHost, "_tsc_khz", return_value=1):
+            there = EmulatedHost(Build(self.folder / "x86", Source("any"), None), "tcg")
+            argv = there._argv(Path("/shared"), [], "job")
+        self.assertNotIn("shares=", " ".join(argv))
+        self.assertEqual(there._there(self.folder), self.folder)
+
+    def test_its_kernels_complaints_are_noticed(self) -> None:
+        console = self.folder / "console"
+        console.write_text("[    2.0] Internal error: synchronous external abort: 96000410\n")
+        with self.assertRaisesRegex(Failure, "The host's kernel says"):
+            check_console(console, "host")
+
+
+class BuildTest(unittest.TestCase):
+    def setUp(self) -> None:
+        self.build = Build(Path("/b/arm64"), Source("any"), None, arch=ARM64)
+
+    def test_cross_compiler_and_headers(self) -> None:
+        with mock.patch.object(build_module.shutil, "which", return_value=None):
+            kernel, programs = self.build._make(), self.build._make_selftests()
+        self.assertIn("CC=aarch64-linux-gnu-gcc", kernel)
+        self.assertIn("ARCH=arm64", kernel)
+        compiler = next(word for word in programs if word.startswith("CC="))
+        # The kernel's headers go before those of Debian's older kernel.
+        self.assertEqual(re.findall(r"-isystem (\S+)", compiler),
+                         ["/b/arm64/host/kernel/usr/include",
+                          "/b/arm64/root/usr/include/aarch64-linux-gnu",
+                          "/b/arm64/root/usr/include"])
+
+    def test_x86_is_built_as_ever(self) -> None:
+        with mock.patch.object(build_module.shutil, "which", return_value=None):
+            build = Build(Path("/b"), Source("any"), None)
+            self.assertFalse([word for word in build._make() + build._make_selftests()
+                              if word.startswith(("ARCH=", "CC=", "CROSS_COMPILE="))])
+        self.assertEqual(build.image, Path("/b/host/kernel/arch/x86/boot/bzImage"))
+
+    def test_configuration_is_of_what_patches_can(self) -> None:
+        off = CONFIGS / "no-callchain.config"
+        for arch, can in ((X86, True), (ARM64, False), (ARM64, True)):
+            with mock.patch.object(Build, "_walks_guests", return_value=can):
+                fragments = Build(Path("/b"), Source("any"), None, arch=arch)._fragments
+            self.assertEqual(fragments, [CONFIGS / "host.config",
+                                         CONFIGS / f"host-{arch.name}.config",
+                                         *([] if can else [off])])
+        self.assertTrue(Build(Path("/b"), Source("any"), None)._walks_guests())
+
+    def test_tests(self) -> None:
+        self.build.tree.new_files["tools/testing/selftests/kvm/arm64/guest_callchain_test.c"] = \
+            Path("any")
+        self.assertEqual(choose(self.build, "guest_callchain_test hypercalls"),
+                         ["arm64/guest_callchain_test", "arm64/hypercalls"])
+        self.assertFalse([test for test in self.build.tests if test.startswith("x86/")])
+
+
+class OptionsTest(unittest.TestCase):
+    def test_folder_of_its_own(self) -> None:
+        made: List[Path] = []
+
+        def build(folder: Path, *_: object, **named: object) -> mock.Mock:
+            made.append(folder)
+            self.assertIs(named["arch"], ARM64)
+            return mock.Mock()
+
+        with mock.patch.object(commands, "Build", build), \
+                mock.patch.object(commands, "claim"), mock.patch.object(commands, "linux"):
+            commands.built(Options(build="/b", arch="arm64"))
+        self.assertEqual(made, [Path("/b/arm64")])
+        with mock.patch.object(commands, "results_dir") as results:
+            commands.selftests_results(Options(arch="arm64"))
+        results.assert_called_with("selftests-arm64")
+
+    def test_what_it_can_not(self) -> None:
+        for wrong, why in ((Options(arch="arm64", accel="kvm"), "this machine is x86"),
+                           (Options(arch="arm64", vendor="intel"), "VENDOR= is for ARCH=x86"),
+                           (Options(arch="arm64", baseline="v3"), "BASELINE= is for ARCH=x86"),
+                           (Options(arch="arm64", all=True), "leave ARCH=arm64 away")):
+            with mock.patch.object(commands, "built"), \
+                    mock.patch.object(commands, "with_and_without"), \
+                    self.assertRaisesRegex(Failure, why):
+                commands.cmd_selftests(wrong)
+        with mock.patch.object(commands, "built"), \
+                self.assertRaisesRegex(Failure, "leave it or ARCH=arm64 away"):
+            commands.cmd_build(Options(arch="arm64", baseline="v3"))
+
+    def test_builds_are_not_told_by_the_environment(self) -> None:
+        seen: List[object] = []
+
+        def run(options: Options) -> int:
+            seen.extend([options.arch, os.environ.get("ARCH")])
+            return 0
+
+        with mock.patch.dict(host.COMMANDS, {"build": Command(run, "build", ("arch",))}), \
+                mock.patch.object(host.deps, "check") as check:
+            for value in ("arm64", ""):
+                with mock.patch.dict(os.environ, {"ARCH": value}):
+                    self.assertEqual(host.main(["build"]), 0)
+        self.assertEqual(seen, ["arm64", None, "x86", None])
+        self.assertEqual([call.args[0] for call in check.call_args_list], [["arm64"], []])
+
+
+if __name__ == "__main__":
+    unittest.main()
