@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Counting what selftests say, and which of them may skip."""
 
+import subprocess
 import tempfile
 import unittest
 from pathlib import Path
@@ -121,6 +122,23 @@ class ExpectedSkipsTest(unittest.TestCase):
 
     def test_committed_list(self) -> None:
         self.assertIsNotNone(expected_skips("tcg", "no5lvl"))
+
+
+class JobTest(unittest.TestCase):
+    def test_status_is_of_what_failed(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            folder = Path(tmp) / "tools/testing/selftests/kselftest"
+            folder.mkdir(parents=True)
+            # Each test's name is how it ends.
+            (folder / "runner.sh").write_text(
+                'run_one() { return "$2"; }\nktap_print_header() { :; }\n'
+                "ktap_set_plan() { :; }\n")
+            for tests, status in ((["0", "4"], 0), (["4"], 0), (["1", "0"], 1), (["0", "124"], 1)):
+                done = subprocess.run(
+                    ["sh", "-c", selftests.job(tests, 10).replace("/sys/kernel/debug", tmp)],
+                    env={"PATH": "/usr/bin:/bin", "BUILD_TREE": tmp, "BUILD_SELFTESTS": tmp},
+                    check=False)
+                self.assertEqual(done.returncode, status, tests)
 
 
 if __name__ == "__main__":
