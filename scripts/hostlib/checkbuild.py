@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterable, List, Sequence, Set, Tuple
 
-from . import kconfig
+from . import kconfig, optionoff
 from .build import CONFIGS, PERF_FLAGS, SELFTESTS, cached_cc
 from .check import Result
 from .source import Source
@@ -23,6 +23,9 @@ from .ui import Failure, Step, run_logged
 
 # What is compiled: all of perf's core, KVM, and the other files that are edited.
 _COMMON = ("kernel/events/", "lib/nmi_backtrace.o")
+
+# Where the objects are that this makes.
+_OBJECTS = ("arch/x86/events", "arch/x86/kvm", "kernel/events", "lib", "virt/kvm")
 
 # So that the first patches are compiled as well: the architecture selects it in a later one.
 _SELECT = """
@@ -280,16 +283,25 @@ def each_patch(source: Source, mails: Iterable[Path], folder: Path, logs: Path,
     for kernel in kernels:
         kernel.configure()
     results = []
-    for mail in mails:
+    objects = optionoff.Objects(folder / "off")
+    changes: Dict[str, List[str]] = {}
+    for mail, topic in zip(mails, topics()):
         results.append(Result(mail.name))
         try:
+            if topic.series == "kernel" and not changes:
+                # What fixes change is meant for all kernels.
+                kernels[1].compile("before the kernel series")
+                objects.changed(_OBJECTS)
             _apply(mail, tree.path)
             _compile_patch(mail, tree.path, kernels, folder, logs, jobs)
+            if topic.series == "kernel":
+                changes[topic.patch.name] = objects.changed(_OBJECTS)
         except Failure as failure:
             results[-1].complaints.append(str(failure))
     for kernel in kernels:
         results.append(Result("the last patch's configuration", kernel.missing()))
-    return results
+    return [*results, Result("object code without the option",
+                             optionoff.complaints(changes, optionoff.read_accepted()))]
 
 
 def _apply(mail: Path, tree: Path) -> None:
