@@ -29,6 +29,9 @@ from .ui import Failure, claim, host_folder, say
 # addresses of 5-level paging for wild ones in an IRQ that comes just then.
 DEBUG_PASSES = ("no5lvl", "no5lvl kvm_amd.npt=0")
 
+# The hypervisor at the kernel's own exception level, and at one below it.
+ARM64_PASSES = ("", "kvm-arm.mode=nvhe")
+
 # Arguments and tests; all tests if none is named.
 INTEL_PASSES = (("", ""), ("kvm_intel.ept=0", ""),
                 ("kvm_intel.unrestricted_guest=0",
@@ -176,18 +179,24 @@ def cmd_selftests(options: Options) -> int:
 
 
 def cmd_test_debug(options: Options) -> int:
-    """With nested paging, then with shadow paging; or one of these each day."""
-    passes = [f"{args} {options.kargs}".strip() for args in DEBUG_PASSES]
+    """With nested paging, then with shadow paging; or one of these each day.
+
+    On arm64, with VHE and without.
+    """
+    x86 = options.arch == "x86"
+    config = CONFIGS / ("debug.config" if x86 else f"debug-{options.arch}.config")
+    passes = [f"{args} {options.kargs}".strip() for args in
+              (DEBUG_PASSES if x86 else ARM64_PASSES)]
     if options.one_today:
         chosen = passes[datetime.date.today().toordinal() % len(passes)]
-        say(f"Today's pass has {chosen}; left out: "
-            + ", ".join(args for args in passes if args != chosen))
+        say(f"Today's pass has {chosen or 'no arguments'}; left out: "
+            + ", ".join(args or "none" for args in passes if args != chosen))
         passes = [chosen]
     failed = 0
     for args in passes:
-        say(f"The debug host, with {args}")
+        say(f"The debug host, with {args or 'no arguments'}")
         failed |= cmd_selftests(dataclasses.replace(options, kargs=args,
-                                                    kconfig=str(CONFIGS / "debug.config")))
+                                                    kconfig=str(config)))
     return failed
 
 
@@ -285,9 +294,41 @@ def object_code(build: Build) -> Counts:
         f"failed: no mask before a load of a guest's word: {text}" for text in complaints])
 
 
+def test_arm64(options: Options) -> int:
+    """What there is for arm64: unit tests, perf's, and the selftests with VHE and without."""
+    check_report(options)
+    using = accel_of(options)
+    parts: Dict[str, Counts] = {"unit tests": unit_tests()}
+    said: Dict[str, str] = {}
+    build = built(options)
+    parts["perf test"] = perftests.run_there(build, using, results_dir("perf-test-arm64"))
+    for args in ARM64_PASSES:
+        one = dataclasses.replace(options, kargs=f"{args} {options.kargs}".strip())
+        name = f"selftests {args}".strip()
+        text = selftests.run(build, using, selftests_results(one), one.kargs)
+        expected = selftests.expected_skips(using, host_traits(one))
+        parts[name] = selftests.count(text, build.tree.path, expected)
+        said[name] = selftests.fail_unexpected(text, expected)
+    return report_parts(options, parts, said, build.tree.path)
+
+
+def report_parts(options: Options, parts: Dict[str, Counts], said: Dict[str, str],
+                 tree: Path) -> int:
+    """Report groups of tests, with the KTAP of those that have one; an exit status."""
+    counts = Counts()
+    for part in parts.values():
+        counts.add(part)
+    report(options, ktap.join([
+        ktap.Part(name, not part.failed, [str(part), *part.remarks], said.get(name, ""))
+        for name, part in parts.items()]), tree)
+    return say_all(counts)
+
+
 def cmd_test(options: Options) -> int:
     from . import demo
 
+    if options.arch != "x86":
+        return test_arm64(options)
     check_report(options)
     # On another base they are the same, and some say what is in the repository itself.
     parts: Dict[str, Counts] = {} if source.PINNED else {"unit tests": unit_tests()}
@@ -304,14 +345,8 @@ def cmd_test(options: Options) -> int:
     for whose in GUESTS:
         parts[f"demo {whose}"] = demo.check(demo.run(
             build, using, results_dir(f"demo-{whose}"), whose, options.kargs))
-    counts = Counts()
-    for part in parts.values():
-        counts.add(part)
-    report(options, ktap.join([
-        ktap.Part(name, not part.failed, [str(part), *part.remarks],
-                  selftests.fail_unexpected(text, expected) if name == "selftests" else "")
-        for name, part in parts.items()]), tree)
-    return say_all(counts)
+    return report_parts(options, parts,
+                        {"selftests": selftests.fail_unexpected(text, expected)}, tree)
 
 
 def cmd_fuzz(options: Options) -> int:
@@ -502,14 +537,14 @@ COMMANDS: Dict[str, Command] = {
         (*_HOST, "vendor", "guest", "kargs", "kconfig", "baseline"), (*_BOOTS, "draw", "unpack")),
     "test": Command(
         cmd_test, 'run all tests; ends with "N passed, N failed, N skipped"',
-        (*_HOST, "kargs", "kconfig", "baseline", *_REPORT), (*_BOOTS, "draw", "unpack")),
+        (*_HOST, "arch", "kargs", "kconfig", "baseline", *_REPORT), (*_BOOTS, "draw", "unpack")),
     "selftests": Command(
         cmd_selftests, "run the KVM selftests on the patched host, print KTAP",
         (*_HOST, "arch", "vendor", "kargs", "kconfig", "baseline", "tests", "all", *_REPORT),
         _BOOTS),
     "test-debug": Command(
         cmd_test_debug, "run the KVM selftests on a host with lockdep and KASAN, twice",
-        (*_HOST, "kargs", "baseline", "tests", "one_today"), _BOOTS),
+        (*_HOST, "arch", "kargs", "baseline", "tests", "one_today"), _BOOTS),
     "test-intel": Command(
         cmd_test_intel, "run the KVM selftests on an emulated Intel host, with EPT and without",
         (*_BUILD, "kargs", "kconfig", "baseline", "tests", "quick"), (*_BOOTS, "intel"),

@@ -16,7 +16,7 @@ from hostlib.arch import ARM64, X86
 from hostlib.build import CONFIGS, Build
 from hostlib.emulated import EmulatedHost, check_console
 from hostlib.options import Command, Options
-from hostlib.selftests import choose
+from hostlib.selftests import Counts, choose
 from hostlib.source import Source
 from hostlib.ui import Failure
 
@@ -144,6 +144,30 @@ class OptionsTest(unittest.TestCase):
         with mock.patch.object(commands, "built"), \
                 self.assertRaisesRegex(Failure, "leave it or ARCH=arm64 away"):
             commands.cmd_build(Options(arch="arm64", baseline="v3"))
+
+    def test_debug_passes(self) -> None:
+        with mock.patch.object(commands, "cmd_selftests", return_value=0) as selftests:
+            commands.cmd_test_debug(Options(arch="arm64"))
+        ran = [call.args[0] for call in selftests.call_args_list]
+        self.assertEqual([one.kargs for one in ran], ["", "kvm-arm.mode=nvhe"])
+        self.assertTrue(all(one.kconfig.endswith("/debug-arm64.config") for one in ran))
+        # The name of the folder of its build, and a word of expected-skips.txt.
+        self.assertEqual(commands.host_traits(ran[1]).split(),
+                         ["arm64", "kvm-arm.mode=nvhe", "debug-arm64"])
+
+    def test_test_has_both_modes(self) -> None:
+        with mock.patch.object(commands, "unit_tests", return_value=Counts(passed=1)), \
+                mock.patch.object(commands, "built"), \
+                mock.patch.object(commands, "results_dir"), \
+                mock.patch.object(commands.perftests, "run_there", return_value=Counts()), \
+                mock.patch.object(commands.selftests, "run", return_value="") as run, \
+                mock.patch.object(commands.selftests, "count",
+                                  return_value=Counts(passed=2, failed=1)), \
+                mock.patch.object(commands, "say_all", side_effect=str) as said:
+            commands.cmd_test(Options(arch="arm64", kargs="a"))
+        self.assertEqual([call.args[3] for call in run.call_args_list],
+                         ["a", "kvm-arm.mode=nvhe a"])
+        self.assertEqual(str(said.call_args.args[0]), "5 passed, 2 failed, 0 skipped")
 
     def test_builds_are_not_told_by_the_environment(self) -> None:
         seen: List[object] = []
