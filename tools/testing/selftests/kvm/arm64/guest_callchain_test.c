@@ -35,6 +35,9 @@
 #define OTHER_GVA	0x20000000ULL
 #define OTHER_PAGES	16
 
+/* An address whose last table is that of no other. */
+#define TABLE_GVA	0x30000000ULL
+
 #define TEST_PTE_USER	BIT_ULL(6)
 #define TEST_PTE_RDONLY	BIT_ULL(7)
 
@@ -63,6 +66,14 @@ enum {
 /* One instruction that branches to itself: the guest's IP is known, and it reads no stack. */
 void guest_loop(void);
 asm(".pushsection .text; .balign 4; .global guest_loop; guest_loop: b guest_loop; .popsection");
+
+/*
+ * Exit by a hypercall that KVM doesn't know, by turns with the frame pointers in X19 and X20.  X29
+ * is the one in X19 from the second instruction on to the third, and the one in X20 elsewhere.
+ */
+void guest_exits(void);
+asm(".pushsection .text; .balign 64; .global guest_exits; guest_exits:\n"
+    "mov x29, x19; hvc #0; mov x29, x20; hvc #0; b guest_exits; .popsection");
 
 static const struct perf_event_attr attr = { .exclude_host = 1 };
 
@@ -501,12 +512,20 @@ TEST_F_TIMEOUT(el, tags, TIMEOUT)
 	compare_with_end(g, "noncanonical");
 }
 
+static bool is_in_memory(void *page)
+{
+	unsigned char in_core;
+
+	TEST_ASSERT(!mincore(page, getpagesize(), &in_core), "mincore(): %s", strerror(errno));
+	return in_core & 1;
+}
+
 /* Memory that the VMM has not mapped ends a walk, and stays what it is. */
 TEST_F_TIMEOUT(el, holes, TIMEOUT)
 {
 	struct guest *g = &self->g;
-	unsigned char in_core;
-	void *page;
+	void *page, *table;
+	u64 *pmd;
 
 	build_stack(g, SMALL_FRAMES, 0x40, 0);
 	vm_userspace_mem_region_add(g->vm, VM_MEM_SRC_ANONYMOUS, OTHER_GPA, OTHER_SLOT,
@@ -516,8 +535,15 @@ TEST_F_TIMEOUT(el, holes, TIMEOUT)
 	page = addr_gpa2hva(g->vm, OTHER_GPA + 0x1000);
 
 	compare_broken(g, "hole", (OTHER_GVA + 0x1000) | g->upper, "no_memory");
-	TEST_ASSERT(!mincore(page, 0x1000, &in_core) && !(in_core & 1),
-		    "The walk has filled a hole");
+	TEST_ASSERT(!is_in_memory(page), "The walk has filled a hole");
+
+	/* A page table may lie in a hole, too. */
+	table = addr_gpa2hva(g->vm, OTHER_GPA + 0x2000);
+	virt_pg_map(g->vm, TABLE_GVA, OTHER_GPA);
+	pmd = virt_get_pte_hva_at_level(g->vm, TABLE_GVA, 2);
+	*pmd = (*pmd & ~GENMASK_ULL(47, 12)) | (OTHER_GPA + 0x2000);
+	compare_broken(g, "hole for a table", TABLE_GVA | g->upper, "unmapped");
+	TEST_ASSERT(!is_in_memory(table), "The walk has filled a hole for a table");
 
 	/* A page that is there has no return address. */
 	*(u64 *)page = 0;
@@ -634,6 +660,51 @@ TEST_F_TIMEOUT(el, cpu_clock, TIMEOUT)
 	build_stack(g, SMALL_FRAMES, 0x40, 0);
 	vcpu_run_until_guest_sampled(g->vcpu, PMI_IRQ_DEFERRED, NULL, NR_SAMPLES,
 				     compare_or_empty, &c, &c.nr_guest);
+}
+
+struct exits {
+	struct guest *g;
+	unsigned int nr[2];
+	unsigned int nr_guest;
+};
+
+static void compare_exit(const struct callchain_sample *s, void *arg)
+{
+	struct exits *exits = arg;
+	struct guest *g = exits->g;
+	u64 off = s->ip - ((u64)guest_exits | g->upper);
+	unsigned int first;
+
+	if (!callchain_sample_is_guest(s) || !s->nr)
+		return;
+
+	TEST_ASSERT(off <= 16, "IP 0x%lx", s->ip);
+	first = off == 4 || off == 8 ? 0 : BROKEN;
+	TEST_ASSERT(s->nr == 2 + SMALL_FRAMES - first && s->ips[2] == g->ras[first],
+		    "Instruction %lu: a chain of %lu entries that begins with 0x%lx, not 0x%lx",
+		    off / 4, s->nr, s->ips[2], g->ras[first]);
+	exits->nr[!!first]++;
+	exits->nr_guest = min(exits->nr[0], exits->nr[1]) * 2;
+}
+
+/* A sample that hits KVM while it handles an exit must not get the chain of another exit. */
+TEST_F_TIMEOUT(el, exits, TIMEOUT)
+{
+	const struct perf_event_attr a = { .sample_period = 50000 };
+	struct guest *g = &self->g;
+	struct exits exits = { .g = g };
+
+	if (variant->user)
+		SKIP(return, "EL0 can't make hypercalls");
+
+	build_stack(g, SMALL_FRAMES, 0x40, 0);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.pc), (u64)guest_exits | g->upper);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[0]), -1ULL);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[19]), g->frames[0]);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[20]), g->frames[BROKEN]);
+	set_fp(g, g->frames[BROKEN]);
+	vcpu_run_until_guest_sampled(g->vcpu, PMI_IRQ_DEFERRED, &a, 200, compare_exit, &exits,
+				     &exits.nr_guest);
 }
 
 /* The administrator, and the VMM, may forbid it. */
