@@ -179,7 +179,7 @@ class OptionsTest(unittest.TestCase):
         with mock.patch.dict(host.COMMANDS, {"build": Command(run, "build", ("arch",))}), \
                 mock.patch.object(host.deps, "check") as check:
             for value in ("arm64", ""):
-                with mock.patch.dict(os.environ, {"ARCH": value}):
+                with mock.patch.dict(os.environ, {"ARCH": value}, clear=True):
                     self.assertEqual(host.main(["build"]), 0)
         self.assertEqual(seen, ["arm64", None, "x86", None])
         self.assertEqual([call.args[0] for call in check.call_args_list], [["arm64"], []])

@@ -3,6 +3,7 @@
 
 import contextlib
 import io
+import os
 import subprocess
 import sys
 import tempfile
@@ -102,7 +103,8 @@ class HelpTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as tmp:
             said = subprocess.run(["make", "-C", str(REPO), "--no-print-directory", "clean",
                                    f"BUILD={tmp}/no such"], stdout=subprocess.PIPE, text=True,
-                                  check=False)
+                                  # Not what the make was told that runs this test.
+                                  env={"PATH": os.environ["PATH"]}, check=False)
         self.assertIn("may have a space", said.stdout)
 
     def test_drawing_is_loaded_by_what_draws(self) -> None:
