@@ -26,10 +26,10 @@ SELFTESTS = [f"x86/guest_callchain_{name}" for name in (
     "memory_test", "modes_test", "no_side_effects_test", "stack_test")] + ["memslots_debugfs_test"]
 
 # Of Linux's own, some that show whether another architecture's host does what ours need, within
-# a minute each.  Not get-reg-list, which says several times that all is skipped, and passes; and
-# not psci_test: where the kernel is preempted it may end in a warning of KVM's.
-LINUX_TESTS = {"arm64": ["arm64/debug-exceptions", "arm64/hypercalls",
-                         "arm64/vpmu_counter_access"]}
+# a minute each.  Not debug-exceptions, which takes many without VHE; not get-reg-list, which says
+# several times that all is skipped, and passes; and not psci_test: where the kernel is preempted
+# it may end in a warning of KVM's.
+LINUX_TESTS = {"arm64": ["arm64/hypercalls", "arm64/vpmu_counter_access"]}
 
 # The instruments.  Tests of theirs run last: their module slows down what it watches.
 INSTRUMENT_TESTS = ["guest_callchain/guest_callchain_bound_test",
