@@ -40,10 +40,11 @@ boot()
 	return 1
 }
 
-# What the guest that runs has told about itself.
+# What the guest that runs has told about itself; it may boot once more meanwhile than it is to.
 told()
 {
-	tr -d '\r' < /tmp/guest.log | sed -n "s/^$1 //p"
+	tr -d '\r' < /tmp/guest.log | awk -v boots="$boots" '/^kernel / { nr++ } nr <= boots' |
+		sed -n "s/^$1 //p"
 }
 
 # Name the files of the guest that runs, each of them, in $symbols.
