@@ -15,9 +15,9 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Callable, Iterable, List, Sequence
 
-from . import series
+from . import mutants, series
 from .source import Source
-from .tree import REPO, new_files, topics
+from .tree import REPO, Tree, new_files, topics
 from .ui import Failure, Step, say
 
 SCRIPTS = REPO / "scripts"
@@ -178,6 +178,12 @@ def _patches(tree: Path, mails: Path, accepted: Sequence[Accepted],
               for part in range(number))]
 
 
+def _mutants(tree: Tree) -> Result:
+    """Whether all still fit; to try them all takes hours."""
+    return Result("mutants fit", [str(verdict)
+                                  for verdict in mutants.unfit(mutants.parse_all(), tree)])
+
+
 def run_all(jobs: Sequence[Callable[[], Result]], number: int) -> List[Result]:
     """Results in the order of the jobs, which are done several at once."""
     with Step(f"Check {len(jobs)} things") as step, \
@@ -222,7 +228,7 @@ def run(source: Source, build: Path, folder: Path, number: int = 0,
     accepted = read_accepted()
     number = number or os.cpu_count() or 1
     results = run_all([*_patches(build / "linux", mails, accepted, number), *_python(),
-                       *_shell()], number)
+                       *_shell(), lambda: _mutants(Tree(build))], number)
     for entry in accepted:
         if not any(entry in result.used for result in results):
             say(f"no longer said, correct {ACCEPTED.name}: {entry.kind} {entry.pattern}")
