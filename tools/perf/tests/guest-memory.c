@@ -27,7 +27,6 @@
 #endif
 
 #include "build-id.h"
-#include "dwarf-regs.h"
 #include "guest-info.h"
 #include "guest-kernel.h"
 #include "guest-memory.h"
@@ -1011,6 +1010,115 @@ static bool test_module_tables(const char *dir __maybe_unused, bool old __maybe_
 static enum guest_info find_all(const char *dir)
 {
 	return guest_info__write(getpid(), dir, true);
+}
+
+/*
+ * A guest of arm64: the same contents, by tables of arm64.  RAM begins at 1 GiB.  In descriptors,
+ * bit 1 tells tables and pages from blocks, and all may have attributes around the address.
+ */
+#define ARM64_RAM	(1UL << 30)
+#define ARM64_BLOCK	(BIT(0) | BIT(10) | BIT_ULL(54))
+#define ARM64_PAGE	(ARM64_BLOCK | BIT(1))
+#define ARM64_TABLE	(BIT(0) | BIT(1) | BIT_ULL(59))
+
+static void make_arm64_info(const char *page_size, const char *txsz)
+{
+	char *text = (char *)&ram[INFO_GPA];
+
+	/* What x86-64 has at the end is none of arm64's. */
+	text = strstr(text, "NUMBER(phys_base)");
+	sprintf(text, "PAGESIZE=%s\nNUMBER(kimage_voffset)=0xffffffff5ae00000\n"
+		"NUMBER(TCR_EL1_T1SZ)=0x%s\n", page_size, txsz);
+}
+
+/* Pages of 4 KiB, and virtual addresses of 48 bits, or of 39 bits without the topmost level. */
+static void make_arm64_4k(bool small)
+{
+	put_entry(PGD_GPA, 511, (ARM64_RAM + PUD_GPA) | ARM64_TABLE);
+	put_entry(PUD_GPA, (KERNEL >> 30) & 511, (ARM64_RAM + PMD_GPA) | ARM64_TABLE);
+	if (small)
+		put_entry(PGD_GPA, (KERNEL >> 30) & 511, (ARM64_RAM + PMD_GPA) | ARM64_TABLE);
+	put_entry(PMD_GPA, (KERNEL >> 21) & 511, (ARM64_RAM + KERNEL_GPA) | ARM64_BLOCK);
+	put_entry(PMD_GPA, (SMALL >> 21) & 511, (ARM64_RAM + PTE_GPA) | ARM64_TABLE);
+	for (u64 i = 0; i < NR_SMALL; i++)
+		put_entry(PTE_GPA, i, (ARM64_RAM + to_offset(SMALL + i * PAGE)) | ARM64_PAGE);
+	make_arm64_info("4096", small ? "19" : "10");
+}
+
+static void make_arm64_48_bits(void)
+{
+	make_arm64_4k(false);
+}
+
+static void make_arm64_39_bits(void)
+{
+	make_arm64_4k(true);
+}
+
+static void arm64_other_page_size(void)
+{
+	make_arm64_48_bits();
+	change_info("PAGESIZE=4096", "PAGESIZE=8192");
+}
+
+static void arm64_other_address_size(void)
+{
+	make_arm64_48_bits();
+	change_info("T1SZ)=0x10", "T1SZ)=0x0b");
+}
+
+/* The tables are where they are, but the kernel says otherwise. */
+static void arm64_other_offset(void)
+{
+	make_arm64_48_bits();
+	change_info("voffset)=0xffffffff5ae0", "voffset)=0xffffffff5ad0");
+}
+
+static void arm64_no_table(void)
+{
+	make_arm64_48_bits();
+	put_entry(PUD_GPA, (KERNEL >> 30) & 511, ARM64_RAM + PMD_GPA);
+}
+
+/* What a table has become is a block of 1 GiB, in which the tables are elsewhere. */
+static void arm64_block(void)
+{
+	make_arm64_48_bits();
+	put_entry(PUD_GPA, (KERNEL >> 30) & 511, ARM64_RAM | ARM64_BLOCK);
+}
+
+static const struct {
+	const char	*name;
+	void		(*make)(void);
+	enum guest_info	found;
+} arm64_guests[] = {
+	{ "4 KiB, 48 bits", make_arm64_48_bits, GUEST_INFO_NAMES },
+	{ "4 KiB, 39 bits", make_arm64_39_bits, GUEST_INFO_NAMES },
+	{ "pages of 8 KiB", arm64_other_page_size, GUEST_INFO_NONE },
+	{ "addresses of 53 bits", arm64_other_address_size, GUEST_INFO_NONE },
+	{ "another offset", arm64_other_offset, GUEST_INFO_NONE },
+	{ "no table", arm64_no_table, GUEST_INFO_NONE },
+	{ "a block in place of a table", arm64_block, GUEST_INFO_NONE },
+};
+
+/* arm64's guests need no ORC tables, and their tasks are not looked for. */
+static int test_arm64(const char *dir)
+{
+	char path[PATH_MAX];
+
+	for (size_t i = 0; i < ARRAY_SIZE(arm64_guests); i++) {
+		make_guest(FROM_BASE, false);
+		arm64_guests[i].make();
+		TEST_ASSERT_VAL(arm64_guests[i].name, find_all(dir) == arm64_guests[i].found);
+		if (!arm64_guests[i].found)
+			continue;
+		TEST_ASSERT_VAL("names", test_names(dir, WITH_MODULES, false));
+		snprintf(path, sizeof(path), "%s/%d/boot/vmlinux-6.1.0-test", dir, getpid());
+		TEST_ASSERT_VAL("no tables", access(path, F_OK));
+		snprintf(path, sizeof(path), "%s/%d/tasks", dir, getpid());
+		TEST_ASSERT_VAL("no tasks", access(path, F_OK));
+	}
+	return 0;
 }
 
 static int test_guest(const char *dir)
@@ -2696,7 +2804,8 @@ static int test__guest_memory(struct test_suite *test __maybe_unused, int subtes
 	char dir[] = "/tmp/perf-test-guest-XXXXXX";
 	int err;
 
-	if (EM_HOST != EM_X86_64)
+	/* Guests of both architectures are tested on either. */
+	if (!guest_memory__is_supported())
 		return TEST_SKIP;
 
 	ram = mmap(NULL, RAM_SIZE, PROT_READ | PROT_WRITE,
@@ -2704,7 +2813,7 @@ static int test__guest_memory(struct test_suite *test __maybe_unused, int subtes
 	TEST_ASSERT_VAL("no memory", ram != MAP_FAILED);
 	TEST_ASSERT_VAL("no directory", mkdtemp(dir));
 	guest_policy__sysctl = NO_SYSCTL;
-	err = test_guest(dir) || test_broken(dir) || test_release(dir) ||
+	err = test_guest(dir) || test_arm64(dir) || test_broken(dir) || test_release(dir) ||
 	      test_broken_tables(dir) || test_no_header(dir) || test_hole(dir) ||
 	      test_copies(dir) || test_holes(dir) || test_broken_modules(dir) ||
 	      test_later_modules(dir) || test_tasks(dir) || test_maps(dir) ||

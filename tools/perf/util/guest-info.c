@@ -21,9 +21,9 @@
 #include <linux/zalloc.h>
 
 #include "debug.h"
-#include "dwarf-regs.h"
 #include "guest-info.h"
 #include "guest-kernel.h"
+#include "guest-memory.h"
 #include "guest-modules.h"
 #include "guest-name.h"
 #include "guest-vmlinux.h"
@@ -218,6 +218,9 @@ enum guest_info guest_info__write_kernel(struct guest_kernel *kernel, pid_t pid,
 	enum guest_info found = GUEST_INFO_NAMES;
 	const char *why_not;
 
+	/* Kernels of arm64 have frame records, and need no tables. */
+	tables &= !kernel->info.is_arm64;
+
 	if (mkdir(top, 0700)) {
 		pr_warning("The guest of process %d has no names: %s can't be made\n", pid, top);
 		return GUEST_INFO_NONE;
@@ -363,8 +366,8 @@ static bool guests_beside(char path[PATH_MAX], const char *data, bool old)
  *		perf.data.old.
  * @tables:	true to write the tables that unwind the guests' kernels
  *
- * If the user has named files of guests or does not want this, and on hosts other than x86-64, the
- * previous directory is renamed, but nothing is written.
+ * If the user has named files of guests or does not want this, and on hosts whose guests perf can't
+ * read, the previous directory is renamed, but nothing is written.
  *
  * Return: the highest value of all guests.
  */
@@ -380,7 +383,8 @@ enum guest_info guest_info__record(const struct target *target, const char *data
 		pr_warning("Guests have no names: %s can't be moved\n", dir);
 		return most;
 	}
-	if (!symbol_conf.guest_info || symbol_conf__has_guest_files() || EM_HOST != EM_X86_64)
+	if (!symbol_conf.guest_info || symbol_conf__has_guest_files() ||
+	    !guest_memory__is_supported())
 		return most;
 
 	/* Fail if the directory exists: who has made it could choose where files are written. */

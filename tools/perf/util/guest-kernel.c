@@ -11,21 +11,17 @@
 #include <time.h>
 
 #include <linux/kernel.h>
+#include <linux/log2.h>
 #include <linux/zalloc.h>
 
 #include "debug.h"
-#include "dwarf-regs.h"
 #include "guest-kernel.h"
 #include "guest-memory.h"
 #include "guest-modules.h"
 #include "guest-policy.h"
 
-/*
- * x86-64 has its kernel above this address, with or without KASLR.  swapper_pg_dir is its topmost
- * page table.
- */
+/* x86-64 has its kernel above this address, with or without KASLR. */
 #define START_KERNEL_MAP	0xffffffff80000000ULL
-#define PAGE_TABLES		"\nSYMBOL(swapper_pg_dir)="
 
 /* VMCOREINFO begins with this key. */
 #define RELEASE			"OSRELEASE="
@@ -105,26 +101,53 @@ static void read_build_id(struct guest_vmcoreinfo *info, const char *text)
 }
 
 /*
+ * Find the page tables of the kernel by its VMCOREINFO: only arm64 has kimage_voffset.  Return false
+ * for page sizes and address sizes that no CPU has.
+ */
+static bool find_page_tables(const char *text, struct guest_page_tables *tables)
+{
+	u64 voffset = find_number(text, "\nNUMBER(kimage_voffset)=", 16);
+	u64 page_size, txsz;
+
+	tables->gva = find_number(text, "\nSYMBOL(swapper_pg_dir)=", 16);
+	tables->is_arm64 = voffset;
+	if (!voffset) {
+		tables->root = tables->gva - START_KERNEL_MAP +
+			       find_number(text, "\nNUMBER(phys_base)=", 10);
+		tables->page_shift = GUEST_PAGE_SHIFT;
+		tables->va_bits = find_number(text, "\nNUMBER(pgtable_l5_enabled)=", 10) ? 57 : 48;
+		return true;
+	}
+
+	page_size = find_number(text, "\nPAGESIZE=", 10);
+	txsz = find_number(text, "\nNUMBER(TCR_EL1_T1SZ)=", 16);
+	if ((page_size != 4096 && page_size != 16384 && page_size != 65536) ||
+	    txsz < 12 || txsz > 39)
+		return false;
+
+	tables->root = tables->gva - voffset;
+	tables->page_shift = ilog2(page_size);
+	tables->va_bits = 64 - txsz;
+	return true;
+}
+
+/*
  * Return true if the page at @offset is the VMCOREINFO of a kernel whose page tables are in memory.
  * Copy the page to @text, and put what identifies the kernel into @info.
  */
 static bool read_identity(struct guest_memory *mem, u64 offset, struct guest_vmcoreinfo *info,
 			  char text[GUEST_PAGE_SIZE + 1])
 {
-	u64 tables;
+	struct guest_page_tables tables;
 
 	text[GUEST_PAGE_SIZE] = 0;
 	if (!guest_memory__read_ram(mem, offset, text, GUEST_PAGE_SIZE) ||
-	    !read_release(info, text))
+	    !read_release(info, text) || !find_page_tables(text, &tables) ||
+	    !guest_memory__use_tables(mem, &tables))
 		return false;
 
-	tables = find_number(text, PAGE_TABLES, 16);
-	if (!guest_memory__use_tables(mem, tables - START_KERNEL_MAP +
-				      find_number(text, "\nNUMBER(phys_base)=", 10), tables,
-				      find_number(text, "\nNUMBER(pgtable_l5_enabled)=", 10)))
-		return false;
-
-	info->page_tables = tables;
+	info->page_tables = tables.gva;
+	info->is_arm64 = tables.is_arm64;
 	info->stext = find_number(text, "\nSYMBOL(_stext)=", 16);
 	return true;
 }
@@ -242,8 +265,8 @@ struct guest_kernel *guest_kernel__find(pid_t pid, const struct guest_kernel *bu
 	if (!kernel)
 		return NULL;
 
-	*why_not = "perf can do that on hosts of x86-64 only";
-	if (EM_HOST != EM_X86_64)
+	*why_not = "perf can do that on hosts of x86-64, and of arm64 with pages of 4 KiB, only";
+	if (!guest_memory__is_supported())
 		goto err;
 
 	*why_not = guest_policy__refusal(pid);
@@ -258,7 +281,7 @@ struct guest_kernel *guest_kernel__find(pid_t pid, const struct guest_kernel *bu
 		else if (errno)
 			*why_not = "its VMM has no memory that can be read";
 		else
-			*why_not = "no Linux kernel of x86-64 is found in its memory";
+			*why_not = "no Linux kernel is found in its memory";
 		goto err;
 	}
 

@@ -32,6 +32,7 @@ struct guest_symbol {
  * @build_id:	build-id of the kernel's image
  * @build_id_size: size of @build_id in bytes; zero if there is none
  * @page_tables: virtual address of the topmost page table
+ * @is_arm64:	true for arm64, false for x86-64
  * @stext:	address at which the kernel's code begins; here and below, zero if VMCOREINFO has
  *		none
  * @names:	address of kallsyms' names, which are compressed
@@ -46,6 +47,7 @@ struct guest_vmcoreinfo {
 	u8	build_id[GUEST_BUILD_ID_SIZE];
 	u32	build_id_size;
 	u64	page_tables;
+	bool	is_arm64;
 	u64	stext;
 	u64	names;
 	u64	num_syms;

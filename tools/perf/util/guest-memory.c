@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Read the memory of an x86-64 guest through the memory of its VMM.  This needs the right to trace
- * the VMM, and never makes the VMM allocate or bring in a page that it doesn't have.
+ * Read the memory of a guest of x86-64 or arm64 through the memory of its VMM.  This needs the right
+ * to trace the VMM, and never makes the VMM allocate or bring in a page that it doesn't have.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -17,6 +17,7 @@
 #include <linux/kernel.h>
 #include <linux/zalloc.h>
 
+#include "dwarf-regs.h"
 #include "guest-memory.h"
 #include "guest-memslots.h"
 
@@ -31,7 +32,14 @@
 #define PTE_PRESENT		BIT_ULL(0)
 #define PTE_LARGE		BIT_ULL(7)
 #define PTE_ADDRESS		GENMASK_ULL(51, GUEST_PAGE_SHIFT)
-#define PTE_INDEX_BITS		9
+
+/*
+ * Page tables of arm64, see the Arm ARM, D8.3.  Guests are not expected to have memory above 256
+ * TiB, whose descriptors differ.
+ */
+#define DESC_VALID		BIT_ULL(0)
+#define DESC_TABLE		BIT_ULL(1)
+#define DESC_ADDRESS		GENMASK_ULL(47, GUEST_PAGE_SHIFT)
 
 /* Enough pages for the tables of each level, and for the data that they lead to. */
 #define NR_CACHED		64
@@ -45,6 +53,12 @@
  * there, offsets are guest-physical addresses.
  */
 static const u64 holes[] = { 4 * GIB, 0x80000000, 0xb0000000, 0xc0000000, 0xe0000000 };
+
+/*
+ * On arm64, RAM begins above the devices: at 1 GiB on QEMU's virt and with Cloud Hypervisor, at
+ * 2 GiB with kvmtool, crosvm and Firecracker.  The first entry is for RAM that KVM lists.
+ */
+static const u64 bases[] = { 0, GIB, 2 * GIB };
 
 /*
  * Budget to read one kernel, so that nothing that the guest has written takes long.  Each read
@@ -102,11 +116,10 @@ struct mapping {
  *		mapping that has all of it, from offset 0 on
  * @nr_pieces:	number of pieces in @ram
  * @list:	path of KVM's list of memslots; empty if there is none
- * @layout:	index in holes[]
+ * @layout:	index in holes[], or in bases[] on arm64
  * @budget:	how much may still be read
  * @error:	why the VMM's memory can't be read; zero if it can
- * @root:	guest-physical address of the topmost page table
- * @root_gva:	virtual address of the topmost page table
+ * @tables:	the guest's page tables
  * @levels:	number of levels of page tables; zero if there are none
  * @cached:	pages that were read
  */
@@ -120,8 +133,7 @@ struct guest_memory {
 	unsigned int		layout;
 	u64			budget;
 	int			error;
-	u64			root;
-	u64			root_gva;
+	struct guest_page_tables tables;
 	unsigned int		levels;
 	struct {
 		u64		offset;
@@ -175,6 +187,19 @@ static bool find_mappings(struct guest_memory *mem)
 	fclose(maps);
 	errno = ENOENT;
 	return mem->mappings[0].size;
+}
+
+/**
+ * guest_memory__is_supported - check whether perf can read guests' memory on this host
+ *
+ * A guest has its host's architecture.  Its pages may have another size than the host's.
+ *
+ * Return: true if it can.
+ */
+bool guest_memory__is_supported(void)
+{
+	return EM_HOST == EM_X86_64 ||
+	       (EM_HOST == EM_AARCH64 && sysconf(_SC_PAGESIZE) == GUEST_PAGE_SIZE);
 }
 
 /**
@@ -434,8 +459,14 @@ void guest_memory__refresh(struct guest_memory *mem)
 /* Convert a guest-physical address to an offset in RAM; return false if there is none. */
 static bool ram_offset(const struct guest_memory *mem, u64 gpa, u64 *offset)
 {
-	u64 hole = holes[mem->layout];
+	u64 hole;
 
+	if (mem->tables.is_arm64) {
+		*offset = gpa - bases[mem->layout];
+		return gpa >= bases[mem->layout] && to_hva(mem, *offset);
+	}
+
+	hole = holes[mem->layout];
 	if (gpa >= hole && gpa < 4 * GIB)
 		return false;
 
@@ -443,43 +474,67 @@ static bool ram_offset(const struct guest_memory *mem, u64 gpa, u64 *offset)
 	return to_hva(mem, *offset);
 }
 
+/*
+ * In a canonical address of x86-64, all bits above the topmost one that is translated equal that
+ * bit.  On arm64, they are all set in an address of the kernel.
+ */
+static bool is_canonical(const struct guest_page_tables *tables, u64 gva)
+{
+	s64 above = (s64)gva >> (tables->va_bits - 1);
+
+	return tables->is_arm64 ? above >> 1 == -1 : above == 0 || above == -1;
+}
+
+/* Return true if an entry maps memory, rather than being the address of another table. */
+static bool is_leaf(const struct guest_page_tables *tables, unsigned int level, u64 pte)
+{
+	return level == 1 ||
+	       (tables->is_arm64 ? !(pte & DESC_TABLE) : level <= 3 && (pte & PTE_LARGE));
+}
+
 static bool translate(struct guest_memory *mem, u64 gva, u64 *gpa)
 {
-	unsigned int level, shift = GUEST_PAGE_SHIFT + mem->levels * PTE_INDEX_BITS;
-	u64 table = mem->root, offset, pte;
+	const struct guest_page_tables *tables = &mem->tables;
+	u64 present = tables->is_arm64 ? DESC_VALID : PTE_PRESENT;
+	u64 address = tables->is_arm64 ? DESC_ADDRESS : PTE_ADDRESS;
+	unsigned int bits = tables->page_shift - 3, shift = tables->va_bits;
+	u64 table = tables->root, offset, pte;
 
-	/*
-	 * In a canonical address, all bits above the topmost one that is translated equal that bit.
-	 */
-	if (!mem->levels || ((s64)gva >> (shift - 1) != 0 && (s64)gva >> (shift - 1) != -1))
+	if (!mem->levels || !is_canonical(tables, gva))
 		return false;
 
-	for (level = mem->levels; level; level--) {
-		shift -= PTE_INDEX_BITS;
-		table += ((gva >> shift) & GENMASK(PTE_INDEX_BITS - 1, 0)) * sizeof(pte);
+	/* The topmost table may have fewer entries than others. */
+	gva &= GENMASK_ULL(shift - 1, 0);
+	shift = tables->page_shift + mem->levels * bits;
+	for (unsigned int level = mem->levels; level; level--) {
+		shift -= bits;
+		table += ((gva >> shift) & GENMASK(bits - 1, 0)) * sizeof(pte);
 		if (!ram_offset(mem, table, &offset) ||
 		    !guest_memory__read_ram(mem, offset, &pte, sizeof(pte)) ||
-		    !(pte & PTE_PRESENT))
+		    !(pte & present))
 			return false;
-		if (level == 1 || (level <= 3 && (pte & PTE_LARGE)))
+		if (is_leaf(tables, level, pte))
 			break;
-		table = pte & PTE_ADDRESS;
+		table = pte & address & ~GENMASK_ULL(tables->page_shift - 1, 0);
 	}
 
 	/* Bit 12 of a large page's entry is an attribute, and not a part of the address. */
-	*gpa = (pte & PTE_ADDRESS & ~GENMASK_ULL(shift - 1, 0)) | (gva & GENMASK_ULL(shift - 1, 0));
+	*gpa = (pte & address & ~GENMASK_ULL(shift - 1, 0)) | (gva & GENMASK_ULL(shift - 1, 0));
 	return true;
 }
 
 /* Use the first layout from @layout on by which the page tables map themselves. */
 static bool find_layout(struct guest_memory *mem, unsigned int layout)
 {
-	unsigned int nr_layouts = *mem->list ? 1 : ARRAY_SIZE(holes);
+	unsigned int nr_layouts = mem->tables.is_arm64 ? ARRAY_SIZE(bases) : ARRAY_SIZE(holes);
 	u64 gpa;
+
+	if (*mem->list)
+		nr_layouts = 1;
 
 	for (; layout < nr_layouts; layout++) {
 		mem->layout = layout;
-		if (translate(mem, mem->root_gva, &gpa) && gpa == mem->root)
+		if (translate(mem, mem->tables.gva, &gpa) && gpa == mem->tables.root)
 			return true;
 	}
 	return false;
@@ -488,17 +543,16 @@ static bool find_layout(struct guest_memory *mem, unsigned int layout)
 /**
  * guest_memory__use_tables - use page tables to read by virtual addresses
  * @mem:	the memory
- * @root:	guest-physical address of the topmost page table
- * @gva:	virtual address of the topmost page table
- * @la57:	true if there are five levels of page tables
+ * @tables:	the page tables
  *
- * Return: true if, in one of the known layouts of RAM, the page tables map @gva to @root.
+ * Return: true if, in one of the known layouts of RAM, the page tables map themselves.
  */
-bool guest_memory__use_tables(struct guest_memory *mem, u64 root, u64 gva, bool la57)
+bool guest_memory__use_tables(struct guest_memory *mem, const struct guest_page_tables *tables)
 {
-	mem->root = root;
-	mem->root_gva = gva;
-	mem->levels = la57 ? 5 : 4;
+	unsigned int bits = tables->page_shift - 3;
+
+	mem->tables = *tables;
+	mem->levels = (tables->va_bits - tables->page_shift + bits - 1) / bits;
 	if (find_layout(mem, 0))
 		return true;
 

@@ -205,12 +205,9 @@ static void drop_kernel(struct guest *guest)
 	guest_kernel__delete(guest->kernel);
 }
 
-/* Begin to watch a kernel, and take it over.  Its files are in @dir. */
-static void use_kernel(struct guest *guest, struct guest_kernel *kernel, const char *dir)
+/* Begin to watch the tasks of a kernel.  Its files are in @dir. */
+static void use_tasks(struct guest *guest, struct guest_kernel *kernel, const char *dir)
 {
-	guest->kernel = kernel;
-	guest->nr_kernels++;
-	guest->patience = 1;
 	guest->file = guest_info__create(dir, "tasks");
 	guest->maps = guest_info__create(dir, "maps");
 	guest->tasks = guest->file ? guest_tasks__new(kernel, guest->file, guest->maps) : NULL;
@@ -221,6 +218,20 @@ static void use_kernel(struct guest *guest, struct guest_kernel *kernel, const c
 	if (!guest->maps)
 		pr_warning("Programs of the guest of process %d have no names: their file can't be written\n",
 			   guest->pid);
+}
+
+/* Begin to watch a kernel, and take it over.  Its files are in @dir. */
+static void use_kernel(struct guest *guest, struct guest_kernel *kernel, const char *dir)
+{
+	guest->kernel = kernel;
+	guest->nr_kernels++;
+	guest->patience = 1;
+	guest->file = NULL;
+	guest->maps = NULL;
+	guest->tasks = NULL;
+	/* Samples of arm64 guests have no registers that tell which task they hit. */
+	if (!kernel->info.is_arm64)
+		use_tasks(guest, kernel, dir);
 	guest->modules = guest_info__append(dir, "proc/modules");
 	guest->kallsyms = guest_info__append(dir, "proc/kallsyms");
 	guest->dir = strdup(dir);
