@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # The job of the demo, on the patched host: boot a guest, sample it, report.  $whose
 # kernel it runs is set before this.
-# $symbols is several options or none, and $whose is set.
+# $symbols and $qemu are several words or none, and $whose is set.
 # shellcheck disable=SC2086,SC2154
 set -u
 out=/run/shared
@@ -14,14 +14,23 @@ fail()
 	exit 1
 }
 
-# Boot a guest, $vm is its VMM then; what follows are options of QEMU's.  clearcpuid: 154 is XSAVE;
-# where the host itself is emulated, the sizes of its areas disagree.
+# What a guest takes.  clearcpuid: 154 is XSAVE; where the host itself is emulated, the sizes of its
+# areas disagree.
+case $(uname -m) in
+x86_64)
+	qemu="qemu-system-x86_64 -M microvm,acpi=off,rtc=on"
+	arguments="console=ttyS0 reboot=t clearcpuid=154" ;;
+aarch64)
+	qemu="qemu-system-aarch64 -M virt,gic-version=3"
+	arguments="console=ttyAMA0" ;;
+esac
+
+# Boot a guest, $vm is its VMM then; what follows are options of QEMU's.
 boot()
 {
-	qemu-system-x86_64 -M microvm,acpi=off,rtc=on -accel kvm -cpu host -m 256M \
-		-nodefaults -no-user-config -display none -no-reboot \
+	$qemu -accel kvm -cpu host -m 256M -nodefaults -no-user-config -display none -no-reboot \
 		-serial file:$out/guest.log -initrd $out/initrd.img \
-		-append "console=ttyS0 quiet panic=-1 reboot=t clearcpuid=154" "$@" &
+		-append "$arguments quiet panic=-1" "$@" &
 	vm=$!
 	# This job's output is open as long as the guest runs.
 	trap 'kill $vm 2>/dev/null' EXIT
@@ -90,6 +99,9 @@ perf script $symbols $files -i perf.data.guest -F comm,pid,tid,misc,ip,sym,dso \
 perf data convert $symbols --to-json $out/perf.json -i perf.data.guest --force \
 	> $out/json.log 2>&1 || fail "perf data convert failed, see json.log"
 echo "Sampled with $event."
+
+# arm64 has deferred callchains only.
+[ "$(uname -m)" = x86_64 ] || exit 0
 
 # Two stacks that are known, by the vCPU's thread and by PMIs: these must agree.  Their guests
 # have no names, but perf script leaves out guests unless it is told of some.

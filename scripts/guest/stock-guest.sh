@@ -19,22 +19,22 @@ load_modules()
 tell_names()
 {
 	awk '$2 ~ /[tTwW]/ { print $1, $3, $4 }' /proc/kallsyms | sort | md5sum |
-		sed 's/^/functions /' > /dev/ttyS0
-	sed 's/^/modules /' /proc/modules > /dev/ttyS0
+		sed 's/^/functions /' > /dev/console
+	sed 's/^/modules /' /proc/modules > /dev/console
 }
 
 # At the work "tasks" modules are loaded while the guest is recorded.
 [ "${work:=files}" = tasks ] || load_modules
 
-echo "kernel $(uname -r)" > /dev/ttyS0
+echo "kernel $(uname -r)" > /dev/console
 # Where code begins, and where kernels are entered and threads start; the whole takes a serial
 # line too long.
 grep -E ' (_text|do_syscall_64|(asm|entry|ret_from_fork|secondary_startup|x86_64_start)[^ ]*)$' \
-	/proc/kallsyms | sed 's/^/symbol /' > /dev/ttyS0
+	/proc/kallsyms | sed 's/^/symbol /' > /dev/console
 tell_names
-sed 's/^/version /' /proc/version > /dev/ttyS0
+sed 's/^/version /' /proc/version > /dev/console
 
 . /workload.sh
 "prepare_$work"
-echo "at work" > /dev/ttyS0
+echo "at work" > /dev/console
 "work_on_$work"

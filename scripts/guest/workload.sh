@@ -28,7 +28,7 @@ work_on_files()
 # On a disk that is a module, which ends most requests in softirqs.
 prepare_block()
 {
-	[ -b /dev/nullb0 ] || echo "there is no /dev/nullb0" > /dev/ttyS0
+	[ -b /dev/nullb0 ] || echo "there is no /dev/nullb0" > /dev/console
 }
 
 work_on_block()
@@ -76,11 +76,11 @@ work_on_tasks()
 {
 	sleep 15
 	load_modules
-	echo "loaded" > /dev/ttyS0
+	echo "loaded" > /dev/console
 	# That takes a while, in which others work: better behind the record.
 	sleep 10
 	tell_names
-	echo "named" > /dev/ttyS0
+	echo "named" > /dev/console
 	wait
 }
 
@@ -109,7 +109,7 @@ work_on_kexec()
 {
 	work_on_files &
 	sleep 40
-	[ ! -e /vmlinuz ] || program /vmlinuz /tmp/initrd || echo "kexec failed: $?" > /dev/ttyS0
+	[ ! -e /vmlinuz ] || program /vmlinuz /tmp/initrd || echo "kexec failed: $?" > /dev/console
 	wait
 }
 

@@ -16,7 +16,7 @@ from typing import Dict, List, Optional, Tuple
 from . import allselftests, arm64, baseline, bench, check, checkbuild, checksource, fuzz, gate
 from . import hosttable, installed, intel, ktap, mutants, objectcode, package, perftests, pictures
 from . import records, selftests, series, source, stock, unikernel, workflow
-from .arch import ARCHS, ARM64
+from .arch import ARCHS, ARM64, X86
 from .build import CONFIGS, Build
 from .emulated import Complaint, EmulatedHost, choose_accel
 from .options import GUESTS, Command, Options
@@ -68,6 +68,8 @@ def demo_guest(options: Options) -> str:
     whose = options.guest or ("own" if options.vendor == "intel" else "debian")
     if (whose, options.vendor) == ("debian", "intel"):
         raise Failure("The Intel host is too slow for Debian's kernel; use GUEST=own with it")
+    if (whose, options.arch) == ("own", "arm64"):
+        raise Failure("The guest of an arm64 host is Debian's kernel; leave GUEST=own away")
     return whose
 
 
@@ -295,9 +297,12 @@ def object_code(build: Build) -> Counts:
 
 
 def test_arm64(options: Options) -> int:
-    """What there is for arm64: unit tests, perf's, and the selftests with VHE and without."""
+    """What there is for arm64: unit tests, perf's, the selftests with VHE and without, a demo."""
+    from . import demo
+
     check_report(options)
     using = accel_of(options)
+    demo.fetch("debian", ARM64)
     parts: Dict[str, Counts] = {"unit tests": unit_tests()}
     said: Dict[str, str] = {}
     build = built(options)
@@ -309,6 +314,8 @@ def test_arm64(options: Options) -> int:
         expected = selftests.expected_skips(using, host_traits(one))
         parts[name] = selftests.count(text, build.tree.path, expected)
         said[name] = selftests.fail_unexpected(text, expected)
+    parts["demo"] = demo.check(demo.run(build, using, results_dir("demo-arm64"), "debian",
+                                        options.kargs), ARM64)
     return report_parts(options, parts, said, build.tree.path)
 
 
@@ -334,7 +341,7 @@ def cmd_test(options: Options) -> int:
     parts: Dict[str, Counts] = {} if source.PINNED else {"unit tests": unit_tests()}
     using = choose_accel(options.accel)
     for whose in GUESTS:
-        demo.fetch(whose)
+        demo.fetch(whose, X86)
     build = built(options)
     tree = build.tree.path
     parts["object code"] = object_code(build)
@@ -344,7 +351,7 @@ def cmd_test(options: Options) -> int:
     parts["selftests"] = selftests.count(text, tree, expected)
     for whose in GUESTS:
         parts[f"demo {whose}"] = demo.check(demo.run(
-            build, using, results_dir(f"demo-{whose}"), whose, options.kargs))
+            build, using, results_dir(f"demo-{whose}"), whose, options.kargs), X86)
     return report_parts(options, parts,
                         {"selftests": selftests.fail_unexpected(text, expected)}, tree)
 
@@ -401,9 +408,10 @@ def cmd_gate(options: Options) -> int:
 def cmd_demo(options: Options) -> int:
     from . import demo
 
-    using, whose = choose_accel(options.accel), demo_guest(options)
-    demo.fetch(whose)
-    demo.show(demo.run(built(options), using, results_dir("demo"), whose, options.kargs,
+    using, whose = accel_of(options), demo_guest(options)
+    demo.fetch(whose, ARCHS[options.arch])
+    name = "demo" if options.arch == "x86" else f"demo-{options.arch}"
+    demo.show(demo.run(built(options), using, results_dir(name), whose, options.kargs,
                        options.vendor))
     return 0
 
@@ -534,7 +542,8 @@ _REPORT = ("junit", "json")
 COMMANDS: Dict[str, Command] = {
     "demo": Command(
         cmd_demo, "profile a Linux guest from its host, and draw its flame graph",
-        (*_HOST, "vendor", "guest", "kargs", "kconfig", "baseline"), (*_BOOTS, "draw", "unpack")),
+        (*_HOST, "arch", "vendor", "guest", "kargs", "kconfig", "baseline"),
+        (*_BOOTS, "draw", "unpack")),
     "test": Command(
         cmd_test, 'run all tests; ends with "N passed, N failed, N skipped"',
         (*_HOST, "arch", "kargs", "kconfig", "baseline", *_REPORT), (*_BOOTS, "draw", "unpack")),

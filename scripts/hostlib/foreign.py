@@ -15,10 +15,11 @@ from .ui import Failure, Step, one_at_a_time, run_logged
 SUITE = "trixie"
 
 # What init.sh and the selftests' runner call, and what perf and the selftests are linked with.
+# QEMU runs the demo's guest.
 PACKAGES = ("base-files", "bash", "busybox-static", "coreutils", "dash", "findutils", "grep",
-            "hostname", "kmod", "mawk", "mount", "perl-base", "procps", "sed", "util-linux",
-            "libc6-dev", "libdw-dev", "libelf-dev", "libtraceevent-dev", "libzstd-dev",
-            "zlib1g-dev")
+            "hostname", "kmod", "mawk", "mount", "perl-base", "procps", "qemu-system-arm", "sed",
+            "util-linux", "libc6-dev", "libdw-dev", "libelf-dev", "libtraceevent-dev",
+            "libzstd-dev", "zlib1g-dev")
 
 
 def _kept(folder: Path, packages: Sequence[str]) -> List[Path]:
@@ -46,7 +47,7 @@ def fetch(architecture: str, packages: Sequence[str] = PACKAGES) -> List[Path]:
                           "machine has none that knows a mirror; install apt and Debian's "
                           "keyring, and name a mirror with MIRROR=URL")
         apt = source.PrivateApt(folder, mirror, (SUITE,), architecture)
-        with Step(f"Download Debian's packages for {architecture}, 30 MB"):
+        with Step(f"Download Debian's packages for {architecture}, 60 MB"):
             trouble = apt.get("update")
             found = apt.download_all(packages)
         if not found:

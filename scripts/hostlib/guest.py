@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List
+from typing import Callable, Dict, Iterable, List, Optional
 
 from . import pool, source
 from .tree import REPO
@@ -17,8 +17,7 @@ SCRIPTS = REPO / "scripts" / "guest"
 # Where distributions have one that needs no library.
 _BUSYBOXES = ("/bin/busybox.static", "/bin/busybox", "/usr/bin/busybox", "/usr/sbin/busybox")
 
-_META = "linux-image-cloud-amd64"
-_KERNEL = re.compile(r"^\s*Depends: (linux-(?:image|binary)-\d\S*-cloud-amd64)$", re.MULTILINE)
+_KERNEL = re.compile(r"^\s*Depends: (linux-(?:image|binary)-\d\S*-cloud-\w+)$", re.MULTILINE)
 
 # "libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x...)", "/lib64/ld-linux-x86-64.so.2 (0x...)"
 _LIBRARY = re.compile(r"(/\S+) \(0x", re.MULTILINE)
@@ -55,7 +54,8 @@ def install(programs: Dict[str, Path], root: Path) -> None:
             shutil.copy(library, kept)
 
 
-def write_initrd(path: Path, init: str, files: Path, modules: Iterable[Path] = ()) -> None:
+def write_initrd(path: Path, init: str, files: Path, modules: Iterable[Path] = (),
+                 shell: Optional[Path] = None) -> None:
     """A guest's files: busybox, its work, and a script of scripts/guest as its init.
 
     Args:
@@ -63,13 +63,14 @@ def write_initrd(path: Path, init: str, files: Path, modules: Iterable[Path] = (
         init: name of the script
         files: more of them, in a folder that has them as the guest's root has
         modules: of the guest's kernel; the script finds them in /modules, in this order
+        shell: a busybox, if not this machine's
     """
     with tempfile.TemporaryDirectory() as tmp:
         root = Path(tmp)
         shutil.copytree(files, root, dirs_exist_ok=True)
         for name in ("bin", "dev", "proc", "sys", "tmp", "mnt", "modules"):
             (root / name).mkdir(exist_ok=True)
-        (root / "bin/busybox").write_bytes(busybox().read_bytes())
+        (root / "bin/busybox").write_bytes((shell or busybox()).read_bytes())
         (root / "bin/busybox").chmod(0o755)
         (root / "bin/sh").symlink_to("busybox")
         (root / "init").write_bytes((SCRIPTS / init).read_bytes())
@@ -88,20 +89,22 @@ def kernel_packages(depends: str) -> List[str]:
     return _KERNEL.findall(depends)
 
 
-def fetch(suite: str) -> Path:
+def fetch(suite: str, architecture: str = "amd64") -> Path:
     """Debian's kernel package of a suite; fetched once."""
-    folder = source.cache_dir() / "stock" / suite
+    amd64 = architecture == "amd64"
+    folder = source.cache_dir() / "stock" / (suite if amd64 else f"{suite}-{architecture}")
     with one_at_a_time(folder):
-        return _fetch(suite, folder)
+        return _fetch(suite, folder, architecture)
 
 
-def _fetch(suite: str, folder: Path) -> Path:
+def _fetch(suite: str, folder: Path, architecture: str) -> Path:
     cached = sorted([*folder.glob("linux-image-*.deb"), *folder.glob("linux-binary-*.deb")])
     if cached:
         return cached[-1]
-    if not source.apt_mirror():
+    # A host of another architecture takes apt as well, see foreign.py.
+    if not source.apt_mirror() and architecture == "amd64":
         return pool.fetch(pool.KERNELS[suite], folder)
-    return _download(suite, folder, _kernel_package)
+    return _download(suite, folder, lambda apt: _kernel_package(apt, architecture), architecture)
 
 
 def fetch_modules(suite: str) -> Path:
@@ -118,8 +121,9 @@ def fetch_modules(suite: str) -> Path:
         return _download(suite, kernel.parent, lambda apt: name.split("_")[0])
 
 
-def _kernel_package(apt: source.PrivateApt) -> str:
-    package = _META
+def _kernel_package(apt: source.PrivateApt, architecture: str) -> str:
+    """The package that has a kernel, or the one that depends on the newest."""
+    package = f"linux-image-cloud-{architecture}"
     for _ in range(3):
         found = kernel_packages(apt.cache("depends", package))
         if not found:
@@ -128,21 +132,25 @@ def _kernel_package(apt: source.PrivateApt) -> str:
     return package
 
 
-def _download(suite: str, folder: Path, choose: Callable[[source.PrivateApt], str]) -> Path:
+def _download(suite: str, folder: Path, choose: Callable[[source.PrivateApt], str],
+              architecture: str = "amd64") -> Path:
     """Download a package of Debian's, whose name is known once apt has its lists."""
     incoming = folder / "incoming"
     incoming.mkdir(parents=True, exist_ok=True)
     mirror = source.apt_mirror()
-    assert mirror
-    apt = source.PrivateApt(folder / "apt", mirror, (suite,))
+    if not mirror:
+        raise Failure(f"Debian's kernel for {architecture} comes by apt, and this machine has none "
+                      "that knows a mirror; install apt and Debian's keyring, and name a mirror "
+                      "with MIRROR=URL")
+    apt = source.PrivateApt(folder / "apt", mirror, (suite,), architecture)
     with Step(f"Download Debian's kernel of {suite}"):
         trouble = apt.get("update")
         package = choose(apt)
         # What lies in there may be half of a package; apt goes on from it.
         failed = apt.get("download", package, cwd=incoming)
         fetched = sorted(incoming.glob(f"{package}_*.deb"))
-        if failed or not fetched or package == _META:
-            last = ((trouble + failed).strip() or f"it has no {_META}").splitlines()[-1]
+        if failed or not fetched or not re.search(r"-\d", package):
+            last = ((trouble + failed).strip() or f"it has no {package}").splitlines()[-1]
             raise Failure(f"Debian's kernel of {suite} can't be fetched ({last}); check the "
                           f"network and run the same command again; {_WITHOUT}")
     return fetched[-1].rename(folder / fetched[-1].name)
@@ -184,6 +192,17 @@ def unpack_modules(package: Path, root: Path, names: Iterable[str]) -> List[Path
     return loadable
 
 
+def unpack_image(package: Path, folder: Path) -> None:
+    """Take the kernel, as it boots, out of its package, to a folder that is made."""
+    folder.mkdir(parents=True)
+    with tempfile.TemporaryDirectory(dir=folder) as tmp:
+        _extract(package, tmp, ["./boot/vmlinuz*", "./*lib/modules/*/vmlinuz"])
+        found = sorted(Path(tmp).rglob("vmlinuz*"))
+        if not found:
+            raise Failure(f"{package} has no vmlinuz; remove it, and run the same command again")
+        found[0].rename(folder / "vmlinuz")
+
+
 def unpack(package: Path, tree: Path, folder: Path) -> None:
     """Take the kernel out of its package, and its ELF file out of that.
 
@@ -192,13 +211,7 @@ def unpack(package: Path, tree: Path, folder: Path) -> None:
         tree: Linux, whose script unpacks kernels
         folder: is made; gets vmlinuz and vmlinux
     """
-    folder.mkdir(parents=True)
-    with tempfile.TemporaryDirectory(dir=folder) as tmp:
-        _extract(package, tmp, ["./boot/vmlinuz*", "./*lib/modules/*/vmlinuz"])
-        found = sorted(Path(tmp).rglob("vmlinuz*"))
-        if not found:
-            raise Failure(f"{package} has no vmlinuz; remove it, and run the same command again")
-        found[0].rename(folder / "vmlinuz")
+    unpack_image(package, folder)
     with (folder / "vmlinux").open("wb") as vmlinux:
         result = subprocess.run(["sh", str(tree / "scripts/extract-vmlinux"),
                                  str(folder / "vmlinuz")], stdout=vmlinux,

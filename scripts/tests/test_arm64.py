@@ -11,7 +11,7 @@ from unittest import mock
 
 import host
 from hostlib import build as build_module
-from hostlib import commands
+from hostlib import commands, demo
 from hostlib.arch import ARM64, X86
 from hostlib.build import CONFIGS, Build
 from hostlib.emulated import EmulatedHost, check_console
@@ -163,11 +163,13 @@ class OptionsTest(unittest.TestCase):
                 mock.patch.object(commands.selftests, "run", return_value="") as run, \
                 mock.patch.object(commands.selftests, "count",
                                   return_value=Counts(passed=2, failed=1)), \
+                mock.patch.object(demo, "fetch"), mock.patch.object(demo, "run"), \
+                mock.patch.object(demo, "check", return_value=Counts(passed=3)), \
                 mock.patch.object(commands, "say_all", side_effect=str) as said:
             commands.cmd_test(Options(arch="arm64", kargs="a"))
         self.assertEqual([call.args[3] for call in run.call_args_list],
                          ["a", "kvm-arm.mode=nvhe a"])
-        self.assertEqual(str(said.call_args.args[0]), "5 passed, 2 failed, 0 skipped")
+        self.assertEqual(str(said.call_args.args[0]), "8 passed, 2 failed, 0 skipped")
 
     def test_builds_are_not_told_by_the_environment(self) -> None:
         seen: List[object] = []

@@ -25,7 +25,19 @@ class SystemCallsTest(unittest.TestCase):
                    Sample("G", ("vfs_read", entry), (kernel, kernel)),
                    Sample("G", ("asm_exc_page_fault", "main"), (kernel, user)),
                    Sample("g", ("main",), (user,))]
-        self.assertEqual(demo.system_calls(samples), (2, 1))
+        self.assertEqual(demo.system_calls(samples, entry), (2, 1))
+
+    def test_whole_if_the_kernel_begins_where_it_is_entered(self) -> None:
+        arm64, kernel, user = demo._FUNCTIONS["arm64"], "ffff800080000000", "401000"
+        for names, addresses, whole in (
+                (("vfs_read", "el0_svc", "el0t_64_sync", "main"), (kernel,) * 3 + (user,), True),
+                (("vfs_read", "el0t_64_sync"), (kernel, kernel), True),
+                (("schedule", "ret_from_fork"), (kernel, kernel), True),
+                (("vfs_read", "do_splice"), (kernel, kernel), False),
+                (("vfs_read", "main"), (kernel, user), False),
+                ((), (), False)):
+            sample = Sample("G", names, addresses)
+            self.assertEqual(demo.is_whole(sample, arm64), whole, names)
 
 
 class PageTest(unittest.TestCase):
