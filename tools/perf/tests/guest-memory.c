@@ -1021,14 +1021,14 @@ static enum guest_info find_all(const char *dir)
 #define ARM64_PAGE	(ARM64_BLOCK | BIT(1))
 #define ARM64_TABLE	(BIT(0) | BIT(1) | BIT_ULL(59))
 
-static void make_arm64_info(const char *page_size, const char *txsz)
+static void make_arm64_info(const char *granule, const char *txsz)
 {
 	char *text = (char *)&ram[INFO_GPA];
 
 	/* What x86-64 has at the end is none of arm64's. */
 	text = strstr(text, "NUMBER(phys_base)");
 	sprintf(text, "PAGESIZE=%s\nNUMBER(kimage_voffset)=0xffffffff5ae00000\n"
-		"NUMBER(TCR_EL1_T1SZ)=0x%s\n", page_size, txsz);
+		"NUMBER(TCR_EL1_T1SZ)=0x%s\n", granule, txsz);
 }
 
 /* Pages of 4 KiB, and virtual addresses of 48 bits, or of 39 bits without the topmost level. */
