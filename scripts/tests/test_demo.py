@@ -33,6 +33,8 @@ class SystemCallsTest(unittest.TestCase):
                 (("vfs_read", "el0_svc", "el0t_64_sync", "main"), (kernel,) * 3 + (user,), True),
                 (("vfs_read", "el0t_64_sync"), (kernel, kernel), True),
                 (("schedule", "ret_from_fork"), (kernel, kernel), True),
+                (("vectors", "main"), (kernel, user), True),
+                (("vfs_read", "el0_svc"), (kernel, kernel), False),
                 (("vfs_read", "do_splice"), (kernel, kernel), False),
                 (("vfs_read", "main"), (kernel, user), False),
                 ((), (), False)):
