@@ -1034,10 +1034,9 @@ static void make_arm64_info(const char *granule, const char *txsz)
 /* Pages of 4 KiB, and virtual addresses of 48 bits, or of 39 bits without the topmost level. */
 static void make_arm64_4k(bool small)
 {
-	put_entry(PGD_GPA, 511, (ARM64_RAM + PUD_GPA) | ARM64_TABLE);
-	put_entry(PUD_GPA, (KERNEL >> 30) & 511, (ARM64_RAM + PMD_GPA) | ARM64_TABLE);
-	if (small)
-		put_entry(PGD_GPA, (KERNEL >> 30) & 511, (ARM64_RAM + PMD_GPA) | ARM64_TABLE);
+	put_entry(PGD_GPA, 511, small ? 0 : (ARM64_RAM + PUD_GPA) | ARM64_TABLE);
+	put_entry(small ? PGD_GPA : PUD_GPA, (KERNEL >> 30) & 511,
+		  (ARM64_RAM + PMD_GPA) | ARM64_TABLE);
 	put_entry(PMD_GPA, (KERNEL >> 21) & 511, (ARM64_RAM + KERNEL_GPA) | ARM64_BLOCK);
 	put_entry(PMD_GPA, (SMALL >> 21) & 511, (ARM64_RAM + PTE_GPA) | ARM64_TABLE);
 	for (u64 i = 0; i < NR_SMALL; i++)
