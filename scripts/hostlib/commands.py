@@ -617,7 +617,8 @@ COMMANDS: Dict[str, Command] = {
         _HOST, (*_BOOTS, "deb", "rpm", "packages")),
     "series": Command(
         cmd_series, "write the patches for a kernel's mailing list, for git am",
-        _SOURCE, ("source", "series")),
+        (*_SOURCE, "arch"), ("source", "series"),
+        (("arch", "makes no difference, the series has both"),)),
     "clean": Command(
         cmd_clean, "remove what was built and measured; downloads are kept", ("build",),
         words=(("build", "the folder of the build, not ./build"),)),
