@@ -29,7 +29,7 @@ tell_names()
 echo "kernel $(uname -r)" > /dev/console
 # Where code begins, and where kernels are entered and threads start; the whole takes a serial
 # line too long.
-grep -E ' (_text|do_syscall_64|(asm|entry|ret_from_fork|secondary_startup|x86_64_start)[^ ]*)$' \
+grep -E ' [tT] (_text|do_syscall_64|(asm|entry|ret_from_fork|secondary_startup|x86_64_start)[^ ]*)$' \
 	/proc/kallsyms | sed 's/^/symbol /' > /dev/console
 tell_names
 sed 's/^/version /' /proc/version > /dev/console
