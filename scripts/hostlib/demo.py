@@ -19,7 +19,7 @@ from .ui import Failure, Step, say
 _SUITE = "bookworm"
 
 # Two boots, one inside the other, and a profile; a slow emulator needs most of it.
-_DEADLINE = 600
+_DEADLINE = 1200
 _BOCHS_DEADLINE = 3600
 
 # Part of the guest-kernel samples that must carry more than the IP.
