@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # The job of the demo, on the patched host: boot a guest, sample it, report.  $whose
 # kernel it runs is set before this.
-# $symbols and $qemu are several words or none, and $whose is set.
+# $symbols is several options or none, $qemu several words, and $whose is set.
 # shellcheck disable=SC2086,SC2154
 set -u
 out=/run/shared
@@ -23,6 +23,8 @@ x86_64)
 aarch64)
 	qemu="qemu-system-aarch64 -M virt,gic-version=3"
 	arguments="console=ttyAMA0 compare=no" ;;
+*)
+	fail "no guest is known for a host of $(uname -m)" ;;
 esac
 
 # Boot a guest, $vm is its VMM then; what follows are options of QEMU's.
@@ -55,7 +57,7 @@ if [ "$whose" = debian ]; then
 	boot -kernel $out/kernel/vmlinuz
 	wait_until grep -qs "at work" $out/guest.log
 	symbols=
-	# The guest's program is at hand, its kernel is not.
+	# The guest's program is at hand, if it has one; its kernel is not.
 	files="--symfs $out/files"
 else
 	boot -kernel "$BUILD_KERNEL/arch/x86/boot/bzImage" \

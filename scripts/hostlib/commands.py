@@ -69,7 +69,7 @@ def demo_guest(options: Options) -> str:
     if (whose, options.vendor) == ("debian", "intel"):
         raise Failure("The Intel host is too slow for Debian's kernel; use GUEST=own with it")
     if (whose, options.arch) == ("own", "arm64"):
-        raise Failure("The guest of an arm64 host is Debian's kernel; leave GUEST=own away")
+        raise Failure("The guest of an arm64 host is Debian's kernel; leave out GUEST=own")
     return whose
 
 
@@ -314,7 +314,7 @@ def test_arm64(options: Options) -> int:
         expected = selftests.expected_skips(using, host_traits(one))
         parts[name] = selftests.count(text, build.tree.path, expected)
         said[name] = selftests.fail_unexpected(text, expected)
-    parts["demo"] = demo.check(demo.run(build, using, results_dir("demo-arm64"), "debian",
+    parts["demo"] = demo.check(demo.run(build, using, results_dir("demo-debian-arm64"), "debian",
                                         options.kargs), ARM64)
     return report_parts(options, parts, said, build.tree.path)
 

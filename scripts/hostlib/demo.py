@@ -52,7 +52,7 @@ _FUNCTIONS = {
     "x86": _Functions("entry_SYSCALL_64_after_hwframe", "do_syscall_64",
                       r"(asm|entry|ret_from_fork|secondary_startup|x86_64_start)\w*"),
     "arm64": _Functions("el0t_64_sync", "el0_svc",
-                        r"(vectors|tramp_vectors|el0t_|ret_from_fork|ret_to_user|"
+                        r"(vectors|tramp_vectors|__bp_harden_el1_vectors|el0t_|ret_from_fork|ret_to_user|"
                         r"__secondary_switched|__primary_switched)\w*"),
 }
 
@@ -150,9 +150,14 @@ def run(build: Build, accel: str, folder: Path, whose: str, kernel_args: str = "
 
 
 def is_whole(sample: stacks.Sample, functions: _Functions) -> bool:
-    """Is the outermost function of the kernel one where it is entered, or a thread starts?"""
-    kernel = [frame for frame in sample.frames() if frame.kind == stacks.GUEST_KERNEL]
-    return bool(kernel) and bool(re.fullmatch(functions.outermost, kernel[0].name))
+    """Is the outermost function of the kernel one where it is entered, or a thread starts?
+
+    The instruction pointer alone says nothing of the walk.
+    """
+    frames = sample.frames()
+    kernel = [frame for frame in frames if frame.kind == stacks.GUEST_KERNEL]
+    return len(frames) > 1 and bool(kernel) and bool(
+        re.fullmatch(functions.outermost, kernel[0].name))
 
 
 def system_calls(samples: List[stacks.Sample], entry: str) -> Tuple[int, int]:

@@ -143,7 +143,7 @@ def _download(suite: str, folder: Path, choose: Callable[[source.PrivateApt], st
                       "that knows a mirror; install apt and Debian's keyring, and name a mirror "
                       "with MIRROR=URL")
     apt = source.PrivateApt(folder / "apt", mirror, (suite,), architecture)
-    with Step(f"Download Debian's kernel of {suite}"):
+    with Step(f"Download Debian's kernel of {suite} for {architecture}"):
         trouble = apt.get("update")
         package = choose(apt)
         # What lies in there may be half of a package; apt goes on from it.
@@ -151,8 +151,9 @@ def _download(suite: str, folder: Path, choose: Callable[[source.PrivateApt], st
         fetched = sorted(incoming.glob(f"{package}_*.deb"))
         if failed or not fetched or not re.search(r"-\d", package):
             last = ((trouble + failed).strip() or f"it has no {package}").splitlines()[-1]
-            raise Failure(f"Debian's kernel of {suite} can't be fetched ({last}); check the "
-                          f"network and run the same command again; {_WITHOUT}")
+            without = f"; {_WITHOUT}" if architecture == "amd64" else ""
+            raise Failure(f"Debian's kernel of {suite} for {architecture} can't be fetched "
+                          f"({last}); check the network and run the same command again{without}")
     return fetched[-1].rename(folder / fetched[-1].name)
 
 

@@ -2,14 +2,17 @@
 """The page that the demo draws, and what it says where it can't."""
 
 import contextlib
+import dataclasses
 import io
 import tempfile
 import unittest
+from collections import Counter
 from pathlib import Path
 from typing import List, Tuple
 from unittest import mock
 
 from hostlib import demo, flamepage, npm
+from hostlib.arch import ARM64, X86, Arch
 from hostlib.stacks import GUEST_KERNEL, Frame, Sample
 from hostlib.ui import Failure
 
@@ -34,12 +37,45 @@ class SystemCallsTest(unittest.TestCase):
                 (("vfs_read", "el0t_64_sync"), (kernel, kernel), True),
                 (("schedule", "ret_from_fork"), (kernel, kernel), True),
                 (("vectors", "main"), (kernel, user), True),
+                (("vectors",), (kernel,), False),
                 (("vfs_read", "el0_svc"), (kernel, kernel), False),
                 (("vfs_read", "do_splice"), (kernel, kernel), False),
                 (("vfs_read", "main"), (kernel, user), False),
                 ((), (), False)):
             sample = Sample("G", names, addresses)
             self.assertEqual(demo.is_whole(sample, arm64), whole, names)
+        self.assertTrue(demo.is_whole(Sample("G", ("vfs_read", "entry_SYSCALL_64_after_hwframe"),
+                                             ("8000000000000001",) * 2), demo._FUNCTIONS["x86"]))
+
+
+class CheckTest(unittest.TestCase):
+    def _failed(self, arch: Arch, **changes: object) -> List[str]:
+        """What fails of a good profile with some changes."""
+        functions = demo._FUNCTIONS[arch.name]
+        known = Counter({("a",) * depth: 50 for depth in demo._DEPTHS})
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            for file in ("report.txt", "flamegraph.svg"):
+                (folder / file).write_text(" ".join(functions.expected))
+            profile = demo.Profile(folder, functions, Counter([functions.expected]), 1000, 1000,
+                                   1000, 1000, 100, 100, 1, known, known)
+            counts = demo.check(dataclasses.replace(profile, **changes), arch)
+        self.assertEqual(counts.failed, sum("failed" in remark for remark in counts.remarks))
+        return [remark for remark in counts.remarks if "failed" in remark]
+
+    def test_good_ones_pass(self) -> None:
+        self.assertEqual(self._failed(X86), [])
+        self.assertEqual(self._failed(ARM64), [])
+
+    def test_chains_that_end_too_early(self) -> None:
+        for arch in (X86, ARM64):
+            self.assertEqual(self._failed(arch, kernel_whole=950), [])
+            self.assertIn("95 % must", " ".join(self._failed(arch, kernel_whole=949)))
+
+    def test_only_x86_has_both_ways(self) -> None:
+        other: "Counter[Tuple[str, ...]]" = Counter({("b",): 100})
+        self.assertEqual(len(self._failed(X86, immediate=other)), 1)
+        self.assertEqual(self._failed(ARM64, immediate=other), [])
 
 
 class PageTest(unittest.TestCase):

@@ -124,15 +124,18 @@ static u8 *ram;
 /* True if the first module's structure is above the hole in RAM. */
 static bool high;
 
+/* The size of the small pages. */
+static u64 page_bytes = PAGE;
+
 static u64 to_offset(u64 gva)
 {
-	u64 page = (gva - SMALL) / PAGE, base = SMALL_GPA;
+	u64 page = (gva - SMALL) / page_bytes, base = SMALL_GPA;
 
 	if (gva < SMALL)
 		return gva - KERNEL + KERNEL_GPA;
 	if (high && gva / PAGE == MODULE(0) / PAGE)
 		base += HOLE;
-	return base + (NR_SMALL - 1 - page) * PAGE + gva % PAGE;
+	return base + (NR_SMALL * PAGE / page_bytes - 1 - page) * page_bytes + gva % page_bytes;
 }
 
 static u64 to_gpa(u64 gva)
@@ -1013,91 +1016,128 @@ static enum guest_info find_all(const char *dir)
 }
 
 /*
- * A guest of arm64: the same contents, by tables of arm64.  RAM begins at 1 GiB.  In descriptors,
- * bit 1 tells tables and pages from blocks, and all may have attributes around the address.
+ * Guests of arm64: the same contents, by tables of arm64.  In descriptors, bit 1 tells tables and
+ * pages from blocks, and all may have attributes around the address.
  */
-#define ARM64_RAM	(1UL << 30)
-#define ARM64_BLOCK	(BIT(0) | BIT(10) | BIT_ULL(54))
+#define ARM64_BLOCK	(BIT(0) | BIT(10) | GENMASK_ULL(52, 50) | BIT_ULL(54))
 #define ARM64_PAGE	(ARM64_BLOCK | BIT(1))
 #define ARM64_TABLE	(BIT(0) | BIT(1) | BIT_ULL(59))
+#define ARM64_ADDRESS	GENMASK_ULL(47, 12)
+/* From there on, tables lie 64 KiB apart, below the kernel. */
+#define ARM64_TABLES	(1UL << 20)
 
-static void make_arm64_info(const char *granule, const char *txsz)
+/**
+ * struct arm64_guest - a guest of arm64
+ * @name:	what is special about it
+ * @shift:	log2 of the size of its pages
+ * @va_bits:	how many bits its tables translate
+ * @txsz:	what VMCOREINFO says of that
+ * @ram:	guest-physical address of its RAM
+ * @break_it:	breaks it, if set
+ */
+struct arm64_guest {
+	const char	*name;
+	unsigned int	shift;
+	unsigned int	va_bits;
+	unsigned int	txsz;
+	u64		ram;
+	void		(*break_it)(void);
+};
+
+static u64 next_table;
+
+/* Map a page, or a block of 2 MiB, at @gva. */
+static void map_arm64(const struct arm64_guest *guest, u64 gva, bool block)
 {
-	char *text = (char *)&ram[INFO_GPA];
+	unsigned int bits = guest->shift - 3, shift = guest->shift;
+	u64 table = PGD_GPA, place, entry, index = gva & GENMASK_ULL(guest->va_bits - 1, 0);
+
+	while (shift + bits < guest->va_bits)
+		shift += bits;
+	for (; shift > guest->shift + (block ? bits : 0); shift -= bits) {
+		place = table + (index >> shift) * sizeof(entry);
+		memcpy(&entry, &ram[place], sizeof(entry));
+		if (!entry) {
+			entry = (guest->ram + next_table) | ARM64_TABLE;
+			next_table += 65536;
+			memcpy(&ram[place], &entry, sizeof(entry));
+		}
+		table = (entry & ARM64_ADDRESS) - guest->ram;
+		index &= GENMASK_ULL(shift - 1, 0);
+	}
+	put_entry(table, index >> shift,
+		  (guest->ram + to_offset(gva)) | (block ? ARM64_BLOCK : ARM64_PAGE));
+}
+
+static void make_arm64(const struct arm64_guest *guest)
+{
+	u64 size = 1UL << guest->shift, voffset = KERNEL - KERNEL_GPA - guest->ram;
+	char *text;
+
+	page_bytes = size;
+	make_guest(FROM_BASE, false);
+	memset(&ram[PGD_GPA], 0, size);
+	memset(&ram[ARM64_TABLES], 0, KERNEL_GPA - ARM64_TABLES);
+	next_table = ARM64_TABLES;
+	if (guest->shift == 12)
+		map_arm64(guest, KERNEL, true);
+	for (u64 gva = KERNEL; guest->shift != 12 && gva < SMALL; gva += size)
+		map_arm64(guest, gva, false);
+	for (u64 gva = SMALL; gva < SMALL + NR_SMALL * PAGE; gva += size)
+		map_arm64(guest, gva, false);
 
 	/* What x86-64 has at the end is none of arm64's. */
-	text = strstr(text, "NUMBER(phys_base)");
-	sprintf(text, "PAGESIZE=%s\nNUMBER(kimage_voffset)=0xffffffff5ae00000\n"
-		"NUMBER(TCR_EL1_T1SZ)=0x%s\n", granule, txsz);
-}
-
-/* Pages of 4 KiB, and virtual addresses of 48 bits, or of 39 bits without the topmost level. */
-static void make_arm64_4k(bool small)
-{
-	put_entry(PGD_GPA, 511, small ? 0 : (ARM64_RAM + PUD_GPA) | ARM64_TABLE);
-	put_entry(small ? PGD_GPA : PUD_GPA, (KERNEL >> 30) & 511,
-		  (ARM64_RAM + PMD_GPA) | ARM64_TABLE);
-	put_entry(PMD_GPA, (KERNEL >> 21) & 511, (ARM64_RAM + KERNEL_GPA) | ARM64_BLOCK);
-	put_entry(PMD_GPA, (SMALL >> 21) & 511, (ARM64_RAM + PTE_GPA) | ARM64_TABLE);
-	for (u64 i = 0; i < NR_SMALL; i++)
-		put_entry(PTE_GPA, i, (ARM64_RAM + to_offset(SMALL + i * PAGE)) | ARM64_PAGE);
-	make_arm64_info("4096", small ? "19" : "10");
-}
-
-static void make_arm64_48_bits(void)
-{
-	make_arm64_4k(false);
-}
-
-static void make_arm64_39_bits(void)
-{
-	make_arm64_4k(true);
+	text = strstr((char *)&ram[INFO_GPA], "NUMBER(phys_base)");
+	sprintf(text, "PAGESIZE=%" PRIu64 "\nNUMBER(VA_BITS)=%u\n"
+		"NUMBER(kimage_voffset)=0x%" PRIx64 "\nNUMBER(TCR_EL1_T1SZ)=0x%x\n",
+		size, guest->va_bits, voffset, guest->txsz);
+	if (guest->break_it)
+		guest->break_it();
+	page_bytes = PAGE;
 }
 
 static void arm64_other_page_size(void)
 {
-	make_arm64_48_bits();
 	change_info("PAGESIZE=4096", "PAGESIZE=8192");
 }
 
 static void arm64_other_address_size(void)
 {
-	make_arm64_48_bits();
 	change_info("T1SZ)=0x10", "T1SZ)=0x0b");
 }
 
 /* The tables are where they are, but the kernel says otherwise. */
 static void arm64_other_offset(void)
 {
-	make_arm64_48_bits();
 	change_info("voffset)=0xffffffff5ae0", "voffset)=0xffffffff5ad0");
 }
 
 static void arm64_no_table(void)
 {
-	make_arm64_48_bits();
-	put_entry(PUD_GPA, (KERNEL >> 30) & 511, ARM64_RAM + PMD_GPA);
+	put_entry(ARM64_TABLES, (KERNEL >> 30) & 511, ARM64_TABLES + 65536);
 }
 
 /* What a table has become is a block of 1 GiB, in which the tables are elsewhere. */
 static void arm64_block(void)
 {
-	make_arm64_48_bits();
-	put_entry(PUD_GPA, (KERNEL >> 30) & 511, ARM64_RAM | ARM64_BLOCK);
+	put_entry(ARM64_TABLES, (KERNEL >> 30) & 511, (1UL << 30) | ARM64_BLOCK);
 }
 
-static const struct {
-	const char	*name;
-	void		(*make)(void);
-	enum guest_info	found;
-} arm64_guests[] = {
-	{ "4 KiB, 48 bits", make_arm64_48_bits, GUEST_INFO_NAMES },
-	{ "4 KiB, 39 bits", make_arm64_39_bits, GUEST_INFO_NAMES },
-	{ "pages of 8 KiB", arm64_other_page_size, GUEST_INFO_NONE },
-	{ "addresses of 53 bits", arm64_other_address_size, GUEST_INFO_NONE },
-	{ "another offset", arm64_other_offset, GUEST_INFO_NONE },
-	{ "no table", arm64_no_table, GUEST_INFO_NONE },
-	{ "a block in place of a table", arm64_block, GUEST_INFO_NONE },
+static const struct arm64_guest arm64_guests[] = {
+	{ "4 KiB, 39 bits",	12, 39, 64 - 39, 1UL << 30, NULL },
+	{ "4 KiB, 48 bits",	12, 48, 64 - 48, 1UL << 30, NULL },
+	{ "4 KiB, 52 bits",	12, 52, 64 - 52, 1UL << 30, NULL },
+	{ "16 KiB, 47 bits",	14, 47, 64 - 47, 1UL << 30, NULL },
+	{ "16 KiB, 48 bits",	14, 48, 64 - 48, 1UL << 30, NULL },
+	{ "64 KiB, 48 bits",	16, 48, 64 - 48, 1UL << 30, NULL },
+	{ "64 KiB, 52 bits",	16, 52, 64 - 52, 1UL << 30, NULL },
+	{ "64 KiB, 52 bits on a CPU that has 48", 16, 52, 64 - 48, 1UL << 30, NULL },
+	{ "RAM at 2 GiB",	12, 48, 64 - 48, 1UL << 31, NULL },
+	{ "pages of 8 KiB",	12, 48, 64 - 48, 1UL << 30, arm64_other_page_size },
+	{ "addresses of 53 bits", 12, 48, 64 - 48, 1UL << 30, arm64_other_address_size },
+	{ "another offset",	12, 48, 64 - 48, 1UL << 30, arm64_other_offset },
+	{ "no table",		12, 48, 64 - 48, 1UL << 30, arm64_no_table },
+	{ "a block in place of a table", 12, 48, 64 - 48, 1UL << 30, arm64_block },
 };
 
 /* arm64's guests need no ORC tables, and their tasks are not looked for. */
@@ -1106,10 +1146,12 @@ static int test_arm64(const char *dir)
 	char path[PATH_MAX];
 
 	for (size_t i = 0; i < ARRAY_SIZE(arm64_guests); i++) {
-		make_guest(FROM_BASE, false);
-		arm64_guests[i].make();
-		TEST_ASSERT_VAL(arm64_guests[i].name, find_all(dir) == arm64_guests[i].found);
-		if (!arm64_guests[i].found)
+		const struct arm64_guest *guest = &arm64_guests[i];
+
+		make_arm64(guest);
+		TEST_ASSERT_VAL(guest->name, find_all(dir) ==
+				(guest->break_it ? GUEST_INFO_NONE : GUEST_INFO_NAMES));
+		if (guest->break_it)
 			continue;
 		TEST_ASSERT_VAL("names", test_names(dir, WITH_MODULES, false));
 		snprintf(path, sizeof(path), "%s/%d/boot/vmlinux-6.1.0-test", dir, getpid());

@@ -101,8 +101,9 @@ static void read_build_id(struct guest_vmcoreinfo *info, const char *text)
 }
 
 /*
- * Find the page tables of the kernel by its VMCOREINFO: only arm64 has kimage_voffset.  Return false
- * for page sizes and address sizes that no CPU has.
+ * Find the page tables of the kernel by its VMCOREINFO: only arm64 has kimage_voffset.  A guest can
+ * make perf read it by the other architecture's format, which gains it nothing.  Return false for
+ * sizes of pages and addresses that Linux does not use.
  */
 static bool find_page_tables(const char *text, struct guest_page_tables *tables)
 {
@@ -128,6 +129,12 @@ static bool find_page_tables(const char *text, struct guest_page_tables *tables)
 	tables->root = tables->gva - voffset;
 	tables->page_shift = ilog2(page_size);
 	tables->va_bits = 64 - txsz;
+	/*
+	 * With 64 KiB, the topmost table is one for VA_BITS.  A CPU with fewer bits uses the end of
+	 * that table, where all upper bits of the index are set, as they are in addresses.
+	 */
+	if (page_size == 65536 && find_number(text, "\nNUMBER(VA_BITS)=", 10) == 52)
+		tables->va_bits = 52;
 	return true;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Read the memory of a guest of x86-64 or arm64 through the memory of its VMM.  This needs the right
+ * Read the memory of an x86-64 or arm64 guest through the memory of its VMM.  This needs the right
  * to trace the VMM, and never makes the VMM allocate or bring in a page that it doesn't have.
  */
 #include <errno.h>
@@ -34,8 +34,8 @@
 #define PTE_ADDRESS		GENMASK_ULL(51, GUEST_PAGE_SHIFT)
 
 /*
- * Page tables of arm64, see the Arm ARM, D8.3.  Guests are not expected to have memory above 256
- * TiB, whose descriptors differ.
+ * Page tables of arm64, see the Arm ARM, D8.3.  Descriptors keep bits 48 to 51 of an address
+ * elsewhere, if they have them: no memory above 256 TiB is read.
  */
 #define DESC_VALID		BIT_ULL(0)
 #define DESC_TABLE		BIT_ULL(1)
@@ -482,7 +482,9 @@ static bool is_canonical(const struct guest_page_tables *tables, u64 gva)
 {
 	s64 above = (s64)gva >> (tables->va_bits - 1);
 
-	return tables->is_arm64 ? above >> 1 == -1 : above == 0 || above == -1;
+	if (tables->is_arm64)
+		return (s64)gva >> tables->va_bits == -1;
+	return above == 0 || above == -1;
 }
 
 /* Return true if an entry maps memory, rather than being the address of another table. */

@@ -18,7 +18,7 @@ struct guest_memory;
  * @gva:	virtual address of the topmost one
  * @is_arm64:	they are arm64's, otherwise x86-64's
  * @page_shift:	log2 of the size of a page: 12, 14 or 16
- * @va_bits:	how many bits of a virtual address are translated: 21 to 57
+ * @va_bits:	how many bits of a virtual address are translated: 25 to 57
  */
 struct guest_page_tables {
 	u64		root;

@@ -26,7 +26,7 @@
 
 #define NR_LAYOUTS	3
 #define NR_X86		(2 * NR_LAYOUTS)
-#define NR_GUESTS	(NR_X86 + 2)
+#define NR_GUESTS	(NR_X86 + 9)
 
 /* What is no part of what is fuzzed need not lead libFuzzer, which takes time. */
 #define no_coverage	__attribute__((no_sanitize("coverage")))
@@ -177,9 +177,10 @@ static void init(void)
 			   MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		if (ram == MAP_FAILED)
 			abort();
-		make_contents(i % NR_LAYOUTS, i < NR_X86 && i / NR_LAYOUTS);
-		if (i >= NR_X86)
-			make_arm64_4k(i % 2);
+		if (i < NR_X86)
+			make_contents(i % NR_LAYOUTS, i / NR_LAYOUTS);
+		else
+			make_arm64(&arm64_guests[i - NR_X86]);
 		guests[i].ram = ram;
 		guests[i].btf_size = btf_size;
 		for (size_t j = 0; j < LOW_SIZE; j++) {
