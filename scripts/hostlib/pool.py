@@ -87,7 +87,8 @@ def fetch(package: Pinned, folder: Path, url_of_mirror: Optional[str] = None) ->
         return target
     incoming = folder / "incoming" / package.name
     incoming.parent.mkdir(parents=True, exist_ok=True)
-    url = f"{url_of_mirror or mirror()}/{package.path}"
+    # apt prints its mirrors with a slash, and not all of them forgive two.
+    url = f"{(url_of_mirror or mirror()).rstrip('/')}/{package.path}"
     with Step(f"Download {package.name}, {package.size / 1e6:.0f} MB") as step:
         try:
             _download(url, incoming, package.size, step)

@@ -27,7 +27,8 @@ class _Mirror(BaseHTTPRequestHandler):
     limit = len(_CONTENT)
 
     def do_GET(self) -> None:
-        if self.path != "/pool/a.deb":
+        # self.path has no second slash at its beginning.
+        if self.requestline.split()[1] != "/pool/a.deb":
             self.send_error(404)
             return
         wanted = self.headers.get("Range", "")
@@ -69,6 +70,10 @@ class FetchTest(unittest.TestCase):
         self.assertEqual(package.read_bytes(), _CONTENT)
         pool.fetch(self._package(), self.folder)
         self.assertEqual(len(_Mirror.ranges), 1)
+
+    def test_mirror_that_ends_with_a_slash(self) -> None:
+        url = os.environ.pop("MIRROR")
+        self.assertEqual(pool.fetch(self._package(), self.folder, url).read_bytes(), _CONTENT)
 
     def test_goes_on_from_what_is_there(self) -> None:
         _Mirror.limit = 1000
