@@ -31,6 +31,9 @@
 /* Orders of a word's two values to try; reads beyond that aren't judged. */
 #define MAX_RACE_READS		12
 
+/* Of this many cases with a word that changes, one may be left unjudged; and one in all. */
+#define RACES_PER_UNJUDGED	100
+
 #define SAMPLED_SIGNAL		SIGUSR2
 
 static const char * const end_stats[NR_ORACLE_ENDS] = {
@@ -585,6 +588,10 @@ int main(int argc, char *argv[])
 	       totals.unjudged);
 	for (i = ORACLE_LAST; i < NR_ORACLE_ENDS; i++)
 		printf("%s: %lu\n", oracle_end_names[i], totals.ends[i]);
+
+	TEST_ASSERT(totals.unjudged <= 1 + totals.races / RACES_PER_UNJUDGED,
+		    "%lu of %lu changing words were not judged, MAX_RACE_READS is too low",
+		    totals.unjudged, totals.races);
 
 	kvm_vm_free(fuzz.vm);
 	return 0;
