@@ -103,7 +103,8 @@ def user_space(build: Build, folder: Path, results: Path, limits: Limits) -> boo
     run_logged("Build the fuzzers for user space",
                ["make", "-C", str(_SOURCES), f"OUTPUT={folder}", f"LINUX={build.tree.path}",
                 "all", "perf"], results / "build.log")
-    lengths = {"fuzz_stack_walk": 256, "fuzz_guest_stack": 1024, "fuzz_guest_memory": 256}
+    lengths = {"fuzz_stack_walk": 256, "fuzz_stack_walk_arm64": 256, "fuzz_guest_stack": 1024,
+               "fuzz_guest_memory": 256}
     return all([_run(folder / name, results, limits.shared(len(lengths)), length)
                 for name, length in lengths.items()])
 

@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * What the callchain of an arm64 guest must be.
+ *
+ * Numbers like D8.2 are sections and R_ABCDE are rules of the Arm Architecture Reference Manual
+ * for A-profile, DDI 0487; AAPCS64 is the Procedure Call Standard for the Arm 64-bit
+ * Architecture, IHI 0055.
+ */
+#include "callchain_oracle.h"
+
+/* The lowest of the numbers that perf has for context markers. */
+#define FIRST_MARKER	(-4095ULL)
+
+static u64 bit(unsigned int nr)
+{
+	return 1ULL << nr;
+}
+
+static u64 bits(unsigned int high, unsigned int low)
+{
+	return ~0ULL >> (63 - high) & ~0ULL << low;
+}
+
+/* SCTLR_EL1: D24.2. */
+#define SCTLR_M		bit(0)
+#define SCTLR_E0E	bit(24)
+#define SCTLR_EE	bit(25)
+
+/* TCR_EL1: T0SZ and T1SZ, and what is once for each half of the addresses. */
+#define TCR_TSZ(_upper)	((_upper) ? 16 : 0)
+#define TCR_EPD(_upper)	bit((_upper) ? 23 : 7)
+#define TCR_TBI(_upper)	bit((_upper) ? 38 : 37)
+#define TCR_HPD(_upper)	bit((_upper) ? 42 : 41)
+#define TCR_E0PD(_upper) bit((_upper) ? 56 : 55)
+#define TCR_HA		bit(39)
+
+/* PSTATE, as it is in SPSR_EL1. */
+#define PSTATE_M4	bit(4)		/* AArch32 */
+#define PSTATE_I	bit(7)
+#define PSTATE_PAN	bit(22)
+#define PSTATE_M	bits(3, 0)
+#define PSTATE_EL0T	0
+#define PSTATE_EL1H	5
+#define PSTATE_USR	0x10
+
+/* D8.1.2: bit 55 selects the half, for tagged addresses as well. */
+static bool in_upper_half(u64 va)
+{
+	return va >> 55 & 1;
+}
+
+/**
+ * oracle_granule_shift - return log2 of the size of pages
+ * @v:		the vCPU
+ * @upper:	in the upper half of the addresses
+ *
+ * TCR_EL1.TG0 and TG1 have different encodings.
+ */
+unsigned int oracle_granule_shift(const struct oracle_vcpu *v, bool upper)
+{
+	static const unsigned int tg0[] = { 12, 16, 14, 16 }, tg1[] = { 16, 14, 12, 16 };
+
+	return upper ? tg1[v->tcr >> 30 & 3] : tg0[v->tcr >> 14 & 3];
+}
+
+/**
+ * oracle_va_bits - return the width of virtual addresses
+ * @v:		the vCPU
+ * @upper:	in the upper half of the addresses
+ *
+ * D8.2.4.1: a TxSZ that is out of range may count as the nearest one that isn't.
+ */
+unsigned int oracle_va_bits(const struct oracle_vcpu *v, bool upper)
+{
+	unsigned int tsz = v->tcr >> TCR_TSZ(upper) & 63;
+
+	return tsz < 12 ? 52 : tsz > 48 ? 16 : 64 - tsz;
+}
+
+/* R_YYVYV: all bits above the input address are as bit 55. */
+static bool is_canonical(const struct oracle_vcpu *v, u64 va)
+{
+	u64 above = va >> oracle_va_bits(v, in_upper_half(va));
+
+	return above == (in_upper_half(va) ? ~0ULL >> oracle_va_bits(v, true) : 0);
+}
+
+/* D8.8: the topmost byte of a data address is no part of it. */
+static u64 without_tag(const struct oracle_vcpu *v, u64 va)
+{
+	if (!(v->tcr & TCR_TBI(in_upper_half(va))))
+		return va;
+	return (va & bits(55, 0)) | (in_upper_half(va) ? bits(63, 56) : 0);
+}
+
+/* D8.10, Strip(): a signature is in the bits above the address; bit 55 stays. */
+static u64 without_signature(const struct oracle_vcpu *v, u64 va)
+{
+	u64 address = bits(oracle_va_bits(v, in_upper_half(va)) - 1, 0);
+
+	if (!v->pauth)
+		return va;
+	return (va & address) | (in_upper_half(va) ? ~address : 0);
+}
+
+static u64 swap_if(bool big_endian, u64 bytes)
+{
+	return big_endian ? __builtin_bswap64(bytes) : bytes;
+}
+
+/**
+ * oracle_translate - translate a guest's virtual address for a data read
+ * @v:		the vCPU
+ * @read:	reads the guest's physical memory
+ * @arg:	passed to @read
+ * @va:		the address, canonical and without a tag
+ * @as_el0:	EL0 reads
+ * @pa:		where to put the physical address
+ * @rights:	who may read there, but for PAN
+ *
+ * D8.2 and D8.3, without the formats of descriptors for addresses of 52 bits.
+ *
+ * Return: false if there is no translation.
+ */
+bool oracle_translate(const struct oracle_vcpu *v, oracle_read_fn read, void *arg, u64 va,
+		      bool as_el0, u64 *pa, struct oracle_rights *rights)
+{
+	const bool upper = in_upper_half(va);
+	const unsigned int va_bits = oracle_va_bits(v, upper), tsz = v->tcr >> TCR_TSZ(upper) & 63;
+	const unsigned int granule = oracle_granule_shift(v, upper);
+	/* Each table has a page of descriptors, of eight bytes each; the first one less. */
+	unsigned int top = va_bits, low = granule;
+	u64 table, desc, no_el0 = 0;
+
+	if (!(v->sctlr & SCTLR_M)) {
+		*pa = va;
+		rights->el0 = true;
+		rights->el1 = true;
+		return va < bit(48);
+	}
+
+	if (tsz < 12 || tsz > 48 || (v->tcr & TCR_EPD(upper)))
+		return false;
+	/* FEAT_E0PD: accesses by EL0 fault, whatever the tables say. */
+	if (as_el0 && (v->tcr & TCR_E0PD(upper)))
+		return false;
+
+	while (low + granule - 3 < va_bits)
+		low += granule - 3;
+
+	table = v->ttbr[upper] & bits(47, 1);
+	for (;;) {
+		u64 index = (va & bits(top - 1, 0)) >> low;
+
+		if (!read(arg, table + index * 8, &desc))
+			return false;
+		desc = swap_if(v->sctlr & SCTLR_EE, desc);
+		if (!(desc & 1))
+			return false;
+		if (low == granule || !(desc & 2))
+			break;
+
+		/* APTable[0]: not by EL0, whatever comes below. */
+		if (!(v->tcr & TCR_HPD(upper)))
+			no_el0 |= desc & bit(61);
+		table = desc & bits(47, granule);
+		top = low;
+		low -= granule - 3;
+	}
+
+	/* The last level has no blocks; the largest ones have 1 GiB, or 32 or 512 MiB. */
+	if (low == granule ? !(desc & 2) : low > granule + (granule == 12 ? 2 : 1) * (granule - 3))
+		return false;
+	if (!(desc & bit(10)) && !(v->tcr & TCR_HA))
+		return false;
+
+	*pa = (desc & bits(47, low)) | (va & bits(low - 1, 0));
+	rights->el1 = true;
+	rights->el0 = (desc & bit(6)) && !no_el0;
+	return true;
+}
+
+/* How many stacks of a kernel may be left for a lower one. */
+#define MAX_LEFT	3
+
+/**
+ * struct walk - a stack, and how far it was followed
+ * @v:		the vCPU
+ * @read:	reads the guest's physical memory
+ * @arg:	passed to @read
+ * @el0:	the frame is not one of the guest's kernel
+ * @is_last:	it is one of AArch32, which has no frame records
+ * @be:		its words are big-endian
+ * @fp:		frame pointer
+ * @ip:		address of the instruction
+ * @stacks:	what was walked of each stack, the current one last
+ * @nr_stacks:	how many these are
+ * @have_page:	@page and @page_pa are valid
+ * @page:	the piece of 4 KiB that was read last
+ * @page_pa:	where it is
+ */
+struct walk {
+	const struct oracle_vcpu *v;
+	oracle_read_fn read;
+	void *arg;
+	bool el0;
+	bool is_last;
+	bool be;
+	u64 fp;
+	u64 ip;
+	struct {
+		u64 from;
+		u64 to;
+	} stacks[MAX_LEFT + 1];
+	unsigned int nr_stacks;
+	bool have_page;
+	u64 page;
+	u64 page_pa;
+};
+
+static enum oracle_end read_stack(struct walk *w, u64 va, u64 *word)
+{
+	struct oracle_rights rights;
+	u64 page = va & ~bits(11, 0), bytes;
+
+	if (!w->have_page || w->page != page) {
+		w->have_page = false;
+		if (!is_canonical(w->v, va))
+			return ORACLE_NONCANONICAL;
+		if (!oracle_translate(w->v, w->read, w->arg, page, w->el0, &w->page_pa, &rights))
+			return ORACLE_UNMAPPED;
+		/* R_PMTWB, FEAT_PAN: EL1 does not read what EL0 may read; no MMU, no PAN. */
+		if ((w->v->sctlr & SCTLR_M) && (w->v->pstate & PSTATE_PAN) && !w->el0)
+			rights.el1 = rights.el1 && !rights.el0;
+		if (!(w->el0 ? rights.el0 : rights.el1))
+			return ORACLE_UNMAPPED;
+		w->page = page;
+		w->have_page = true;
+	}
+
+	if (!w->read(w->arg, w->page_pa + (va - page), &bytes))
+		return ORACLE_NO_MEMORY;
+	*word = swap_if(w->be, bytes);
+	return ORACLE_GOES_ON;
+}
+
+static void go_to_el0(struct walk *w, u64 ip, u64 fp, u64 sp, u64 pstate)
+{
+	w->el0 = true;
+	w->is_last = pstate & PSTATE_M4;
+	w->be = w->v->sctlr & SCTLR_E0E;
+	w->have_page = false;
+	w->ip = ip;
+	w->fp = fp;
+	w->nr_stacks = 1;
+	w->stacks[0].from = without_tag(w->v, sp);
+	w->stacks[0].to = w->stacks[0].from;
+}
+
+/* A program of Linux's: the lower half, and IRQs on, in AArch64 or AArch32. */
+static bool is_of_el0(u64 ip, u64 pstate)
+{
+	return !in_upper_half(ip) && !(pstate & PSTATE_I) && (pstate & PSTATE_M) == PSTATE_EL0T;
+}
+
+/* Linux's struct pt_regs: X0 to X30, SP, PC, PSTATE, and what is of no matter here. */
+#define PT_REG(_nr)	((_nr) * 8)
+#define PT_X29		PT_REG(29)
+#define PT_SP		PT_REG(31)
+#define PT_PC		PT_REG(32)
+#define PT_PSTATE	PT_REG(33)
+#define PT_SIZE		PT_REG(40)
+
+/* Its frame record: since 6.13 two words and a type, before that two words. */
+#define PT_RECORD	PT_REG(37)
+#define PT_OLD_RECORD	PT_REG(38)
+#define TYPE_FINAL	1
+#define TYPE_PT_REGS	2
+
+static enum oracle_end go_to_interrupted(struct walk *w, u64 regs, bool of_el0)
+{
+	static const unsigned int which[] = { PT_X29, PT_SP, PT_PC, PT_PSTATE };
+	u64 reg[4], fp, sp, ip, pstate;
+	enum oracle_end end;
+	unsigned int i;
+
+	/* AAPCS64 6.4.5.1: SP is a multiple of 16 where Linux saves them. */
+	if (regs & 15)
+		return ORACLE_UNALIGNED;
+	if (regs < w->stacks[w->nr_stacks - 1].to)
+		return ORACLE_BACKWARDS;
+
+	for (i = 0; i < 4; i++) {
+		end = read_stack(w, regs + which[i], &reg[i]);
+		if (end)
+			return end;
+	}
+	fp = reg[0];
+	sp = reg[1];
+	ip = reg[2];
+	pstate = reg[3];
+
+	/* A thread of the kernel's has never been in user mode. */
+	if (!ip)
+		return ORACLE_LAST;
+	if (!is_canonical(w->v, ip))
+		return ORACLE_NONCANONICAL;
+	/* SPSR_EL1: RES0 from bit 36 on. */
+	if (pstate >> 36)
+		return ORACLE_UNALIGNED;
+
+	if (of_el0) {
+		if (!is_of_el0(ip, pstate))
+			return ORACLE_UNALIGNED;
+		go_to_el0(w, ip, fp, sp, pstate);
+		return ORACLE_GOES_ON;
+	}
+
+	if ((pstate & PSTATE_M) != PSTATE_EL1H)
+		return ORACLE_UNALIGNED;
+	w->ip = ip;
+	w->fp = fp;
+	w->stacks[w->nr_stacks - 1].to = regs + PT_SIZE;
+	return ORACLE_GOES_ON;
+}
+
+/* The record at @frame is zero. */
+static enum oracle_end go_on_from_zeros(struct walk *w, u64 frame)
+{
+	u64 type;
+
+	/* AAPCS64 6.4.6: it ends the chain.  Only a kernel goes on, and not below zero. */
+	if (w->el0 || frame < PT_OLD_RECORD || frame >= 0ULL - 24)
+		return ORACLE_LAST;
+	if (read_stack(w, frame + 16, &type))
+		return ORACLE_LAST;
+	if (type == TYPE_PT_REGS)
+		return go_to_interrupted(w, frame - PT_RECORD, false);
+
+	go_to_interrupted(w, frame - (type == TYPE_FINAL ? PT_RECORD : PT_OLD_RECORD), true);
+	return w->el0 ? ORACLE_GOES_ON : ORACLE_LAST;
+}
+
+/* May the next record be at @frame?  If so, that is on the current stack, or on another one. */
+static bool go_to_record(struct walk *w, u64 frame)
+{
+	unsigned int i;
+
+	if (frame >= 0ULL - 16)
+		return false;
+	for (i = 0; i < w->nr_stacks; i++) {
+		if (frame >= w->stacks[i].from && frame < w->stacks[i].to)
+			return false;
+	}
+	/* Stacks grow to lower addresses: callers are above. */
+	if (frame >= w->stacks[w->nr_stacks - 1].to)
+		return true;
+	if (w->el0 || w->nr_stacks == MAX_LEFT + 1)
+		return false;
+	w->stacks[w->nr_stacks].from = frame;
+	w->stacks[w->nr_stacks++].to = frame;
+	return true;
+}
+
+/* AAPCS64 6.4.6: a frame record has the caller's frame pointer, then the return address. */
+static enum oracle_end go_to_caller(struct walk *w, bool first)
+{
+	u64 frame = without_tag(w->v, w->fp), fp, ra;
+	enum oracle_end end;
+
+	if (!w->fp)
+		return ORACLE_LAST;
+	if (frame & 7)
+		return ORACLE_UNALIGNED;
+
+	/* Linux, before it has saved X29 or after it has restored it. */
+	if (!w->el0 && in_upper_half(w->ip) && !in_upper_half(frame)) {
+		const struct oracle_vcpu *v = w->v;
+
+		if (!first || !v->elr || !is_canonical(v, v->elr) || !is_of_el0(v->elr, v->spsr))
+			return ORACLE_NONCANONICAL;
+		/* SP_EL0 may have what Linux calls current. */
+		go_to_el0(w, v->elr, w->fp, in_upper_half(v->sp_el0) ? 0 : v->sp_el0, v->spsr);
+		return ORACLE_GOES_ON;
+	}
+
+	if (!go_to_record(w, frame))
+		return ORACLE_BACKWARDS;
+	end = read_stack(w, frame, &fp);
+	if (!end)
+		end = read_stack(w, frame + 8, &ra);
+	if (end)
+		return end;
+	if (!fp && !ra)
+		return go_on_from_zeros(w, frame);
+
+	ra = without_signature(w->v, ra);
+	if (!ra)
+		return ORACLE_LAST;
+	if (!is_canonical(w->v, ra))
+		return ORACLE_NONCANONICAL;
+
+	w->ip = ra;
+	w->fp = fp;
+	w->stacks[w->nr_stacks - 1].to = frame + 16;
+	return ORACLE_GOES_ON;
+}
+
+/**
+ * oracle_walk - tell what the callchain of a vCPU must be
+ * @v:		the vCPU
+ * @read:	reads the guest's physical memory
+ * @arg:	passed to @read
+ * @depth:	how many entries the chain may have, up to ORACLE_MAX_DEPTH
+ * @chain:	where to put it
+ */
+void oracle_walk(const struct oracle_vcpu *v, oracle_read_fn read, void *arg,
+		 unsigned int depth, struct oracle_chain *chain)
+{
+	const bool aarch32 = v->pstate & PSTATE_M4;
+	const bool el0 = aarch32 ? (v->pstate & bits(4, 0)) == PSTATE_USR :
+				   (v->pstate & bits(3, 2)) == PSTATE_EL0T;
+	struct walk w = {
+		.v = v, .read = read, .arg = arg, .el0 = el0,
+		.be = v->sctlr & (el0 ? SCTLR_E0E : SCTLR_EE),
+		.ip = v->pc, .fp = v->x29, .nr_stacks = 1,
+	};
+
+	/* C5.2.16: SPSel. */
+	w.stacks[0].from = without_tag(v, (v->pstate & PSTATE_M) == PSTATE_EL1H ?
+				       v->sp_el1 : v->sp_el0);
+	w.stacks[0].to = w.stacks[0].from;
+
+	chain->nr = 0;
+	chain->nr_kernel = 0;
+	do {
+		/* perf has no room for what would pass for one of its markers. */
+		chain->end = ORACLE_DEPTH;
+		if (w.ip >= FIRST_MARKER)
+			break;
+		chain->ips[chain->nr++] = w.ip;
+		if (!w.el0)
+			chain->nr_kernel = chain->nr;
+		if (w.is_last) {
+			chain->end = ORACLE_LAST;
+			break;
+		}
+		/* Nobody looks for the callers of the last entry. */
+		if (chain->nr == depth)
+			break;
+		chain->end = aarch32 ? ORACLE_LAST : go_to_caller(&w, chain->nr == 1);
+	} while (!chain->end);
+}
