@@ -4,6 +4,9 @@
  * The walk is deferred: it is made when the guest has exited.
  */
 #include <fcntl.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -13,10 +16,15 @@
 #include "perf_callchain.h"
 #include "processor.h"
 #include "test_util.h"
+#include "userfaultfd_util.h"
 
 #define NR_SAMPLES	20
 #define MAX_FRAMES	120
 #define TIMEOUT		100
+#define MAX_TRIES	1000
+
+/* More entries than there are pages. */
+#define DIRTY_RING_SIZE	(4096 * sizeof(struct kvm_dirty_gfn))
 
 #define SYSCTL		"/proc/sys/kernel/perf_event_guest_callchain"
 
@@ -90,6 +98,7 @@ struct guest {
 	enum vm_guest_mode mode;
 	bool user;
 	bool pauth;
+	bool dirty_ring;
 	u64 upper;
 	struct kvm_vm *vm;
 	struct kvm_vcpu *vcpu;
@@ -145,6 +154,16 @@ static void set_pte_bits(struct guest *g, gva_t gva, u64 size, u64 clear, u64 se
 
 		*pte = (*pte & ~clear) | set;
 	}
+}
+
+/* Write a Linux guest's registers, and the record in them. */
+static void write_regs(struct guest *g, gva_t regs, u64 x29, u64 sp, u64 pc, u64 pstate, u64 type)
+{
+	write_word(g, regs + 8 * REGS_X29, x29);
+	write_word(g, regs + 8 * REGS_SP, sp);
+	write_word(g, regs + 8 * REGS_PC, pc);
+	write_word(g, regs + 8 * REGS_PSTATE, pstate);
+	write_word(g, regs + 8 * REGS_TYPE, type);
 }
 
 static void set_fp(struct guest *g, u64 fp)
@@ -218,6 +237,8 @@ static void create_guest(struct guest *g, enum vm_guest_mode mode, bool user, bo
 	g->user = user;
 	g->upper = 0;
 	g->vm = __vm_create(VM_SHAPE(mode), 1, 0);
+	if (g->dirty_ring)
+		vm_enable_dirty_ring(g->vm, DIRTY_RING_SIZE);
 	kvm_get_default_vcpu_target(g->vm, &init);
 	/* Walks refuse guests that have EL2. */
 	init.features[0] &= ~BIT(KVM_ARM_VCPU_HAS_EL2);
@@ -254,10 +275,24 @@ static void compare_with_end(struct guest *g, const char *end)
 		    ends, walks, end);
 }
 
+/* Only a host in protected mode, pKVM, has VMs of this type. */
+static bool is_protected_host(void)
+{
+	int kvm_fd = open_kvm_dev_path_or_exit();
+	int fd = ioctl(kvm_fd, KVM_CREATE_VM, KVM_VM_TYPE_ARM_PROTECTED);
+
+	close(kvm_fd);
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
 #define SKIP_UNLESS_SAMPLED()						\
 do {									\
 	const char *why_not;						\
 									\
+	if (is_protected_host())					\
+		SKIP(return, "A host in protected mode shows nothing");	\
 	if (!pmi_source_available(PMI_NMI_DEFERRED, &why_not))		\
 		SKIP(return, "%s", why_not);				\
 } while (0)
@@ -520,28 +555,41 @@ static bool is_in_memory(void *page)
 	return in_core & 1;
 }
 
+/* Add memory that the guest never touches. */
+static void *add_other_memory(struct guest *g)
+{
+	vm_userspace_mem_region_add(g->vm, VM_MEM_SRC_ANONYMOUS, OTHER_GPA, OTHER_SLOT,
+				    OTHER_PAGES, 0);
+	virt_map(g->vm, OTHER_GVA, OTHER_GPA, OTHER_PAGES);
+	set_pte_bits(g, OTHER_GVA, OTHER_PAGES * 0x1000, 0, g->user ? TEST_PTE_USER : 0);
+	return addr_gpa2hva(g->vm, OTHER_GPA);
+}
+
+/* Have a table of descriptors at @gpa, which is that of TABLE_GVA and of nothing else. */
+static void use_table_at(struct guest *g, gpa_t gpa)
+{
+	u64 *pmd;
+
+	virt_pg_map(g->vm, TABLE_GVA, OTHER_GPA);
+	pmd = virt_get_pte_hva_at_level(g->vm, TABLE_GVA, 2);
+	*pmd = (*pmd & ~GENMASK_ULL(47, 12)) | gpa;
+}
+
 /* Memory that the VMM has not mapped ends a walk, and stays what it is. */
 TEST_F_TIMEOUT(el, holes, TIMEOUT)
 {
 	struct guest *g = &self->g;
 	void *page, *table;
-	u64 *pmd;
 
 	build_stack(g, SMALL_FRAMES, 0x40, 0);
-	vm_userspace_mem_region_add(g->vm, VM_MEM_SRC_ANONYMOUS, OTHER_GPA, OTHER_SLOT,
-				    OTHER_PAGES, 0);
-	virt_map(g->vm, OTHER_GVA, OTHER_GPA, OTHER_PAGES);
-	set_pte_bits(g, OTHER_GVA, OTHER_PAGES * 0x1000, 0, variant->user ? TEST_PTE_USER : 0);
-	page = addr_gpa2hva(g->vm, OTHER_GPA + 0x1000);
+	page = add_other_memory(g) + 0x1000;
+	table = page + 0x1000;
 
 	compare_broken(g, "hole", (OTHER_GVA + 0x1000) | g->upper, "no_memory");
 	TEST_ASSERT(!is_in_memory(page), "The walk has filled a hole");
 
 	/* A page table may lie in a hole, too. */
-	table = addr_gpa2hva(g->vm, OTHER_GPA + 0x2000);
-	virt_pg_map(g->vm, TABLE_GVA, OTHER_GPA);
-	pmd = virt_get_pte_hva_at_level(g->vm, TABLE_GVA, 2);
-	*pmd = (*pmd & ~GENMASK_ULL(47, 12)) | (OTHER_GPA + 0x2000);
+	use_table_at(g, OTHER_GPA + 0x2000);
 	compare_broken(g, "hole for a table", TABLE_GVA | g->upper, "unmapped");
 	TEST_ASSERT(!is_in_memory(table), "The walk has filled a hole for a table");
 
@@ -551,6 +599,87 @@ TEST_F_TIMEOUT(el, holes, TIMEOUT)
 
 	vm_mem_region_delete(g->vm, OTHER_SLOT);
 	compare_broken(g, "no memslot", (OTHER_GVA + 0x1000) | g->upper, "no_memory");
+}
+
+/* Return true if the page was paged out.  The kernel skips a page that is in use: try again. */
+static bool page_out(void *page)
+{
+	unsigned int try;
+
+	for (try = 0; try < MAX_TRIES && is_in_memory(page); try++) {
+		TEST_ASSERT(!madvise(page, 0x1000, MADV_PAGEOUT), "madvise(MADV_PAGEOUT): %s",
+			    strerror(errno));
+		usleep(1000);
+	}
+	return !is_in_memory(page);
+}
+
+static void ignore_sample(const struct callchain_sample *s, void *arg)
+{
+}
+
+/* A walk asks for a page that was swapped out, but doesn't wait for it; later walks find it. */
+static void compare_swapped(struct guest *g, const char *name, void *page)
+{
+	unsigned int try;
+
+	TEST_ASSERT(page_out(page), "%s: the page is not swapped out", name);
+	for (try = 0; try < MAX_TRIES && !is_in_memory(page); try++)
+		vcpu_run_sampled(g->vcpu, PMI_NMI_DEFERRED, &attr, 1, ignore_sample, NULL);
+	TEST_ASSERT(is_in_memory(page), "%s: no walk has brought in the page", name);
+	expect_frames(g, name, SMALL_FRAMES);
+	compare_with_end(g, "last");
+}
+
+TEST_F_TIMEOUT(el, swapped_out, TIMEOUT)
+{
+	struct guest *g = &self->g;
+	void *page, *table;
+
+	build_stack(g, SMALL_FRAMES, 0x40, 0);
+	page = add_other_memory(g);
+	table = page + 0x2000;
+
+	/* MADV_PAGEOUT drains only the lists of its own CPU.  Pages of zeros need no swap. */
+	pin_self_to_cpu(sched_getcpu());
+	memset(page + 0x800, 0xff, 8);
+	write_word(g, g->frames[SMALL_FRAMES - 1], OTHER_GVA | g->upper);
+	if (!page_out(page))
+		SKIP(return, "The host doesn't swap");
+	compare_swapped(g, "stack", page);
+
+	/* The same page, by a table that is swapped out. */
+	virt_pg_map(g->vm, TABLE_GVA, OTHER_GPA);
+	memcpy(table, (void *)((u64)virt_get_pte_hva(g->vm, TABLE_GVA) & ~0xfffULL), 0x1000);
+	use_table_at(g, OTHER_GPA + 0x2000);
+	set_pte_bits(g, TABLE_GVA, 0x1000, 0, variant->user ? TEST_PTE_USER : 0);
+	write_word(g, g->frames[SMALL_FRAMES - 1], TABLE_GVA | g->upper);
+	compare_swapped(g, "table", table);
+}
+
+/* Nobody fills what is missing.  A walk neither raises a userfault nor waits. */
+TEST_F_TIMEOUT(el, userfaults, TIMEOUT)
+{
+	struct pollfd pfd = { .events = POLLIN };
+	struct guest *g = &self->g;
+	struct uffd_desc *uffd;
+	void *page;
+
+	if (!has_userfaults())
+		SKIP(return, "This user may not have userfaults of the kernel");
+
+	build_stack(g, SMALL_FRAMES, 0x40, 0);
+	page = add_other_memory(g);
+	use_table_at(g, OTHER_GPA + 0x2000);
+	uffd = uffd_setup_demand_paging(UFFDIO_REGISTER_MODE_MISSING, 0, page,
+					OTHER_PAGES * 0x1000, 0, NULL);
+	pfd.fd = uffd->uffd;
+
+	compare_broken(g, "stack", (OTHER_GVA + 0x1000) | g->upper, "no_memory");
+	TEST_ASSERT(!poll(&pfd, 1, 0), "A walk has raised a userfault");
+	compare_broken(g, "table", TABLE_GVA | g->upper, "unmapped");
+	TEST_ASSERT(!poll(&pfd, 1, 0), "A walk has raised a userfault for a table");
+	uffd_stop_demand_paging(uffd);
 }
 
 /* The registers of a device are not read. */
@@ -580,40 +709,85 @@ TEST_F_TIMEOUT(el, device, TIMEOUT)
 	close(fd);
 }
 
-/* Return X0 to X30, SP_EL0, PC, or PSTATE.  Their IDs count words of 32 bits. */
-static u64 get_core_reg(struct guest *g, unsigned int i)
+/* A register that counts by itself. */
+static bool is_counter(u64 id)
 {
-	return vcpu_get_reg(g->vcpu, ARM64_CORE_REG(regs.regs[0]) + 2 * i);
+	return id == KVM_REG_ARM_TIMER_CNT || id == KVM_REG_ARM_PTIMER_CNT;
+}
+
+/* Save all registers that KVM has, and pending events. */
+static size_t save_vcpu(struct guest *g, const struct kvm_reg_list *list, u8 *state, size_t size)
+{
+	struct kvm_vcpu_events events = {};
+	size_t used = sizeof(events);
+	u64 i;
+
+	vcpu_events_get(g->vcpu, &events);
+	memcpy(state, &events, used);
+	for (i = 0; i < list->n; i++) {
+		struct kvm_one_reg reg = { .id = list->reg[i], .addr = (u64)(state + used) };
+
+		if (is_counter(reg.id))
+			continue;
+		TEST_ASSERT(used + KVM_REG_SIZE(reg.id) <= size, "There are too many registers");
+		vcpu_ioctl(g->vcpu, KVM_GET_ONE_REG, &reg);
+		used += KVM_REG_SIZE(reg.id);
+	}
+	return used;
+}
+
+/*
+ * Sample a guest, and check that neither its memory nor its registers have changed.  Accesses to
+ * the stack would set Access flags in the page tables, where the CPU does so.
+ */
+static void compare_and_change_nothing(struct guest *g)
+{
+	struct userspace_mem_region *region = memslot2region(g->vm, 0);
+	const u64 size = region->region.memory_size;
+	static u8 before[0x10000], after[0x10000];
+	struct kvm_reg_list *list = vcpu_get_reg_list(g->vcpu);
+	void *copy = malloc(size);
+	size_t used;
+
+	TEST_ASSERT(copy, "malloc()");
+	memcpy(copy, region->host_mem, size);
+	used = save_vcpu(g, list, before, sizeof(before));
+
+	compare_with_end(g, "last");
+
+	TEST_ASSERT(!memcmp(copy, region->host_mem, size), "The guest's memory has changed");
+	TEST_ASSERT(save_vcpu(g, list, after, sizeof(after)) == used &&
+		    !memcmp(before, after, used), "The vCPU's registers have changed");
+	free(copy);
+	free(list);
+}
+
+static void build_stack_to_leave_alone(struct guest *g)
+{
+	build_stack(g, 100, 0x7f8, 0x3f8);
+	if (!SYS_FIELD_GET(ID_AA64MMFR1_EL1, HAFDBS, get_sys(g, SYS_ID_AA64MMFR1_EL1)))
+		return;
+	set_pte_bits(g, g->frames[0] & ~0xfffULL, g->stack_size, PTE_AF, 0);
+	set_sys(g, SYS_TCR_EL1, get_sys(g, SYS_TCR_EL1) | TCR_HA);
 }
 
 /* A walk changes neither memory nor registers, and logs no page as dirty. */
 TEST_F_TIMEOUT(el, read_only, TIMEOUT)
 {
 	struct guest *g = &self->g;
-	struct userspace_mem_region *region = memslot2region(g->vm, 0);
-	const u64 size = region->region.memory_size;
-	unsigned long *dirty = calloc(1, size / 0x1000 / 8 + 8);
-	u64 i, regs[REGS_PSTATE + 1];
-	void *copy = malloc(size);
+	u64 i, pages = memslot2region(g->vm, 0)->region.memory_size / 0x1000;
+	unsigned long *dirty = calloc(1, pages / 8 + 8);
 
-	build_stack(g, 100, 0x7f8, 0x3f8);
+	build_stack_to_leave_alone(g);
 	compare(g);
-
 	vm_mem_region_set_flags(g->vm, 0, KVM_MEM_LOG_DIRTY_PAGES);
 	kvm_vm_get_dirty_log(g->vm, 0, dirty);
-	memcpy(copy, region->host_mem, size);
-	for (i = 0; i < ARRAY_SIZE(regs); i++)
-		regs[i] = get_core_reg(g, i);
 
-	compare(g);
+	compare_and_change_nothing(g);
 
-	TEST_ASSERT(!memcmp(copy, region->host_mem, size), "The guest's memory has changed");
 	kvm_vm_get_dirty_log(g->vm, 0, dirty);
-	for (i = 0; i < size / 0x1000; i++)
+	for (i = 0; i < pages; i++)
 		TEST_ASSERT(!test_bit(i, dirty), "Page %lu is dirty", i);
-	for (i = 0; i < ARRAY_SIZE(regs); i++)
-		TEST_ASSERT_EQ(get_core_reg(g, i), regs[i]);
-	free(copy);
 	free(dirty);
 }
 
@@ -747,6 +921,41 @@ TEST_F_TIMEOUT(el, control, TIMEOUT)
 	compare(g);
 }
 
+/* As read_only, with a ring of pages that are dirty. */
+FIXTURE(dirty_ring)
+{
+	struct guest g;
+};
+
+FIXTURE_SETUP(dirty_ring)
+{
+	SKIP_UNLESS_SAMPLED();
+	if (!kvm_has_cap(KVM_CAP_DIRTY_LOG_RING_ACQ_REL))
+		SKIP(return, "The host has no rings of dirty pages");
+	self->g.dirty_ring = true;
+	create_guest(&self->g, VM_MODE_P40V48_4K, false, true);
+}
+
+FIXTURE_TEARDOWN(dirty_ring)
+{
+	kvm_vm_free(self->g.vm);
+}
+
+TEST_F_TIMEOUT(dirty_ring, read_only, TIMEOUT)
+{
+	struct guest *g = &self->g;
+	struct kvm_dirty_gfn *ring;
+
+	build_stack_to_leave_alone(g);
+	compare(g);
+	vm_mem_region_set_flags(g->vm, 0, KVM_MEM_LOG_DIRTY_PAGES);
+	ring = vcpu_map_dirty_ring(g->vcpu);
+
+	compare_and_change_nothing(g);
+	TEST_ASSERT(!READ_ONCE(ring[0].flags), "A walk has made page 0x%llx dirty",
+		    ring[0].offset);
+}
+
 /* With pointer authentication, return addresses have signatures above the guest's addresses. */
 FIXTURE(pauth)
 {
@@ -789,6 +998,188 @@ TEST_F_TIMEOUT(pauth, signatures, TIMEOUT)
 	compare_with_end(g, "last");
 }
 
+/* Count calls of a function of the kernel's by this thread; return -1 if that is impossible. */
+static int count_calls(const char *function)
+{
+	struct perf_event_attr a = {
+		.type = pmu_type("kprobe"),
+		.size = sizeof(a),
+		.kprobe_func = (u64)function,
+	};
+
+	return a.type == (u32)-1 ? -1 : perf_event_open(&a, 0, -1);
+}
+
+static u64 read_count(int fd)
+{
+	u64 count;
+
+	TEST_ASSERT_EQ(read(fd, &count, sizeof(count)), sizeof(count));
+	return count;
+}
+
+#define BOUND_FRAMES	40
+#define LEVELS		4
+
+/*
+ * An entry takes so many translations, and each so many descriptors, whatever is on the stack.
+ * Words of the stack are counted by a fuzzer in user space.
+ */
+TEST_F_TIMEOUT(el, bound, TIMEOUT)
+{
+	const unsigned int per_entry = variant->user ? 2 : 3;
+	int translations = count_calls("__kvm_translate_va");
+	int descriptors = count_calls("kvm_peek_guest");
+	struct guest *g = &self->g;
+	u64 walks, at, next;
+	unsigned int i;
+	gva_t base;
+
+	if (translations < 0 || descriptors < 0)
+		SKIP(return, "This user can't count calls of the kernel's functions");
+
+	build_stack(g, 1, 0x10, 0);
+	g->stack_size = BOUND_FRAMES * 0x2000;
+	base = vm_alloc(g->vm, g->stack_size, STACK_GVA) | g->upper;
+	if (variant->user)
+		set_pte_bits(g, base, g->stack_size, 0, TEST_PTE_USER);
+
+	/* Each record lies on two pages, a kernel's in registers, which are read after its type. */
+	expect_frames(g, "bound", 0);
+	for (i = 0, at = base + 0xff8; i < BOUND_FRAMES; i++, at += 0x2000) {
+		const u64 ip = (FAKE_TEXT + (i + 1) * 0x40) | g->upper;
+
+		next = i + 1 < BOUND_FRAMES ? at + 0x2000 : 0;
+		if (variant->user) {
+			write_word(g, at, next);
+			write_word(g, at + 8, ip);
+		} else {
+			write_regs(g, at - 8 * REGS_RECORD, next, at, ip, PSTATE_EL1H, TYPE_REGS);
+		}
+		expect_entry(g, ip);
+	}
+	set_fp(g, base + 0xff8);
+	set_sp(g, base);
+
+	walks = vcpu_get_stat(g->vcpu, callchain_walks);
+	compare_with_end(g, "last");
+	walks = vcpu_get_stat(g->vcpu, callchain_walks) - walks;
+	TEST_ASSERT_EQ(read_count(translations), walks * BOUND_FRAMES * per_entry);
+	TEST_ASSERT_EQ(read_count(descriptors), walks * BOUND_FRAMES * per_entry * LEVELS);
+	close(translations);
+	close(descriptors);
+}
+
+/* What another thread does to a guest's stack and page tables while it is sampled. */
+enum move {
+	MOVE_RECORD,	/* a record leads elsewhere */
+	MOVE_RETURN,	/* a return address is another */
+	MOVE_PAGE,	/* a page of the stack is gone, or the one with another stack */
+	MOVE_TABLE,	/* a table of descriptors is gone, or is none */
+	NR_MOVES,
+};
+
+struct mover {
+	struct guest *g;
+	u64 *words[NR_MOVES];
+	u64 values[NR_MOVES][3];	/* the right one first */
+	bool stop;
+	unsigned int nr_whole;
+	unsigned int nr_other;
+	unsigned int nr_both;
+};
+
+static void *move_memory(void *arg)
+{
+	struct mover *m = arg;
+	unsigned int i, move;
+
+	for (i = 0; !READ_ONCE(m->stop); i++) {
+		move = i % NR_MOVES;
+		WRITE_ONCE(*m->words[move], m->values[move][1 + i / NR_MOVES % 2]);
+		cpu_relax();
+		WRITE_ONCE(*m->words[move], m->values[move][0]);
+	}
+	return NULL;
+}
+
+/* Other return addresses than those of struct guest have this bit. */
+#define OTHER_RA	BIT_ULL(20)
+
+/* Each entry must be a return address that stood in memory.  A record is in a chain but once. */
+static void check_moved(const struct callchain_sample *s, void *arg)
+{
+	const u64 text = FAKE_TEXT, end = FAKE_TEXT + (SMALL_FRAMES + 1) * 0x40;
+	struct mover *m = arg;
+	u64 i, ra;
+
+	if (!callchain_sample_is_guest(s))
+		return;
+	TEST_ASSERT(s->nr >= 2 && s->nr <= 2 + 2 * SMALL_FRAMES && s->ips[1] == m->g->e.ip,
+		    "A chain of %lu entries", s->nr);
+	for (i = 2; i < s->nr; i++) {
+		ra = (s->ips[i] ^ (s->ips[i] & OTHER_RA)) & ~m->g->upper;
+		TEST_ASSERT(ra > text && ra < end && !(ra % 0x40) &&
+			    (s->ips[i] & m->g->upper) == m->g->upper,
+			    "Entry %lu, 0x%lx, was nowhere in memory", i, s->ips[i]);
+	}
+	if (s->nr == m->g->e.nr && !memcmp(s->ips, m->g->e.ips, s->nr * sizeof(s->ips[0])))
+		m->nr_whole++;
+	else
+		m->nr_other++;
+	m->nr_both = min(m->nr_whole, m->nr_other) * 2;
+}
+
+/* The chains of a guest that moves its stacks may be wrong, but by what was in its memory only. */
+TEST_F_TIMEOUT(el, moving, TIMEOUT)
+{
+	struct guest *g = &self->g;
+	struct mover m = { .g = g };
+	u64 other = OTHER_GVA | g->upper;
+	unsigned int i, offset;
+	pthread_t thread;
+	u64 *pte;
+
+	/* One record a page, and in each page of another stack. */
+	build_stack(g, SMALL_FRAMES, 0x1000, 0);
+	add_other_memory(g);
+	offset = g->frames[0] & 0xfff;
+	for (i = 0; i < SMALL_FRAMES; i++) {
+		write_word(g, other + i * 0x1000 + offset, other + (i + 1) * 0x1000 + offset);
+		write_word(g, other + i * 0x1000 + offset + 8, g->ras[i] | OTHER_RA);
+	}
+	virt_map(g->vm, TABLE_GVA, OTHER_GPA, OTHER_PAGES);
+	set_pte_bits(g, TABLE_GVA, OTHER_PAGES * 0x1000, 0, variant->user ? TEST_PTE_USER : 0);
+
+	m.words[MOVE_RECORD] = hva(g, g->frames[1]);
+	m.values[MOVE_RECORD][0] = g->frames[2];
+	m.values[MOVE_RECORD][1] = other + offset;
+	m.values[MOVE_RECORD][2] = g->frames[0];
+	m.words[MOVE_RETURN] = hva(g, g->frames[2] + 8);
+	m.values[MOVE_RETURN][0] = g->ras[2];
+	m.values[MOVE_RETURN][1] = g->ras[2] | OTHER_RA;
+	m.values[MOVE_RETURN][2] = 0;
+	pte = virt_get_pte_hva(g->vm, g->frames[3] & ~g->upper);
+	m.words[MOVE_PAGE] = pte;
+	m.values[MOVE_PAGE][0] = *pte;
+	m.values[MOVE_PAGE][1] = *virt_get_pte_hva(g->vm, OTHER_GVA);
+	pte = virt_get_pte_hva_at_level(g->vm, g->frames[0] & ~g->upper, 2);
+	m.words[MOVE_TABLE] = pte;
+	m.values[MOVE_TABLE][0] = *pte;
+	m.values[MOVE_TABLE][1] = *virt_get_pte_hva_at_level(g->vm, TABLE_GVA, 2);
+	/* The third one is zero, which is neither a page nor a table. */
+
+	expect_frames(g, "moving", SMALL_FRAMES);
+	pthread_create(&thread, NULL, move_memory, &m);
+	vcpu_run_until_guest_sampled(g->vcpu, PMI_NMI_DEFERRED, &attr, 100, check_moved, &m,
+				     &m.nr_both);
+	WRITE_ONCE(m.stop, true);
+	pthread_join(thread, NULL);
+
+	/* When it has stopped, all is as it was. */
+	compare_with_end(g, "last");
+}
+
 /* The registers that a Linux guest saves when code is interrupted. */
 FIXTURE(linux_guest)
 {
@@ -824,12 +1215,8 @@ FIXTURE_SETUP(linux_guest)
 	write_word(g, self->user_stack + USER_OFF + 8, USER_RA);
 
 	write_word(g, g->frames[SMALL_FRAMES - 1], self->regs + 8 * variant->record);
-	write_word(g, self->regs + 8 * REGS_X29, self->user_stack + USER_OFF);
-	write_word(g, self->regs + 8 * REGS_SP, self->user_stack + USER_OFF - 0x40);
-	write_word(g, self->regs + 8 * REGS_PC, USER_IP);
-	write_word(g, self->regs + 8 * REGS_PSTATE, PSTATE_EL0);
-	if (variant->record == REGS_RECORD)
-		write_word(g, self->regs + 8 * REGS_TYPE, TYPE_FINAL);
+	write_regs(g, self->regs, self->user_stack + USER_OFF, self->user_stack + USER_OFF - 0x40,
+		   USER_IP, PSTATE_EL0, variant->record == REGS_RECORD ? TYPE_FINAL : 0);
 	expect_frames(g, "kernel", SMALL_FRAMES);
 }
 
@@ -926,11 +1313,7 @@ TEST_F_TIMEOUT(linux_guest, interrupted_kernel, TIMEOUT)
 	if (variant->record != REGS_RECORD)
 		SKIP(return, "Its records are as those of calls");
 
-	write_word(g, self->regs + 8 * REGS_TYPE, TYPE_REGS);
-	write_word(g, self->regs + 8 * REGS_X29, frame);
-	write_word(g, self->regs + 8 * REGS_SP, self->regs + 8 * REGS_WORDS);
-	write_word(g, self->regs + 8 * REGS_PC, ip);
-	write_word(g, self->regs + 8 * REGS_PSTATE, PSTATE_EL1H);
+	write_regs(g, self->regs, frame, self->regs + 8 * REGS_WORDS, ip, PSTATE_EL1H, TYPE_REGS);
 	write_word(g, frame, 0);
 	write_word(g, frame + 8, ra);
 	expect_entry(g, ip);
@@ -944,6 +1327,86 @@ TEST_F_TIMEOUT(linux_guest, interrupted_kernel, TIMEOUT)
 	write_word(g, self->regs + 8 * REGS_TYPE, 3);
 	expect_frames(g, "no such type", SMALL_FRAMES);
 	compare_with_end(g, "last");
+}
+
+/* In protected mode, the hypervisor keeps what guests have: perf finds nothing. */
+FIXTURE(protected_host)
+{
+	struct kvm_vcpu vcpu;
+	u32 *mem;
+	int kvm_fd;
+	int vm_fd;
+};
+
+FIXTURE_VARIANT(protected_host)
+{
+	u64 type;
+};
+
+FIXTURE_VARIANT_ADD(protected_host, vm) { };
+FIXTURE_VARIANT_ADD(protected_host, protected_vm) { .type = KVM_VM_TYPE_ARM_PROTECTED };
+
+/* The library has no VMs of this type, and reads memory that the hypervisor takes away. */
+FIXTURE_SETUP(protected_host)
+{
+	struct kvm_userspace_memory_region region = {
+		.guest_phys_addr = OTHER_GPA,
+		.memory_size = 0x1000,
+	};
+	struct kvm_vcpu *vcpu = &self->vcpu;
+	struct kvm_vcpu_init init;
+
+	if (!is_protected_host())
+		SKIP(return, "The host is not in protected mode");
+
+	self->kvm_fd = open_kvm_dev_path_or_exit();
+	self->vm_fd = ioctl(self->kvm_fd, KVM_CREATE_VM, variant->type);
+	TEST_ASSERT(self->vm_fd >= 0, "KVM_CREATE_VM: %s", strerror(errno));
+	self->mem = mmap(NULL, 0x1000, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	TEST_ASSERT(self->mem != MAP_FAILED, "mmap(): %s", strerror(errno));
+	/* A branch to itself. */
+	self->mem[0] = 0x14000000;
+	region.userspace_addr = (u64)self->mem;
+	kvm_ioctl(self->vm_fd, KVM_SET_USER_MEMORY_REGION, &region);
+
+	vcpu->fd = ioctl(self->vm_fd, KVM_CREATE_VCPU, 0);
+	TEST_ASSERT(vcpu->fd >= 0, "KVM_CREATE_VCPU: %s", strerror(errno));
+	vcpu->run = mmap(NULL, ioctl(self->kvm_fd, KVM_GET_VCPU_MMAP_SIZE, NULL),
+			 PROT_READ | PROT_WRITE, MAP_SHARED, vcpu->fd, 0);
+	TEST_ASSERT(vcpu->run != MAP_FAILED, "mmap(): %s", strerror(errno));
+	kvm_ioctl(self->vm_fd, KVM_ARM_PREFERRED_TARGET, &init);
+	init.features[0] |= BIT(KVM_ARM_VCPU_PSCI_0_2);
+	vcpu_ioctl(vcpu, KVM_ARM_VCPU_INIT, &init);
+	vcpu_set_reg(vcpu, ARM64_CORE_REG(regs.pc), OTHER_GPA);
+}
+
+FIXTURE_TEARDOWN(protected_host)
+{
+	close(self->vcpu.fd);
+	close(self->vm_fd);
+	close(self->kvm_fd);
+}
+
+static void expect_no_chain(const struct callchain_sample *s, void *arg)
+{
+	unsigned int *nr_guest = arg;
+
+	if (!callchain_sample_is_guest(s))
+		return;
+	TEST_ASSERT(!s->nr, "A chain of %lu entries", s->nr);
+	++*nr_guest;
+}
+
+/* Counters of the CPU don't count there, but the host's timer comes. */
+TEST_F_TIMEOUT(protected_host, nothing, TIMEOUT)
+{
+	unsigned int nr_guest = 0;
+
+	vcpu_run_until_guest_sampled(&self->vcpu, PMI_IRQ_DEFERRED, NULL, NR_SAMPLES,
+				     expect_no_chain, &nr_guest, &nr_guest);
+	nr_guest = 0;
+	vcpu_run_until_guest_sampled(&self->vcpu, PMI_IRQ, NULL, NR_SAMPLES, expect_no_chain,
+				     &nr_guest, &nr_guest);
 }
 
 TEST_HARNESS_MAIN
