@@ -101,17 +101,23 @@ def extra_config(options: Options) -> Optional[Path]:
     return extra
 
 
-def built(options: Options) -> Build:
-    """The host, built if that is necessary."""
-    extra = extra_config(options)
+def host_dir(options: Options) -> Path:
+    """The folder that the host is built in."""
     folder = build_dir(options)
     if options.baseline:
         # A tree of its own: one that changes back and forth is compiled each time.
         folder /= "baseline-v3"
-    arch = ARCHS[options.arch]
-    if arch is ARM64:
-        folder /= arch.name
+    if options.arch == ARM64.name:
+        folder /= options.arch
     claim(folder)
+    return folder
+
+
+def built(options: Options) -> Build:
+    """The host, built if that is necessary."""
+    extra = extra_config(options)
+    folder = host_dir(options)
+    arch = ARCHS[options.arch]
     build = Build(folder, linux(options), extra, BASELINE_V3 if options.baseline else None,
                   jobs=options.jobs, arch=arch)
     build.all()
@@ -272,14 +278,15 @@ def cmd_test_baseline(options: Options) -> int:
 
 
 def cmd_mutants(options: Options) -> int:
-    every = mutants.parse_all()
+    arch = ARCHS[options.arch]
+    every = [mutant for mutant in mutants.parse_all() if mutant.arch == arch.name]
     chosen = mutants.choose(every, options.mutants, options.today)
-    using = choose_accel(options.accel)
-    claim(build_dir(options))
-    # A few don't wipe out the table of all.
-    results = results_dir("mutants" if len(chosen) == len(every) else "some-mutants")
-    return 0 if mutants.run(build_dir(options), linux(options), using, results, every, chosen,
-                            options.jobs) else 1
+    using = accel_of(options)
+    # A few don't wipe out the table of all, nor another architecture's do.
+    name = ("" if len(chosen) == len(every) else "some-") + "mutants"
+    results = results_dir(name if arch is X86 else f"{name}-{arch.name}")
+    return 0 if mutants.run(host_dir(options), linux(options), using, results, every, chosen,
+                            options.jobs, arch) else 1
 
 
 def unit_tests() -> Counts:
@@ -577,7 +584,7 @@ COMMANDS: Dict[str, Command] = {
         (*_HOST, "kconfig"), _BOOTS),
     "mutants": Command(
         cmd_mutants, "test the tests: break the kernel here and there, each must be noticed",
-        (*_HOST, "mutants", "today"), (*_BOOTS, "intel")),
+        (*_HOST, "arch", "mutants", "today"), (*_BOOTS, "intel")),
     "records": Command(
         cmd_records, "compare what perf records with our patches and without", _HOST, _BOOTS),
     "fuzz": Command(

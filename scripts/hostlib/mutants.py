@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple, Union
 
 from . import intel, objectcode, selftests
+from .arch import ARCHS, X86, Arch
 from .build import INSTRUMENT_TESTS, SELFTESTS, TEST_32BIT, Build
 from .emulated import Complaint
 from .source import Source
@@ -25,7 +26,7 @@ from .ui import Failure, Step, host_folder, say
 
 MUTANTS = REPO / "patches" / "mutants"
 
-_HEADERS = {"Breaks", "Tests", "Vendor", "Config", "Kargs", "Survives"}
+_HEADERS = {"Breaks", "Tests", "Arch", "Vendor", "Config", "Kargs", "Survives"}
 
 # Where a change needs no more than a kernel to be built, and assembling undoes it.
 _KERNEL = ("arch/", "include/linux/", "kernel/", "virt/")
@@ -55,6 +56,7 @@ class Mutant:
         kargs: for the kernel's command line
         patch: its file
         touched: the files it changes, at Linux's paths
+        arch: of the host, as for ARCH=
     """
     name: str
     breaks: str
@@ -65,6 +67,7 @@ class Mutant:
     kargs: str
     patch: Path
     touched: Tuple[str, ...]
+    arch: str = X86.name
 
     @property
     def host(self) -> Tuple[str, str, str]:
@@ -98,10 +101,13 @@ def parse(patch: Path) -> Mutant:
     vendor = header.get("Vendor", "amd")
     if vendor not in ("amd", "intel"):
         wrong = f"its Vendor, {vendor}, is neither amd nor intel"
+    arch = header.get("Arch", X86.name)
+    if arch not in ARCHS:
+        wrong = f"its Arch, {arch}, is none of {', '.join(ARCHS)}"
     if wrong:
         raise Failure(f"{patch.name} is no mutant: {wrong}")
     return Mutant(patch.stem, header["Breaks"], tests, header.get("Survives", ""), vendor,
-                  config, header.get("Kargs", ""), patch, touched)
+                  config, header.get("Kargs", ""), patch, touched, arch)
 
 
 def parse_all(folder: Path = MUTANTS) -> List[Mutant]:
@@ -303,10 +309,10 @@ def unfit(mutants: List[Mutant], tree: Tree) -> List[Verdict]:
 
 
 def run(folder: Path, source: Source, accel: str, results: Path, mutants: List[Mutant],
-        chosen: List[Mutant], jobs: int = 0) -> bool:
-    """Try some of the mutants out, in a build folder, and say what became of them."""
+        chosen: List[Mutant], jobs: int = 0, arch: Arch = X86) -> bool:
+    """Try some of an architecture's mutants out, in a build folder, and say what became of them."""
     def build(config: str) -> Build:
-        return Build(folder, source, REPO / config if config else None, jobs=jobs)
+        return Build(folder, source, REPO / config if config else None, jobs=jobs, arch=arch)
 
     plain = build("")
     plain.assemble()

@@ -50,6 +50,8 @@ class ParseTest(unittest.TestCase):
         self.assertEqual(found.host, ("amd", "scripts/configs/debug.config", "kvm_amd.npt=0"))
         self.assertEqual(self._parse(_HEADER.replace("Config:", "Vendor: intel\nConfig:")
                                      + _DIFF).vendor, "intel")
+        self.assertEqual((found.arch, self._parse("Arch: arm64\n" + _HEADER + _DIFF).arch),
+                         ("x86", "arm64"))
         self.assertEqual(found.survives, "no host shows it")
         self.assertEqual(found.touched, ("kernel/events/core.c",))
 
@@ -60,6 +62,7 @@ class ParseTest(unittest.TestCase):
                           (good.replace("modes_test", "mode_test"), "guest_callchain_mode_test"),
                           (good.replace("debug.config", "gone.config"), "gone.config, is no file"),
                           (good.replace("Kargs:", "Vendor: via\nKargs:"), "neither amd nor intel"),
+                          ("Arch: vax\n" + good, "Arch, vax, is none of x86, arm64"),
                           (good.replace("kernel/events", "tools/perf"), "more than the kernel"),
                           (_HEADER + "not a header\n" + _DIFF, "must come the diff"),
                           (_HEADER + "\n", "must come the diff")):
@@ -67,7 +70,7 @@ class ParseTest(unittest.TestCase):
                 self._parse(text)
 
     def test_those_that_there_are(self) -> None:
-        self.assertTrue(mutants.parse_all())
+        self.assertEqual({mutant.arch for mutant in mutants.parse_all()}, {"x86", "arm64"})
 
 
 class ChooseTest(unittest.TestCase):
