@@ -52,8 +52,8 @@ _FUNCTIONS = {
     "x86": _Functions("entry_SYSCALL_64_after_hwframe", "do_syscall_64",
                       r"(asm|entry|ret_from_fork|secondary_startup|x86_64_start)\w*"),
     "arm64": _Functions("el0t_64_sync", "el0_svc",
-                        r"(vectors|tramp_vectors|__bp_harden_el1_vectors|el0t_|ret_from_fork|ret_to_user|"
-                        r"__secondary_switched|__primary_switched)\w*"),
+                        r"(vectors|tramp_vectors|__bp_harden_el1_vectors|el0t_|ret_from_fork|"
+                        r"ret_to_user|__secondary_switched|__primary_switched)\w*"),
 }
 
 # How deep the known stacks are that demo-host.sh has sampled by both ways.
