@@ -16,10 +16,18 @@ def choose_accel(wish: str) -> str:
     return "tcg"
 
 
-def machine() -> Machine:
-    """A machine that starts its kernel at EL2, so that KVM works, with a PMU."""
+def machine(counted: bool = False) -> Machine:
+    """A machine that starts its kernel at EL2, so that KVM works, with a PMU.
+
+    Args:
+        counted: with a clock that ticks once an instruction, and that programs can read
+    """
+    accel, cpu = ["tcg,thread=multi"], ""
+    if counted:
+        accel = ["tcg,thread=single", "-icount", "shift=0,sleep=off"]
+        cpu = ",cntfrq=1000000000"
     return Machine(
         ["qemu-system-aarch64", "-M", "virt,virtualization=on,gic-version=3",
          # The architected algorithm of pointer authentication takes QEMU half of its time.
-         "-accel", "tcg,thread=multi", "-cpu", "max,pauth-impdef=on", "-smp", "2"],
+         "-accel", *accel, "-cpu", f"max,pauth-impdef=on{cpu}", "-smp", "2"],
         "0-1", "ttyAMA0")

@@ -155,19 +155,25 @@ class Build:
     def tests(self) -> List[str]:
         """Our test programs that this kernel can run."""
         if self.arch is not X86:
-            return self._programs()
+            return self._selftests()
         runs_32bit = "CONFIG_IA32_EMULATION=y\n" in (self.kernel / ".config").read_text()
         return [*SELFTESTS, *([TEST_32BIT] if runs_32bit else []), *INSTRUMENT_TESTS]
 
-    def _programs(self) -> List[str]:
-        """What is built for this architecture, by its names below the selftests' folder."""
+    def _selftests(self) -> List[str]:
+        """What the selftests' Makefile builds, by its names below their folder."""
         if self.arch is X86:
-            return [*SELFTESTS, *INSTRUMENT_TESTS, TEST_32BIT, BENCH, FUZZER, GUEST_PROGRAM,
-                    LIBC_PROGRAM, UNIKERNEL]
+            return SELFTESTS
         folder = "tools/testing/selftests/kvm/"
         ours = sorted(path[len(folder):-len(".c")] for path in self.tree.new_files
                       if path.startswith(f"{folder}{self.arch.name}/") and path.endswith("_test.c"))
         return [*ours, "memslots_debugfs_test", *LINUX_TESTS[self.arch.name]]
+
+    def _instruments(self) -> List[str]:
+        """What is built with their library beside them, likewise."""
+        if self.arch is not X86:
+            return [BENCH]
+        return [*INSTRUMENT_TESTS, TEST_32BIT, BENCH, FUZZER, GUEST_PROGRAM, LIBC_PROGRAM,
+                UNIKERNEL]
 
     def assemble(self) -> None:
         """Make the tree what the source, patches and new files say; undo what else changed."""
@@ -196,9 +202,7 @@ class Build:
             return
         stamp.unlink(missing_ok=True)
         shutil.copy(programs / BENCH, folder)
-        run_logged("Build its module", [
-            "make", "-C", str(sources), f"KDIR={self.kernel}", f"MO={folder}",
-            "MODULES=test_pmi.o", "modules"], self.log_dir / "bench.log", env=self._env)
+        self._build_bench_module(folder)
         stamp.write_text(inputs)
 
     def host_and_perf(self) -> None:
@@ -300,9 +304,16 @@ class Build:
                    self.log_dir / "perf.log", env=self._env)
         stamp.write_text(inputs)
 
+    def _build_bench_module(self, folder: Path) -> None:
+        """Build the one module that the benchmark takes, for this kernel."""
+        run_logged("Build its module", [
+            "make", "-C", str(REPO / "tools/testing/guest_callchain"), f"KDIR={self.kernel}",
+            f"MO={folder}", *([] if self.arch is X86 else _cross(self.arch)),
+            "MODULES=test_pmi.o", "modules"], self.log_dir / "bench.log", env=self._env)
+
     def _build_selftests(self, kernel_inputs: str) -> None:
         stamp = self.path / "selftests.stamp"
-        programs = self._programs()
+        programs = [*self._selftests(), *self._instruments()]
         inputs = _hash([kernel_inputs, *programs, *self._overlay(("tools/testing/",))])
         products = [self.selftests / program for program in programs]
         if self._is_current(stamp, inputs, *products):
@@ -311,15 +322,19 @@ class Build:
         modules = self.selftests / "guest_callchain"
         modules.mkdir(parents=True, exist_ok=True)
         arch = self.arch.name
-        names = SELFTESTS if self.arch is X86 else programs
         run_logged("Build the selftests", [
-            *self._make_selftests(), f"TEST_GEN_PROGS_{arch}={' '.join(names)}",
+            *self._make_selftests(), f"TEST_GEN_PROGS_{arch}={' '.join(self._selftests())}",
             f"TEST_PROGS_{arch}=", f"TEST_GEN_PROGS_EXTENDED_{arch}="],
             self.log_dir / "selftests.log", env=self._env)
         if self.arch is X86:
             run_logged("Build the instruments", [
                 *self._make_selftests("guest_callchain"), f"KDIR={self.kernel}", f"MO={modules}",
                 "programs", "modules"], self.log_dir / "instruments.log", env=self._env)
+        else:
+            run_logged("Build the benchmark",
+                       [*self._make_selftests("guest_callchain"), "programs"],
+                       self.log_dir / "instruments.log", env=self._env)
+            self._build_bench_module(modules)
         stamp.write_text(inputs)
 
     def _make_selftests(self, folder: str = "selftests/kvm") -> List[str]:

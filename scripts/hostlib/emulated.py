@@ -157,7 +157,8 @@ class EmulatedHost:
                         "-smp", str(cpus)], job_cpus, "ttyS0", tsc)
 
     def _argv(self, shared: Path, serial: List[str], mode: str) -> List[str]:
-        machine = arm64.machine() if self._build.arch is ARM64 else self._x86()
+        machine = (arm64.machine(self._counted) if self._build.arch is ARM64
+                   else self._x86())
         append = " ".join([
             f"console={machine.console} root=rootfs rootfstype=9p ro",
             "rootflags=trans=virtio,version=9p2000.L,cache=loose,msize=262144",

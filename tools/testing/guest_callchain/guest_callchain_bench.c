@@ -15,12 +15,8 @@
 #include <sys/sysinfo.h>
 #include <time.h>
 
-#include <asm/perf_regs.h>
-
-#include "guest_stack.h"
 #include "kvm_util.h"
 #include "perf_callchain.h"
-#include "processor.h"
 #include "test_modules.h"
 #include "test_util.h"
 
@@ -37,10 +33,30 @@
 /* As many disturbances are noted. */
 #define MAX_GAPS	1024
 
-/* What perf record --call-graph dwarf asks for: all but the segments that have no value. */
-#define DWARF_REGS	(GENMASK_ULL(PERF_REG_X86_R15, 0) &			\
-			 ~(BIT_ULL(PERF_REG_X86_DS) | BIT_ULL(PERF_REG_X86_ES) |	\
-			   BIT_ULL(PERF_REG_X86_FS) | BIT_ULL(PERF_REG_X86_GS)))
+/*
+ * struct work - what a guest, or this process, is to do, and how far it came
+ * @left:	loops that are left
+ * @undisturbed: the least that 16 loops took, in ticks of the clock
+ * @gaps:	address where to note the next disturbance
+ * @gaps_end:	where there is no more room
+ */
+struct work {
+	u64 left;
+	u64 undisturbed;
+	u64 gaps;
+	u64 gaps_end;
+};
+
+/* A guest's registers, as a sampler in user space takes them. */
+struct sampled_regs {
+	u64 ip;
+	u64 sp;
+	u64 fp;
+	u64 root;	/* of the page tables */
+	int levels;
+};
+
+#include "bench_arch.h"
 
 #define STOP_SIGNAL	SIGUSR1
 #define SAMPLE_SIGNAL	SIGUSR2
@@ -116,7 +132,7 @@ static struct {
 	bool previous_hit;
 	u64 *latencies;
 	u64 nr_latencies;
-	u64 *gaps;		/* in what the target does, in ticks of its TSC */
+	u64 *gaps;		/* in what the target does, in ticks of the clock */
 	gva_t gaps_gva;
 	u64 nr_gaps;
 	u64 undisturbed;
@@ -130,59 +146,6 @@ static struct {
 	.run_ms = 100,
 	.work = -1ULL,
 };
-
-/* Both count RCX down, and never touch the stack. */
-void guest_work(void);
-void guest_work_end(void);
-void host_work(void);
-void host_work_loop(void);
-void host_work_end(void);
-
-/*
- * Both count RCX down, and look at the time once in 16 times.  R8 is the last time,
- * R10 the least that has passed from one to the next.  What takes longer than it does
- * undisturbed is stored to RDI and up, as long as that is below RSI.
- */
-#define COUNT								\
-	"	test $15, %cl\n"					\
-	"	jnz 1f\n"						\
-	"	rdtsc\n"						\
-	"	shl $32, %rdx\n"					\
-	"	or %rax, %rdx\n"					\
-	"	mov %rdx, %rax\n"					\
-	"	sub %r8, %rdx\n"					\
-	"	mov %rax, %r8\n"					\
-	"	cmp %r10, %rdx\n"					\
-	"	cmovb %rdx, %r10\n"					\
-	"	cmp $" __stringify(UNDISTURBED) ", %rdx\n"		\
-	"	jb 1f\n"						\
-	"	cmp %rsi, %rdi\n"					\
-	"	jae 1f\n"						\
-	"	mov %rdx, (%rdi)\n"					\
-	"	add $8, %rdi\n"					\
-	"1:	dec %rcx\n"
-
-asm(".pushsection .text\n"
-	"guest_work:\n"
-	COUNT
-	"	jnz guest_work\n"
-	"guest_work_end:\n"
-	"	out %al, $0x80\n"
-	"	jmp guest_work_end\n"
-
-	/* RBX: the frame pointer, R9: what ends it. */
-	"host_work:\n"
-	"	push %rbp\n"
-	"	mov %rbx, %rbp\n"
-	"host_work_loop:\n"
-	COUNT
-	"	jz 2f\n"
-	"	cmpb $0, (%r9)\n"
-	"	je host_work_loop\n"
-	"host_work_end:\n"
-	"2:	pop %rbp\n"
-	"	ret\n"
-	".popsection");
 
 /* Of this thread, so that nobody else's work counts; IRQs and NMIs do. */
 static u64 cpu_ns(void)
@@ -288,65 +251,52 @@ static void on_sample(const struct callchain_sample *s, void *arg)
 }
 
 /*
- * The sampler that needs no new kernel: interrupt KVM_RUN by a timer's signal,
- * have KVM put the registers into the shared page, and follow frames in what
- * this process has mapped.  Translations are kept, and trusted for ever, which
- * flatters it.
+ * The sampler that needs no new kernel: interrupt KVM_RUN by a timer's signal, take
+ * the registers, and follow frames in what this process has mapped.  Translations are
+ * kept, and trusted for ever, which flatters it.
  */
 #define NR_CACHED	256
 
 static struct {
-	u64 cr3;
+	u64 root;
 	u64 page;
 	const u8 *hva;
 } translations[NR_CACHED];
 
-static const u8 *userspace_translate(const struct kvm_sregs *sregs, u64 page)
+static const u8 *userspace_translate(const struct sampled_regs *regs, u64 page)
 {
 	unsigned int slot = (page >> PAGE_SHIFT) % NR_CACHED;
-	struct kvm_vm *vm = bench.vcpu->vm;
-	u64 entry = sregs->cr3;
-	int level;
 
 	if (translations[slot].hva && translations[slot].page == page &&
-	    translations[slot].cr3 == sregs->cr3)
+	    translations[slot].root == regs->root)
 		return translations[slot].hva;
 
-	for (level = sregs->cr4 & X86_CR4_LA57 ? 5 : 4; level >= PG_LEVEL_4K; level--) {
-		const u64 *table = addr_gpa2hva(vm, PTE_GET_PA(entry));
-
-		entry = table[(page >> PG_LEVEL_SHIFT(level)) & 0x1ff];
-		if (!(entry & PTE_PRESENT_MASK(&vm->mmu)))
-			return NULL;
-		if (level == PG_LEVEL_4K || entry & PTE_HUGE_MASK(&vm->mmu))
-			break;
-	}
-
 	translations[slot].page = page;
-	translations[slot].cr3 = sregs->cr3;
-	translations[slot].hva = addr_gpa2hva(vm, PTE_GET_PA(entry) +
-					      (page & (PG_LEVEL_SIZE(level) - 1)));
+	translations[slot].root = regs->root;
+	translations[slot].hva = arch_translate(bench.vcpu->vm, regs, page);
 	return translations[slot].hva;
 }
 
 static void userspace_sample(void)
 {
-	const struct kvm_sync_regs *regs = &bench.vcpu->run->s.regs;
-	u64 fp = regs->regs.rbp, sp = regs->regs.rsp;
 	u64 *sample = bench.userspace_pos, *ras = &sample[2];
+	u64 page_gva = 0, nr = 0, fp, sp;
+	struct sampled_regs regs;
 	const u8 *page = NULL;
-	u64 page_gva = 0, nr = 0;
 
 	bench.nr_pmis++;
-	if (!in_text(regs->regs.rip) || bench.userspace_pos >= bench.userspace_end)
+	arch_get_regs(bench.vcpu, &regs);
+	if (!in_text(regs.ip) || bench.userspace_pos >= bench.userspace_end)
 		return;
 
+	fp = regs.fp;
+	sp = regs.sp;
 	while (fp && IS_ALIGNED(fp, 16) && fp >= sp && nr < GUEST_STACK_MAX_FRAMES) {
 		const u64 *frame;
 
 		if (!page || page_gva != (fp & PAGE_MASK)) {
 			page_gva = fp & PAGE_MASK;
-			page = userspace_translate(&regs->sregs, page_gva);
+			page = userspace_translate(&regs, page_gva);
 			if (!page)
 				break;
 		}
@@ -359,7 +309,7 @@ static void userspace_sample(void)
 	}
 
 	sample[0] = nr;
-	sample[1] = regs->regs.rip;
+	sample[1] = regs.ip;
 	bench.userspace_pos = &ras[nr];
 	bench.nr_samples++;
 }
@@ -398,13 +348,10 @@ static void build_host_stack(void)
 
 static void build_guest(void)
 {
-	struct kvm_regs regs;
+	struct work work = { .left = bench.work, .undisturbed = UNDISTURBED };
 	struct kvm_vm *vm;
 
-	vm = vm_create_with_one_vcpu(&bench.vcpu, guest_work);
-	/* What most guests have, whatever the host can do. */
-	if (vm->mmu.pgtable_levels == 5 && !bench.five_levels)
-		vcpu_use_4_level_paging(bench.vcpu);
+	vm = arch_create_guest(&bench.vcpu, guest_work, bench.five_levels);
 	guest_stack_build(vm, &bench.stack, &bench.layout);
 	if (bench.dump) {
 		/* A whole page: a dump of as many bytes takes one translation. */
@@ -413,41 +360,33 @@ static void build_guest(void)
 		*(u64 *)addr_gva2hva(vm, bench.stack.sp) = 0;
 	}
 	guest_stack_use(bench.vcpu, &bench.stack, (gva_t)guest_work);
-	vcpu_regs_get(bench.vcpu, &regs);
-	regs.rcx = bench.work;
-	regs.rdi = vm_alloc(vm, MAX_GAPS * sizeof(u64), PAGE_SIZE);
-	regs.rsi = regs.rdi + MAX_GAPS * sizeof(u64);
-	regs.r10 = UNDISTURBED;
-	bench.gaps = addr_gva2hva(vm, regs.rdi);
-	bench.gaps_gva = regs.rdi;
-	vcpu_regs_set(bench.vcpu, &regs);
+	work.gaps = vm_alloc(vm, MAX_GAPS * sizeof(u64), PAGE_SIZE);
+	work.gaps_end = work.gaps + MAX_GAPS * sizeof(u64);
+	bench.gaps = addr_gva2hva(vm, work.gaps);
+	bench.gaps_gva = work.gaps;
+	arch_set_work(bench.vcpu, &work);
 	if (bench.mode == MODE_USERSPACE)
-		bench.vcpu->run->kvm_valid_regs = KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS;
+		arch_show_regs(bench.vcpu);
 }
 
 static void run_host(void)
 {
-	register u64 rdi asm("rdi") = (u64)bench.gaps;
-	register u64 rsi asm("rsi") = (u64)(bench.gaps + MAX_GAPS);
-	register u64 rbx asm("rbx") = bench.stack.fp;
-	register u64 rcx asm("rcx") = bench.work;
-	register u64 r8 asm("r8") = rdtsc();
-	register u64 r9 asm("r9") = (u64)&bench.stop;
-	register u64 r10 asm("r10") = UNDISTURBED;
-	/* The call, and what it does, pushes two words: then RSP is as a guest's. */
-	register u64 r11 asm("r11") = bench.stack.sp + 2 * sizeof(u64);
+	struct work work = {
+		.left = bench.work,
+		.undisturbed = UNDISTURBED,
+		.gaps = (u64)bench.gaps,
+		.gaps_end = (u64)(bench.gaps + MAX_GAPS),
+	};
 
-	asm volatile("xchg %%rsp, %%r11; call host_work; xchg %%rsp, %%r11"
-		     : "+r" (rcx), "+r" (rdi), "+r" (r8), "+r" (r10), "+r" (r11)
-		     : "r" (rsi), "r" (rbx), "r" (r9) : "rax", "rdx", "memory", "cc");
-	bench.nr_gaps = (u64 *)rdi - bench.gaps;
-	bench.undisturbed = r10;
-	bench.work_done = bench.work - rcx;
+	arch_run_host(&work, &bench.stack, &bench.stop);
+	bench.nr_gaps = (u64 *)work.gaps - bench.gaps;
+	bench.undisturbed = work.undisturbed;
+	bench.work_done = bench.work - work.left;
 }
 
 static void run_guest(void)
 {
-	struct kvm_regs regs;
+	struct work work;
 	int r = -1;
 
 	while (!READ_ONCE(bench.stop)) {
@@ -462,13 +401,13 @@ static void run_guest(void)
 		}
 	}
 
-	TEST_ASSERT(r || bench.vcpu->run->exit_reason == KVM_EXIT_IO,
+	TEST_ASSERT(r || bench.vcpu->run->exit_reason == WORK_DONE,
 		    "The guest ended by itself, exit reason %s",
 		    exit_reason_str(bench.vcpu->run->exit_reason));
-	vcpu_regs_get(bench.vcpu, &regs);
-	bench.work_done = bench.work - regs.rcx;
-	bench.nr_gaps = (regs.rdi - bench.gaps_gva) / sizeof(u64);
-	bench.undisturbed = regs.r10;
+	arch_get_work(bench.vcpu, &work);
+	bench.work_done = bench.work - work.left;
+	bench.nr_gaps = (work.gaps - bench.gaps_gva) / sizeof(u64);
+	bench.undisturbed = work.undisturbed;
 }
 
 static unsigned int ring_pages(u64 nr_samples)
@@ -610,14 +549,10 @@ static u64 exit_ticks[500];
 
 static void guest_exits(void)
 {
-	unsigned int i, eax, ebx, ecx, edx;
-	u64 start;
+	unsigned int i;
 
-	for (i = 0; i < ARRAY_SIZE(exit_ticks); i++) {
-		start = rdtsc();
-		__cpuid(0, 0, &eax, &ebx, &ecx, &edx);
-		exit_ticks[i] = rdtsc() - start;
-	}
+	for (i = 0; i < ARRAY_SIZE(exit_ticks); i++)
+		exit_ticks[i] = arch_time_exit();
 	GUEST_DONE();
 }
 
@@ -629,7 +564,7 @@ static void measure_exits(void)
 	struct kvm_vm *vm;
 	struct ucall uc;
 
-	vm = vm_create_with_one_vcpu(&bench.vcpu, guest_exits);
+	vm = arch_create_guest(&bench.vcpu, guest_exits, true);
 	if (bench.mode == MODE_DEFERRED) {
 		open_event(&attr, true, ring_pages(0));
 		TEST_ASSERT(!ioctl(bench.event.fd, PERF_EVENT_IOC_ENABLE, 0), "IOC_ENABLE");

@@ -8,6 +8,8 @@
  * two CPUs.  For an IRQ, the timer is that CPU's own.  So the sample is taken
  * wherever that CPU happens to be, guest mode included, as with a hardware
  * counter.  Each PMU takes one event a CPU.
+ *
+ * Only on x86 can a module send and handle NMIs: elsewhere, there is no "test_pmi".
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -18,9 +20,13 @@
 #include <linux/smp.h>
 #include <linux/sysrq.h>
 
-#include <asm/apic.h>
 #include <asm/irq_regs.h>
+#ifdef CONFIG_X86
+#include <asm/apic.h>
 #include <asm/nmi.h>
+#else
+#include <asm/arch_timer.h>
+#endif
 
 #include "test_pmi.h"
 
@@ -62,6 +68,16 @@ MODULE_PARM_DESC(backtrace, "the next IRQ of test_pmi_irq is one of sysrq-l");
 static struct pmu test_pmi_nmi_pmu;
 static struct pmu test_pmi_irq_pmu;
 
+/* The clock of struct test_pmi_raw, which programs can read as well. */
+static u64 test_pmi_clock(void)
+{
+#ifdef CONFIG_X86
+	return rdtsc_ordered();
+#else
+	return __arch_counter_get_cntvct();
+#endif
+}
+
 static struct test_pmi_cpu *test_pmi_this_cpu(const struct perf_event *event)
 {
 	return event->pmu == &test_pmi_nmi_pmu ? this_cpu_ptr(&test_pmi_nmi_cpus) :
@@ -92,28 +108,13 @@ static void test_pmi_sample(struct test_pmi_cpu *tc, struct pt_regs *regs, u64 e
 	perf_sample_save_raw_data(&data, event, &raw);
 	perf_event_overflow(event, &data, regs);
 
-	tc->raw.last_exit = rdtsc_ordered();
-}
-
-static enum hrtimer_restart test_pmi_nmi_timer(struct hrtimer *timer)
-{
-	struct test_pmi_cpu *tc = container_of(timer, struct test_pmi_cpu, timer);
-	u64 period_ns = READ_ONCE(tc->period_ns);
-
-	if (!period_ns)
-		return HRTIMER_NORESTART;
-
-	atomic_inc(&tc->sent);
-	apic->send_IPI_mask(cpumask_of(tc->cpu), NMI_VECTOR);
-
-	hrtimer_forward_now(timer, ns_to_ktime(period_ns));
-	return HRTIMER_RESTART;
+	tc->raw.last_exit = test_pmi_clock();
 }
 
 static enum hrtimer_restart test_pmi_irq_timer(struct hrtimer *timer)
 {
 	struct test_pmi_cpu *tc = container_of(timer, struct test_pmi_cpu, timer);
-	u64 entry = rdtsc_ordered();
+	u64 entry = test_pmi_clock();
 	u64 period_ns;
 
 	if (READ_ONCE(backtrace) && xchg(&backtrace, 0))
@@ -139,29 +140,6 @@ static void test_pmi_start_timer(void *info)
 	if (period_ns)
 		hrtimer_start(&tc->timer, ns_to_ktime(period_ns),
 			      HRTIMER_MODE_REL_PINNED_HARD);
-}
-
-static int test_pmi_nmi(unsigned int cmd, struct pt_regs *regs)
-{
-	struct test_pmi_cpu *tc = this_cpu_ptr(&test_pmi_nmi_cpus);
-	u64 entry = rdtsc_ordered();
-	int sent = atomic_read(&tc->sent);
-
-	/*
-	 * An NMI that is sent while this handler runs for another one may be
-	 * counted by the latter, and arrives when there is nothing left to do.
-	 */
-	if (sent == tc->seen) {
-		if (!tc->late)
-			return NMI_DONE;
-		tc->late = false;
-		return NMI_HANDLED;
-	}
-	tc->seen = sent;
-	tc->late = true;
-
-	test_pmi_sample(tc, regs, entry);
-	return NMI_HANDLED;
 }
 
 static void test_pmi_start(struct perf_event *event, int flags)
@@ -253,14 +231,51 @@ static void test_pmi_setup_cpu(struct test_pmi_cpu *tc, unsigned int cpu,
 	INIT_CSD(&tc->csd, test_pmi_start_timer, tc);
 }
 
-static int __init test_pmi_init(void)
+#ifdef CONFIG_X86
+static enum hrtimer_restart test_pmi_nmi_timer(struct hrtimer *timer)
+{
+	struct test_pmi_cpu *tc = container_of(timer, struct test_pmi_cpu, timer);
+	u64 period_ns = READ_ONCE(tc->period_ns);
+
+	if (!period_ns)
+		return HRTIMER_NORESTART;
+
+	atomic_inc(&tc->sent);
+	apic->send_IPI_mask(cpumask_of(tc->cpu), NMI_VECTOR);
+
+	hrtimer_forward_now(timer, ns_to_ktime(period_ns));
+	return HRTIMER_RESTART;
+}
+
+static int test_pmi_nmi(unsigned int cmd, struct pt_regs *regs)
+{
+	struct test_pmi_cpu *tc = this_cpu_ptr(&test_pmi_nmi_cpus);
+	u64 entry = test_pmi_clock();
+	int sent = atomic_read(&tc->sent);
+
+	/*
+	 * An NMI that is sent while this handler runs for another one may be
+	 * counted by the latter, and arrives when there is nothing left to do.
+	 */
+	if (sent == tc->seen) {
+		if (!tc->late)
+			return NMI_DONE;
+		tc->late = false;
+		return NMI_HANDLED;
+	}
+	tc->seen = sent;
+	tc->late = true;
+
+	test_pmi_sample(tc, regs, entry);
+	return NMI_HANDLED;
+}
+
+static int test_pmi_init_nmi(void)
 {
 	int cpu, r;
 
-	for_each_possible_cpu(cpu) {
+	for_each_possible_cpu(cpu)
 		test_pmi_setup_cpu(per_cpu_ptr(&test_pmi_nmi_cpus, cpu), cpu, test_pmi_nmi_timer);
-		test_pmi_setup_cpu(per_cpu_ptr(&test_pmi_irq_cpus, cpu), cpu, test_pmi_irq_timer);
-	}
 
 	r = register_nmi_handler(NMI_LOCAL, test_pmi_nmi, 0, "test_pmi");
 	if (r)
@@ -268,18 +283,44 @@ static int __init test_pmi_init(void)
 
 	r = perf_pmu_register(&test_pmi_nmi_pmu, "test_pmi", -1);
 	if (r)
-		goto unregister_handler;
+		unregister_nmi_handler(NMI_LOCAL, "test_pmi");
+	return r;
+}
+
+static void test_pmi_exit_nmi(void)
+{
+	int cpu;
+
+	perf_pmu_unregister(&test_pmi_nmi_pmu);
+	for_each_possible_cpu(cpu)
+		hrtimer_cancel(&per_cpu_ptr(&test_pmi_nmi_cpus, cpu)->timer);
+	unregister_nmi_handler(NMI_LOCAL, "test_pmi");
+}
+#else
+static int test_pmi_init_nmi(void)
+{
+	return 0;
+}
+
+static void test_pmi_exit_nmi(void)
+{
+}
+#endif
+
+static int __init test_pmi_init(void)
+{
+	int cpu, r;
+
+	for_each_possible_cpu(cpu)
+		test_pmi_setup_cpu(per_cpu_ptr(&test_pmi_irq_cpus, cpu), cpu, test_pmi_irq_timer);
+
+	r = test_pmi_init_nmi();
+	if (r)
+		return r;
 
 	r = perf_pmu_register(&test_pmi_irq_pmu, "test_pmi_irq", -1);
 	if (r)
-		goto unregister_nmi_pmu;
-
-	return 0;
-
-unregister_nmi_pmu:
-	perf_pmu_unregister(&test_pmi_nmi_pmu);
-unregister_handler:
-	unregister_nmi_handler(NMI_LOCAL, "test_pmi");
+		test_pmi_exit_nmi();
 	return r;
 }
 
@@ -289,12 +330,9 @@ static void __exit test_pmi_exit(void)
 	int cpu;
 
 	perf_pmu_unregister(&test_pmi_irq_pmu);
-	perf_pmu_unregister(&test_pmi_nmi_pmu);
-	for_each_possible_cpu(cpu) {
-		hrtimer_cancel(&per_cpu_ptr(&test_pmi_nmi_cpus, cpu)->timer);
+	for_each_possible_cpu(cpu)
 		hrtimer_cancel(&per_cpu_ptr(&test_pmi_irq_cpus, cpu)->timer);
-	}
-	unregister_nmi_handler(NMI_LOCAL, "test_pmi");
+	test_pmi_exit_nmi();
 }
 
 module_init(test_pmi_init);

@@ -10,8 +10,8 @@
 /**
  * struct test_pmi_raw - when a PMI's handler ran
  * @nr:		number of the PMI, on its CPU; one without a sample counts as well
- * @entry:	TSC when its handler began
- * @last_exit:	TSC when the handler of PMI @nr - 1 ended; its end isn't known to
+ * @entry:	time when its handler began: the TSC, or CNTVCT_EL0
+ * @last_exit:	time when the handler of PMI @nr - 1 ended; its end isn't known to
  *		the sample that it takes
  */
 struct test_pmi_raw {

@@ -1,0 +1,151 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What of the benchmark is arm64's.
+ */
+#ifndef GUEST_CALLCHAIN_BENCH_ARCH_H
+#define GUEST_CALLCHAIN_BENCH_ARCH_H
+
+#include <asm/perf_regs.h>
+
+#include "guest_modes.h"
+#include "guest_stack.h"
+
+/* What perf record --call-graph dwarf asks for. */
+#define DWARF_REGS	GENMASK_ULL(PERF_REG_ARM64_PC, 0)
+
+/* How a guest tells that its work is done. */
+#define WORK_DONE	KVM_EXIT_SYSTEM_EVENT
+
+void guest_work(void);
+void guest_work_end(void);
+void host_work(void);
+void host_work_loop(void);
+void host_work_end(void);
+
+/*
+ * Both count X9 down, and look at the time once in 16 times.  X10 is the last time, X11
+ * the least that has passed from one to the next.  What takes longer than it does
+ * undisturbed is stored to X12 and up, as long as that is below X13.
+ */
+#define COUNT								\
+	"	tst x9, #15\n"						\
+	"	b.ne 1f\n"						\
+	"	mrs x14, cntvct_el0\n"					\
+	"	sub x15, x14, x10\n"					\
+	"	mov x10, x14\n"						\
+	"	cmp x15, x11\n"						\
+	"	csel x11, x15, x11, lo\n"				\
+	"	cmp x15, #" __stringify(UNDISTURBED) "\n"		\
+	"	b.lo 1f\n"						\
+	"	cmp x12, x13\n"						\
+	"	b.hs 1f\n"						\
+	"	str x15, [x12], #8\n"					\
+	"1:	subs x9, x9, #1\n"
+
+asm(".pushsection .text\n"
+	"guest_work:\n"
+	COUNT
+	"	b.ne guest_work\n"
+	"guest_work_end:\n"
+	/* PSCI's SYSTEM_OFF, which leaves the registers as they are. */
+	"	mov w0, #8\n"
+	"	movk w0, #0x8400, lsl #16\n"
+	"	hvc #0\n"
+	"	b guest_work_end\n"
+
+	/* X16: the frame pointer, X17: what ends it. */
+	"host_work:\n"
+	"	mov x8, x29\n"
+	"	mov x29, x16\n"
+	"host_work_loop:\n"
+	COUNT
+	"	b.eq 2f\n"
+	"	ldrb w14, [x17]\n"
+	"	cbz w14, host_work_loop\n"
+	"host_work_end:\n"
+	"2:	mov x29, x8\n"
+	"	ret\n"
+	".popsection");
+
+static inline u64 arch_time(void)
+{
+	return read_sysreg(cntvct_el0);
+}
+
+static void arch_run_host(struct work *work, const struct guest_stack *stack, const bool *stop)
+{
+	register u64 left asm("x9") = work->left;
+	register u64 last asm("x10") = arch_time();
+	register u64 undisturbed asm("x11") = work->undisturbed;
+	register u64 gaps asm("x12") = work->gaps;
+	register u64 gaps_end asm("x13") = work->gaps_end;
+	register u64 fp asm("x16") = stack->fp;
+	register u64 end asm("x17") = (u64)stop;
+
+	/* perf's samples of this process have frames, and no piece of its stack. */
+	asm volatile("bl host_work"
+		     : "+r" (left), "+r" (last), "+r" (undisturbed), "+r" (gaps)
+		     : "r" (gaps_end), "r" (fp), "r" (end)
+		     : "x8", "x14", "x15", "x30", "memory", "cc");
+	work->gaps = gaps;
+	work->undisturbed = undisturbed;
+	work->left = left;
+}
+
+/* What most guests have: pages of 4 KiB, 48 bits of addresses, a GIC, and no EL2. */
+static struct kvm_vm *arch_create_guest(struct kvm_vcpu **vcpu, void *code, bool five_levels)
+{
+	struct kvm_vm *vm = __vm_create(VM_SHAPE(VM_MODE_P40V48_4K), 1, 0);
+	struct kvm_vcpu_init init;
+
+	kvm_get_default_vcpu_target(vm, &init);
+	init.features[0] &= ~BIT(KVM_ARM_VCPU_HAS_EL2);
+	*vcpu = aarch64_vcpu_add(vm, 0, &init, code);
+	kvm_arch_vm_finalize_vcpus(vm);
+	return vm;
+}
+
+static void arch_set_work(struct kvm_vcpu *vcpu, const struct work *work)
+{
+	vcpu_set_reg(vcpu, ARM64_CORE_REG(regs.regs[9]), work->left);
+	vcpu_set_reg(vcpu, ARM64_CORE_REG(regs.regs[11]), work->undisturbed);
+	vcpu_set_reg(vcpu, ARM64_CORE_REG(regs.regs[12]), work->gaps);
+	vcpu_set_reg(vcpu, ARM64_CORE_REG(regs.regs[13]), work->gaps_end);
+}
+
+static void arch_get_work(struct kvm_vcpu *vcpu, struct work *work)
+{
+	work->left = vcpu_get_reg(vcpu, ARM64_CORE_REG(regs.regs[9]));
+	work->undisturbed = vcpu_get_reg(vcpu, ARM64_CORE_REG(regs.regs[11]));
+	work->gaps = vcpu_get_reg(vcpu, ARM64_CORE_REG(regs.regs[12]));
+}
+
+/* There are no registers in the page that is shared with KVM: each takes a system call. */
+static void arch_show_regs(struct kvm_vcpu *vcpu)
+{
+}
+
+static void arch_get_regs(struct kvm_vcpu *vcpu, struct sampled_regs *regs)
+{
+	regs->ip = vcpu_get_reg(vcpu, ARM64_CORE_REG(regs.pc));
+	regs->sp = vcpu_get_reg(vcpu, ARM64_CORE_REG(sp_el1));
+	regs->fp = vcpu_get_reg(vcpu, ARM64_CORE_REG(regs.regs[29]));
+	regs->root = vcpu_get_reg(vcpu, KVM_ARM64_SYS_REG(SYS_TTBR0_EL1));
+}
+
+static const u8 *arch_translate(struct kvm_vm *vm, const struct sampled_regs *regs, u64 page)
+{
+	return addr_gva2hva(vm, page);
+}
+
+/* How long an exit and the entry after it take the guest: a hypercall that KVM doesn't know. */
+static u64 arch_time_exit(void)
+{
+	register u64 function asm("x0") = -1ULL;
+	u64 start = arch_time();
+
+	asm volatile("hvc #0" : "+r" (function) : : "x1", "x2", "x3", "memory");
+	return arch_time() - start;
+}
+
+#endif /* GUEST_CALLCHAIN_BENCH_ARCH_H */
