@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Tuple
 
+from .arch import ARM64, X86, Arch
 from .build import BENCH, Build
 from .emulated import EmulatedHost
 from .tree import REPO
@@ -45,7 +46,14 @@ WHOLE_HOST = 'sh "$REPO/scripts/guest/whole-host.sh" > /run/shared/whole-host.tx
 # How a host that was built with BASELINE=v3 is told to walk as in 2023.
 _V3_PARAMETER = "/sys/module/kvm/parameters/stack_walk_v3"
 
+_QEMU = {"x86": "qemu-system-x86_64", "arm64": "qemu-system-aarch64"}
+
 _FRAME = 16         # bytes of a frame: the frames of a stack share a page or two
+
+
+def pmis(arch: str) -> str:
+    """What interrupts a host of this architecture: an arm64 module can't send NMIs."""
+    return "nmi" if arch == X86.name else "irq"
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,7 @@ class Run:
 class Figure:
     """What a run came to.
 
-    latency: of the PMI's handler, or an exit and the entry after it, by the TSC:
+    latency: of the PMI's handler, or an exit and the entry after it, by the clock:
         instructions if counted, else ticks
     cost: instructions that the target lost by a PMI, the way there and back included,
         median; none if they were not counted
@@ -130,6 +138,16 @@ class Results:
     # Of "perf record -a": what all vCPUs lose together.
     whole_hosts: List[WholeHost] = field(default_factory=list)
 
+    @property
+    def arch(self) -> str:
+        """Of which architecture the host is."""
+        return str(self.environment.get("arch", X86.name))
+
+    @property
+    def source(self) -> str:
+        """By which PMIs latencies were measured."""
+        return pmis(self.arch)
+
     def find(self, has: str = "run", /, **wanted: Any) -> Optional[Figure]:
         """The first figure of a run with these properties that has an attribute.
 
@@ -166,29 +184,33 @@ class Results:
                        [WholeHost(**each) for each in data.get("whole_hosts", [])])
 
 
-def _latencies(clock: str, depths: Iterable[int], modes: Iterable[str]) -> List[Run]:
-    """PMI latency against depth: of a guest and of the host, by NMIs."""
-    runs = [Run(clock, "guest", "ip"), Run(clock, "guest", "empty"), Run(clock, "host", "ip")]
+def _latencies(clock: str, depths: Iterable[int], modes: Iterable[str],
+               source: str = "nmi") -> List[Run]:
+    """PMI latency against depth: of a guest and of the host."""
+    runs = [Run(clock, "guest", "ip", source), Run(clock, "guest", "empty", source),
+            Run(clock, "host", "ip", source)]
     for depth in depths:
-        runs += [Run(clock, "guest", mode, depth=depth, ms=60) for mode in modes]
-        runs.append(Run(clock, "host", "callchain", depth=depth))
+        runs += [Run(clock, "guest", mode, source, depth, ms=60) for mode in modes]
+        runs.append(Run(clock, "host", "callchain", source, depth))
     return runs
 
 
-def _pages(clock: str, strides: Iterable[int], modes: Iterable[str]) -> List[Run]:
+def _pages(clock: str, strides: Iterable[int], modes: Iterable[str],
+           source: str = "nmi") -> List[Run]:
     """PMI latency against the pages that 127 frames lie on."""
-    return [Run(clock, "guest", mode, depth=127, stride=stride, rate=500, ms=60)
+    return [Run(clock, "guest", mode, source, 127, stride, rate=500, ms=60)
             for stride in strides for mode in modes]
 
 
-def _slowdowns(clock: str, depths: Iterable[int], rates: Iterable[int], ms: int) -> List[Run]:
+def _slowdowns(clock: str, depths: Iterable[int], rates: Iterable[int], ms: int,
+               modes: Iterable[str] = ("callchain", "deferred", "v3", "userspace")) -> List[Run]:
     """What the target loses, by PMIs that are IRQs: nothing else runs then."""
     runs = [Run(clock, target, "off", "irq", ms=ms) for target in ("guest", "host")]
     for rate in rates:
         runs.append(Run(clock, "guest", "ip", "irq", rate=rate, ms=ms))
         for depth in depths:
             runs += [Run(clock, "guest", mode, "irq", depth, rate=rate, ms=ms)
-                     for mode in ("callchain", "deferred", "v3", "userspace")]
+                     for mode in modes]
             runs.append(Run(clock, "host", "callchain", "irq", depth, rate=rate, ms=ms))
     return runs
 
@@ -204,9 +226,9 @@ def _dumps(clock: str, sizes: Iterable[int]) -> List[Run]:
                                  ("host", "callchain"))]
 
 
-def _exits(clock: str) -> List[Run]:
+def _exits(clock: str, source: str = "nmi") -> List[Run]:
     """What guests pay that nobody samples just then."""
-    return [Run(clock, "exit", mode, rate=1) for mode in ("off", "deferred")]
+    return [Run(clock, "exit", mode, source, rate=1) for mode in ("off", "deferred")]
 
 
 def _ladder(clock: str, rates: Iterable[int], modes: Iterable[str], depth: int) -> List[Run]:
@@ -247,16 +269,35 @@ def plan(quick: bool, timed: bool) -> List[Run]:
                if timed else []))
 
 
-def peers_plan() -> List[Run]:
+def arm64_plan(quick: bool) -> List[Run]:
+    """All runs of "make bench" on an arm64 host, where all walks are deferred."""
+    modes = ("deferred", "userspace")
+    if quick:
+        return (_latencies("counted", DEPTHS, modes[:1], "irq")
+                + _pages("counted", (_FRAME, 4096), modes[:1], "irq")
+                + _slowdowns("counted", (64,), RATES, 50, modes) + _exits("counted", "irq"))
+    return (_latencies("counted", (0, 1, 2, 4, 8, 16, 32, 64, 96, 127), modes[:1], "irq")
+            + _pages("counted", (16, 64, 256, 1024, 4096), modes[:1], "irq")
+            + _slowdowns("counted", DEPTHS, RATES, 300, modes)
+            + _slowdowns("counted", (64,), (20000, 50000), 50, modes)
+            + _exits("counted", "irq"))
+
+
+def peers_plan(source: str = "nmi") -> List[Run]:
     """What costs something without a guest's callchain: on any kernel, patched or not."""
     # Long enough that periods lost at the start don't look like one who does not keep up.
-    return [Run("counted", "guest", "ip", ms=100), Run("counted", "host", "ip", ms=100),
-            *(Run("counted", "host", "callchain", depth=depth, ms=100) for depth in DEPTHS),
-            Run("counted", "exit", "off", rate=1)]
+    return [Run("counted", "guest", "ip", source, ms=100),
+            Run("counted", "host", "ip", source, ms=100),
+            *(Run("counted", "host", "callchain", source, depth, ms=100) for depth in DEPTHS),
+            Run("counted", "exit", "off", source, rate=1)]
 
 
-def gate_plan() -> List[Run]:
+def gate_plan(arch: Arch = X86) -> List[Run]:
     """The runs of "make gate", on a host that can't walk as in 2023."""
+    if arch is ARM64:
+        return (_latencies("counted", DEPTHS, ("deferred",), "irq")
+                + _pages("counted", (512, 4096), ("deferred",), "irq")
+                + _exits("counted", "irq"))
     return (_latencies("counted", DEPTHS, ("callchain", "deferred"))
             + _pages("counted", (512, 4096), ("callchain",))
             + [Run("counted", "guest", "callchain", "irq", 64),
@@ -273,7 +314,7 @@ echo 256 > /proc/sys/kernel/perf_event_max_stack
 echo 0 > /proc/sys/kernel/perf_cpu_time_max_percent
 echo "environment kernel $(uname -r)"
 echo "environment cpus $(nproc)"
-echo "environment cpu $(sed -n 's/^model name.*: //p' /proc/cpuinfo | head -n 1)"
+echo "environment cpu $(sed -nE 's/^(model name|CPU part).*: //p' /proc/cpuinfo | head -n 1)"
 {runs}
 # At the end: early on, there is another one while the TSC is watched.
 clocksource=/sys/devices/system/clocksource/clocksource0/current_clocksource
@@ -377,9 +418,14 @@ def _figures(runs: List[Run], lines: List[Dict[str, Any]], stable: bool) -> List
         if line["pmis"] and figure.kept < KEEPS_UP:
             figure.marks.append(TOO_SLOW)
         if not stable:
-            figure.marks.append("TSC is not stable")
+            figure.marks.append("the clock is not stable")
         figures.append(figure)
     return figures
+
+
+def _stable(clocksource: str) -> bool:
+    """Is the clock that programs read the one that the kernel keeps time by?"""
+    return clocksource in ("tsc", "arch_sys_counter")
 
 
 def _said(*argv: str) -> str:
@@ -407,11 +453,11 @@ def measure_peers(builds: Dict[str, Build], accel: str, results: Path,
     """What those pay who ask for no guest's callchain, on each of these kernels."""
     peers = {}
     for kernel, build in builds.items():
-        runs = peers_plan()
+        runs = peers_plan(pmis(build.arch.name))
         emulated = EmulatedHost(build, accel, kernel_args, counted=True)
         folder = results / kernel.replace(" ", "-")
         host, lines = _measure(emulated, kernel, runs, folder, "")
-        peers[kernel] = _figures(runs, lines, host["clocksource"] == "tsc")
+        peers[kernel] = _figures(runs, lines, _stable(host["clocksource"]))
     return peers
 
 
@@ -425,9 +471,10 @@ def measure(build: Build, accel: str, results: Path, runs: List[Run],
     """
     environment: Dict[str, Any] = {
         "commit": _commit(),
-        "qemu": _said("qemu-system-x86_64", "--version").splitlines()[0].split()[3],
-        "compiler": "gcc " + _said("gcc", "-dumpfullversion"),
+        "qemu": _said(_QEMU[build.arch.name], "--version").splitlines()[0].split()[3],
+        "compiler": "gcc " + _said(f"{build.arch.prefix}gcc", "-dumpfullversion"),
         "accel": accel,
+        **({} if build.arch is X86 else {"arch": build.arch.name}),
     }
     figures: List[Figure] = []
     for clock in ("counted", "timed"):
@@ -439,7 +486,7 @@ def measure(build: Build, accel: str, results: Path, runs: List[Run],
                                timed_job if clock == "timed" else counted_job)
         environment.update({name: host[name] for name in ("kernel", "cpus", "cpu")})
         environment[f"{clock}_clocksource"] = host["clocksource"]
-        figures += _figures(these, lines, host["clocksource"] == "tsc")
+        figures += _figures(these, lines, _stable(host["clocksource"]))
     return Results(environment, figures)
 
 

@@ -11,6 +11,7 @@ import matplotlib
 matplotlib.use("svg")
 from matplotlib import pyplot  # noqa: E402
 
+from .arch import X86
 from .bench import DEPTHS, DUMPS, KEEPS_UP, RATES, Figure, Results
 from .build import BENCH
 from .ui import Failure, say
@@ -94,7 +95,7 @@ def _latency_table(results: Results) -> str:
             continue
         cells = []
         for depth in DEPTHS:
-            figure = results.find(clock="counted", target=target, mode=mode, source="nmi",
+            figure = results.find(clock="counted", target=target, mode=mode, source=results.source,
                                   levels=4, stride=16, **({} if mode in _SHALLOW else {"depth": depth}))
             cells.append(_cell(figure, lambda f: f"{_number(f.latency['median'])}, "
                                                  f"{_number(f.latency['max'])}"))
@@ -213,7 +214,8 @@ def _exits(results: Results) -> str:
                      for mode in ("off", "deferred"))
     if not (off and deferred):
         raise Failure("The benchmark lacks the runs that time exits")
-    return ("An exit for CPUID and the entry after it take the guest "
+    what = "CPUID" if results.arch == X86.name else "a hypercall"
+    return (f"An exit for {what} and the entry after it take the guest "
             f"{_number(off.latency['median'])} instructions, and "
             f"{_number(deferred.latency['median'])} while there is an event that defers callchains.")
 
@@ -260,6 +262,14 @@ def _page_table(results: Results) -> str:
                          for label, mode in ways])
 
 
+def _page_cost_table(results: Results) -> str:
+    """Where walks are deferred, the PMI's latency says nothing of them."""
+    figures = _page_figures(results, "deferred")
+    return _table(["127 frames, whole cost of a sample",
+                   *(f"{f.pages} page{'s' * (f.pages > 1)}" for f in figures)],
+                  [["deferred", *(_cell(f, lambda f: _number(f.cost)) for f in figures)]])
+
+
 def _hyperfine_table(path: Path) -> str:
     results = json.loads(path.read_text())["results"]
     base = results[0]["median"]
@@ -295,7 +305,7 @@ def _plot_latency(results: Results, path: Path) -> None:
     for (label, target, mode), style in zip(_WAYS, _STYLES):
         points = sorted((f.run.depth, f.latency["median"]) for f in results.figures
                         if f.run.clock == "counted" and f.run.target == target
-                        and f.run.mode == mode and f.run.source == "nmi" and f.run.levels == 4
+                        and f.run.mode == mode and f.run.source == results.source and f.run.levels == 4
                         and not f.run.dump
                         and f.run.stride == 16 and f.run.rate == 1000 and f.latency)
         if mode in _SHALLOW and points:
@@ -340,18 +350,41 @@ def _meaning(results: Results) -> str:
             f"{share('userspace')}, and the walk of 2023 {share('v3')}.")
 
 
+def _origin(results: Results) -> str:
+    environment = results.environment
+    return ("Figures are instructions, counted under QEMU's `-icount`. "
+            f"Linux {environment['kernel']}, QEMU {environment['qemu']}, "
+            f"{environment['compiler']}, {environment['accel']}, commit {environment['commit']}.\n")
+
+
+def _keep(parts: List[str], folder: Path) -> None:
+    text = "\n".join(parts)
+    (folder / "table.md").write_text(text)
+    say(text)
+    say(f"The figures are in {folder}/bench.json, with plots next to it")
+
+
+def write_arm64(results: Results, folder: Path) -> None:
+    """As write(), for a host where all walks are deferred."""
+    counted = [depth for depth in DEPTHS if results.find("slowdown", mode="deferred", source="irq",
+                                                         rate=RATES[1], depth=depth)]
+    parts = [_origin(results), _latency_table(results), _cost_table(results, counted),
+             _lost_table(results, counted), _exits(results) + "\n", _page_cost_table(results)]
+    if results.peers:
+        parts.append(_peer_table(results))
+    _plot_latency(results, folder / "latency.svg")
+    _plot_overhead(results, "counted", folder / "overhead.svg")
+    _keep(parts, folder)
+
+
 def write(results: Results, folder: Path) -> None:
     """Write the tables and plots next to the JSON, and print the tables."""
     counted = [depth for depth in DEPTHS
                if results.find("cost", clock="counted", mode="v3", source="irq", depth=depth)]
     timed = [depth for depth in DEPTHS
              if results.find(clock="timed", mode="v3", source="irq", depth=depth)]
-    environment = results.environment
     parts = [
-        "Figures are instructions, counted under QEMU's `-icount`. "
-        f"Linux {environment['kernel']}, QEMU {environment['qemu']}, "
-        f"{environment['compiler']}, {environment['accel']}, commit {environment['commit']}.\n",
-        _latency_table(results), _cost_table(results, counted), _lost_table(results, counted),
+        _origin(results), _latency_table(results), _cost_table(results, counted), _lost_table(results, counted),
         _meaning(results) + "\n", _other_table(results), _dump_table(results),
         _exits(results) + "\n", _page_table(results)]
     if results.peers:
@@ -367,7 +400,4 @@ def write(results: Results, folder: Path) -> None:
                   "half of these lie within ±.\n", _slowdown_table(results, timed),
                   _hyperfine_table(folder / "hyperfine.json")]
         _plot_overhead(results, "timed", folder / "overhead-timed.svg")
-    text = "\n".join(parts)
-    (folder / "table.md").write_text(text)
-    say(text)
-    say(f"The figures are in {folder}/bench.json, with plots next to it")
+    _keep(parts, folder)

@@ -51,6 +51,12 @@ def build_dir(options: Options) -> Path:
     return folder
 
 
+def arch_dir(options: Options) -> Path:
+    """Where what is for the architecture of the host is built."""
+    folder = build_dir(options)
+    return folder / options.arch if ARCHS[options.arch] is ARM64 else folder
+
+
 def results_dir(name: str) -> Path:
     folder = REPO / "results" / "latest" / name
     claim(folder)
@@ -255,12 +261,12 @@ def compare_all_selftests(options: Options, using: str) -> int:
 
 def with_and_without(options: Options) -> Tuple[Build, Build]:
     """A host with our patches and one without, neither built yet."""
-    folder = build_dir(options)
+    folder = arch_dir(options)
     claim(folder)
-    kernel = linux(options)
-    return (Build(folder, kernel, None, jobs=options.jobs),
+    kernel, arch = linux(options), ARCHS[options.arch]
+    return (Build(folder, kernel, None, jobs=options.jobs, arch=arch),
             Build(folder / "unpatched", kernel, CONFIGS / "no-callchain.config", patched=False,
-                  jobs=options.jobs))
+                  jobs=options.jobs, arch=arch))
 
 
 def cmd_records(options: Options) -> int:
@@ -377,16 +383,34 @@ def bench_peers(options: Options) -> Dict[str, Build]:
     """Kernels on which nobody asks for a guest's callchain, built for the benchmark."""
     patched, unpatched = with_and_without(options)
     patched.all()
-    without = Build(build_dir(options), linux(options), CONFIGS / "no-callchain.config",
-                    jobs=options.jobs)
+    without = Build(patched.folder, linux(options), CONFIGS / "no-callchain.config",
+                    jobs=options.jobs, arch=patched.arch)
     for build in (unpatched, without):
+        build.root = patched.root
         build.host_and_bench(patched.selftests)
     return {"unpatched": unpatched, "option off": without, "option on": patched}
+
+
+def bench_arm64(options: Options) -> int:
+    from . import benchreport
+
+    using = accel_of(options)
+    build = built(options)
+    folder = results_dir("bench-arm64")
+    results = bench.measure(build, using, folder, bench.arm64_plan(options.quick), options.kargs)
+    bench.write(results, folder / "bench.json")
+    if not options.quick:
+        results.peers = bench.measure_peers(bench_peers(options), using, folder, options.kargs)
+    bench.write(results, folder / "bench.json")
+    benchreport.write_arm64(results, folder)
+    return 0
 
 
 def cmd_bench(options: Options) -> int:
     from . import benchreport
 
+    if options.arch != "x86":
+        return bench_arm64(options)
     using = choose_accel(options.accel)
     build = built(dataclasses.replace(options, baseline="v3"))
     folder = results_dir("bench")
@@ -404,10 +428,10 @@ def cmd_bench(options: Options) -> int:
 
 
 def cmd_gate(options: Options) -> int:
-    using = choose_accel(options.accel)
+    using = accel_of(options)
     build = built(options)
-    folder = results_dir("gate")
-    results = bench.measure(build, using, folder, bench.gate_plan(), options.kargs)
+    folder = results_dir("gate" if options.arch == "x86" else f"gate-{options.arch}")
+    results = bench.measure(build, using, folder, bench.gate_plan(build.arch), options.kargs)
     bench.write(results, folder / "gate.json")
     return 0 if gate.judge(results, folder, build.tree.path) else 1
 
@@ -593,11 +617,11 @@ COMMANDS: Dict[str, Command] = {
         (*_BOOTS, "fuzz")),
     "bench": Command(
         cmd_bench, "measure what samples cost, beside what they are compared with",
-        (*_HOST, "kargs", "kconfig", "quick"), (*_BOOTS, "draw", "bench"),
+        (*_HOST, "arch", "kargs", "kconfig", "quick"), (*_BOOTS, "draw", "bench"),
         (("quick", "measure less, in three minutes"),)),
     "gate": Command(
         cmd_gate, "fail if samples cost more than the committed reference says",
-        (*_HOST, "kargs", "kconfig", "baseline"), (*_BOOTS, "gate")),
+        (*_HOST, "arch", "kargs", "kconfig", "baseline"), (*_BOOTS, "gate")),
     "host-table": Command(
         cmd_host_table, "write results/hosts.md: which tests passed on which host, of the last "
         "runs", _SOURCE, ("source",)),

@@ -10,11 +10,12 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import bench, ktap
+from .arch import ARCHS, ARM64, X86
 from .bench import Figure, Results
 from .tree import REPO
 from .ui import Failure, say
 
-# One for each set of tools.
+# One for each set of tools; those of other architectures are in folders of their own.
 REFERENCES = REPO / "results" / "gate"
 LIMITS = REPO / "scripts" / "gate-limits.toml"
 
@@ -55,11 +56,19 @@ class Verdict:
                 f"({change:+.1f} %), limit {self.limit.highest(self.reference):.1f}")
 
 
-def read_limits(path: Path) -> List[Limit]:
+def references(arch: str) -> Path:
+    """Where the references of an architecture are."""
+    return REFERENCES if arch == X86.name else REFERENCES / arch
+
+
+def read_limits(path: Path, arch: str = X86.name) -> List[Limit]:
+    """The limits of an architecture: those of x86 are not below a name."""
     # Python has it since 3.11, and other commands do without.
     import tomllib
 
     data = tomllib.loads(path.read_text())
+    others = {name: data.pop(name, {}) for name in ARCHS}
+    data = data if arch == X86.name else others[arch]
     return [Limit(name, entry.get("percent", 0), entry.get("instructions", 0), entry["reason"],
                   entry.get("at_most", math.inf))
             for name, entry in data.items()]
@@ -67,7 +76,7 @@ def read_limits(path: Path) -> List[Limit]:
 
 def _median(results: Results, **wanted: Any) -> float:
     usual: Dict[str, Any] = {"clock": "counted", "target": "guest", "mode": "callchain",
-                             "source": "nmi", "levels": 4, "stride": 16}
+                             "source": results.source, "levels": 4, "stride": 16}
     figure: Optional[Figure] = results.find(**{**usual, **wanted})
     if figure is None or not figure.latency:
         raise Failure(f"There is no figure for {wanted}")
@@ -83,8 +92,36 @@ def _deferred_cost(results: Results, dump: int) -> float:
     return figure.cost
 
 
+def _arm64_figures(results: Results) -> Dict[str, float]:
+    """As figures(): what counts is the PMI, the whole of a deferred sample, and exits."""
+    def cost(**wanted: Any) -> float:
+        figure = results.find("cost", clock="counted", target="guest", mode="deferred", **wanted)
+        if figure is None or figure.cost is None:
+            raise Failure(f"There is no cost of a deferred sample for {wanted}")
+        return figure.cost
+
+    few, many = ({"depth": 127, "stride": stride} for stride in (512, 4096))
+    pages = [results.find(mode="deferred", **which) for which in (few, many)]
+    assert pages[0] and pages[1]
+    return {
+        "sample without a callchain": _median(results, mode="ip"),
+        **{f"depth {depth}, deferred": _median(results, mode="deferred", depth=depth)
+           for depth in (bench.DEPTHS[0], bench.DEPTHS[-1])},
+        "whole sample, depth 1": cost(depth=1),
+        "frame": (cost(depth=127, stride=16) - cost(depth=16)) / (127 - 16),
+        "page": (cost(**many) - cost(**few)) / (pages[1].pages - pages[0].pages),
+        **{f"host process, depth {depth}": _median(results, target="host", depth=depth)
+           for depth in (bench.DEPTHS[0], bench.DEPTHS[-1])},
+        "exit and entry": _median(results, target="exit", mode="off"),
+        "exit and entry, with an event": _median(results, target="exit", mode="deferred"),
+    }
+
+
 def figures(results: Results) -> Dict[str, float]:
     """The figures that have a limit, by name, in instructions."""
+    if results.arch == ARM64.name:
+        return _arm64_figures(results)
+
     def pages(stride: int) -> Figure:
         figure = results.find(clock="counted", mode="callchain", depth=127, stride=stride)
         if figure is None:
@@ -182,7 +219,8 @@ def kcidb(verdicts: List[Verdict], new: Results) -> Dict[str, Any]:
         "version": {"major": 4, "minor": 0},
         "checkouts": [{"id": checkout, "origin": _ORIGIN, "valid": True}],
         "builds": [{"id": build, "checkout_id": checkout, "origin": _ORIGIN, "valid": True,
-                    "architecture": "x86_64", "compiler": new.environment["compiler"]}],
+                    "architecture": "x86_64" if new.arch == X86.name else new.arch,
+                    "compiler": new.environment["compiler"]}],
         "tests": [{"id": f"{_ORIGIN}:gate.{number}", "build_id": build, "origin": _ORIGIN,
                    "path": "kvm.guest_callchain."
                            + re.sub(r"[^a-z0-9]+", "_", v.limit.name.lower()),
@@ -195,12 +233,12 @@ def kcidb(verdicts: List[Verdict], new: Results) -> Dict[str, Any]:
 
 def judge(new: Results, folder: Path, tree: Path) -> bool:
     """Compare, print KTAP and what got slower, and leave JUnit and KCIDB files."""
-    references = [bench.read(path) for path in sorted(REFERENCES.glob("*.json"))]
-    if not references:
-        raise Failure(f"There is no reference in {REFERENCES}; see results/README.md")
-    reference = choose(new, references)
+    made = [bench.read(path) for path in sorted(references(new.arch).glob("*.json"))]
+    if not made:
+        raise Failure(f"There is no reference in {references(new.arch)}; see results/README.md")
+    reference = choose(new, made)
     try:
-        verdicts = compare(new, reference, read_limits(LIMITS))
+        verdicts = compare(new, reference, read_limits(LIMITS, new.arch))
     except Failure as failure:
         say(f"Bail out! {failure}")
         raise

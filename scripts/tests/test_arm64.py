@@ -46,6 +46,17 @@ class HostTest(unittest.TestCase):
             self.assertIn(word, append.split())
         self.assertTrue((self.build.root / "init.sh").exists())
 
+    def test_counts_by_a_clock_that_programs_read(self) -> None:
+        argv = self._argv()
+        self.assertNotIn("-icount", argv)
+        self.assertNotIn("cntfrq", argv[argv.index("-cpu") + 1])
+        self.host = EmulatedHost(self.build, "tcg", counted=True)
+        argv = self._argv()
+        # One tick of CNTVCT_EL0 is a nanosecond, and so is an instruction.
+        self.assertEqual(argv[argv.index("-icount") + 1], "shift=0,sleep=off")
+        self.assertIn(",cntfrq=1000000000", argv[argv.index("-cpu") + 1])
+        self.assertIn("thread=single", argv[argv.index("-accel") + 1])
+
     def test_may_write_to_one_folder_only(self) -> None:
         writable = [word for word in self._argv() if "security_model" in word
                     and "readonly=on" not in word]
@@ -114,6 +125,18 @@ class BuildTest(unittest.TestCase):
                          ["arm64/guest_callchain_test", "arm64/hypercalls"])
         self.assertFalse([test for test in self.build.tests if test.startswith("x86/")])
 
+    def test_instruments(self) -> None:
+        """The benchmark alone; it is no test, and its module is built as the kernel is."""
+        self.assertEqual(self.build._instruments(), [build_module.BENCH])
+        self.assertNotIn(build_module.BENCH, self.build.tests)
+        for build, prefix in ((self.build, "aarch64-linux-gnu-"),
+                              (Build(Path("/b"), Source("any"), None), "")):
+            with mock.patch.object(build_module, "run_logged") as run:
+                build._build_bench_module(Path("/m"))
+            argv = run.call_args.args[1]
+            self.assertIn("MODULES=test_pmi.o", argv)
+            self.assertEqual(f"CROSS_COMPILE={prefix}" in argv, bool(prefix))
+
 
 class OptionsTest(unittest.TestCase):
     def test_folder_of_its_own(self) -> None:
@@ -144,6 +167,21 @@ class OptionsTest(unittest.TestCase):
         with mock.patch.object(commands, "built"), \
                 self.assertRaisesRegex(Failure, "leave it or ARCH=arm64 away"):
             commands.cmd_build(Options(arch="arm64", baseline="v3"))
+
+    def test_peers_share_its_user_space(self) -> None:
+        made: List[mock.Mock] = []
+
+        def build(folder: Path, *_: object, **named: object) -> mock.Mock:
+            made.append(mock.Mock(folder=folder, root=folder / "root", arch=named["arch"]))
+            return made[-1]
+
+        with mock.patch.object(commands, "Build", build), \
+                mock.patch.object(commands, "claim"), mock.patch.object(commands, "linux"):
+            peers = commands.bench_peers(Options(build="/b", arch="arm64"))
+        self.assertEqual(set(peers), {"unpatched", "option off", "option on"})
+        for peer in peers.values():
+            self.assertIs(peer.arch, ARM64)
+            self.assertEqual(peer.root, Path("/b/arm64/root"))
 
     def test_debug_passes(self) -> None:
         with mock.patch.object(commands, "cmd_selftests", return_value=0) as selftests:

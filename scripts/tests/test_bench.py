@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Tuple
 from unittest import mock
 
 from hostlib import bench, benchreport
+from hostlib.arch import ARM64
 from hostlib.bench import Figure, Results, Run
 
 
@@ -68,7 +69,7 @@ class FiguresTest(unittest.TestCase):
                  (_line(pmis=20), True, []),
                  (_line(pmis=10), True, [bench.TOO_SLOW]),
                  (_line(pmis=20, throttled=1), True, ["throttled"]),
-                 (_line(pmis=20), False, ["TSC is not stable"]))
+                 (_line(pmis=20), False, ["the clock is not stable"]))
         for line, stable, marks in cases:
             with self.subTest(marks):
                 self.assertEqual(_figures(runs, [_line(), line], stable)[1].marks, marks)
@@ -132,6 +133,54 @@ class DumpsTest(unittest.TestCase):
 
     def test_gate_has_those_that_it_watches(self) -> None:
         self.assertEqual({run.dump for run in bench.gate_plan()}, {0, bench.GATE_DUMP})
+
+
+class Arm64Test(unittest.TestCase):
+    def test_plans_are_what_it_can(self) -> None:
+        """A module can't send NMIs, no walk is immediate, and there are no dumps."""
+        for runs in (bench.arm64_plan(True), bench.arm64_plan(False), bench.gate_plan(ARM64),
+                     bench.peers_plan(bench.pmis("arm64"))):
+            self.assertEqual({run.source for run in runs}, {"irq"})
+            self.assertEqual({run.dump for run in runs}, {0})
+            self.assertFalse([run for run in runs if run.target == "guest"
+                              and run.mode in ("callchain", "v3")])
+        self.assertEqual({run.source for run in bench.peers_plan()}, {"nmi"})
+
+    def test_tables_have_all_figures(self) -> None:
+        environment = {name: "some" for name in ("kernel", "qemu", "compiler", "accel", "commit")}
+        for quick, rows in ((True, 1), (False, 4)):
+            # Latencies, costs and slowdowns can be told apart.
+            figures = [Figure(run, {"median": 1000.0 + run.depth, "max": 9.0},
+                              cost=5000.0 + run.depth, slowdown=0.01, pages=run.stride // 16)
+                       for run in bench.arm64_plan(quick)]
+            results = Results({**environment, "arch": "arm64"}, figures)
+            with tempfile.TemporaryDirectory() as tmp, mock.patch.object(benchreport, "say"):
+                benchreport.write_arm64(results, Path(tmp))
+                text = (Path(tmp) / "table.md").read_text()
+                self.assertTrue((Path(tmp) / "latency.svg").exists())
+            self.assertIn("| deferred | 1 001, 9 | 1 016, 9 | 1 064, 9 | 1 127, 9 |", text)
+            self.assertIn("| host process, perf's own | 1 001, 9 |", text)
+            costs = "| 5 001 | 5 016 | 5 064 | 5 127 |" if not quick else "| 5 064 |"
+            self.assertIn(f"| deferred {costs}\n", text)
+            self.assertIn(f"| user-space sampler {costs}\n", text)
+            self.assertIn("An exit for a hypercall and the entry after it take the guest 1 000 "
+                          "instructions", text)
+            self.assertIn(f"| deferred | {'5 127 | ' * (2 if quick else 5)}".rstrip(), text)
+            self.assertEqual(rows, len(costs.split("|")) - 2)
+
+    def test_its_tools_are_recorded(self) -> None:
+        build = mock.Mock(arch=ARM64)
+        host = {"kernel": "7.3.4", "cpus": "2", "cpu": "0xd0c", "clocksource": "arch_sys_counter"}
+        run = Run("counted", "guest", "ip", "irq")
+        with mock.patch.object(bench, "EmulatedHost"), mock.patch.object(bench, "_said") as said, \
+                mock.patch.object(bench, "_measure", return_value=(host, [_line(pmis=1)])):
+            said.return_value = "QEMU emulator version 7.2.22"
+            results = bench.measure(build, "tcg", Path("/r"), [run])
+        asked = [call.args[0] for call in said.call_args_list]
+        self.assertIn("qemu-system-aarch64", asked)
+        self.assertIn("aarch64-linux-gnu-gcc", asked)
+        self.assertEqual((results.arch, results.source), ("arm64", "irq"))
+        self.assertNotIn("the clock is not stable", results.figures[0].marks)
 
 
 class LostTest(unittest.TestCase):

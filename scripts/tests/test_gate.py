@@ -2,9 +2,10 @@
 """What the gate lets pass, what it stops, and what it refuses to compare."""
 
 import unittest
-from typing import Any, Dict
+from typing import Any, Dict, List
 
 from hostlib import bench, gate
+from hostlib.arch import ARM64
 from hostlib.bench import Figure, Results, Run
 from hostlib.gate import Limit
 from hostlib.ui import Failure
@@ -140,6 +141,51 @@ class CompareTest(unittest.TestCase):
     def test_json_and_back(self) -> None:
         results = _results()
         self.assertEqual(Results.from_json(results.to_json()), results)
+
+
+def _arm64_results(pmi: int = 1000, start: int = 6000, frame: int = 100, page: int = 4000,
+                   exit_and_entry: int = 1200) -> Results:
+    """An arm64 host: its PMIs know nothing of the walk, whose cost is the guest's alone."""
+    figures = []
+    for run in bench.gate_plan(ARM64):
+        pages = 1 + max(0, run.depth - 1) * run.stride // 4096
+        latency = {"exit": exit_and_entry, "host": 2000 + run.depth, "guest": pmi}[run.target]
+        figures.append(Figure(run, {"median": latency}, pages=pages,
+                              cost=start + frame * run.depth + page * pages))
+    return Results({**_ENVIRONMENT, "arch": "arm64"}, figures)
+
+
+class Arm64Test(unittest.TestCase):
+    def _slower(self, **change: int) -> List[str]:
+        limits = gate.read_limits(gate.LIMITS, "arm64")
+        self.assertTrue(all(limit.reason for limit in limits))
+        return [v.limit.name for v in gate.compare(_arm64_results(**change), _arm64_results(),
+                                                   limits) if not v.good]
+
+    def test_what_gets_slower_is_named(self) -> None:
+        self.assertEqual(self._slower(), [])
+        self.assertEqual(self._slower(pmi=1031), ["sample without a callchain",
+                                                  "depth 1, deferred", "depth 127, deferred"])
+        self.assertEqual(self._slower(start=6500), ["whole sample, depth 1"])
+        self.assertEqual(self._slower(frame=103), ["frame"])
+        self.assertEqual(self._slower(page=4250), ["page"])
+
+    def test_an_exit_costs_no_instruction_more(self) -> None:
+        self.assertEqual(self._slower(exit_and_entry=1201),
+                         ["exit and entry", "exit and entry, with an event"])
+
+    def test_its_references_are_its_own(self) -> None:
+        self.assertNotEqual(gate.references("arm64"), gate.references("x86"))
+        self.assertNotIn("exit and entry", {limit.name for limit in gate.read_limits(gate.LIMITS)})
+        data = gate.kcidb([], _arm64_results())
+        self.assertEqual(data["builds"][0]["architecture"], "arm64")
+
+    def test_costs_must_be_counted(self) -> None:
+        results = _arm64_results()
+        for figure in results.figures:
+            figure.cost = None
+        with self.assertRaisesRegex(Failure, "no cost of a deferred sample"):
+            gate.figures(results)
 
 
 class OutputTest(unittest.TestCase):
