@@ -68,8 +68,8 @@ MODULE_PARM_DESC(backtrace, "the next IRQ of test_pmi_irq is one of sysrq-l");
 static struct pmu test_pmi_nmi_pmu;
 static struct pmu test_pmi_irq_pmu;
 
-/* The clock of struct test_pmi_raw, which programs can read as well. */
-static u64 test_pmi_clock(void)
+/* The clock of struct test_pmi_raw, which programs can read as well.  A call would be measured. */
+static __always_inline u64 test_pmi_clock(void)
 {
 #ifdef CONFIG_X86
 	return rdtsc_ordered();
