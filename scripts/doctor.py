@@ -579,6 +579,7 @@ ENDS = {
                   "give the host memory, so that the guest isn't swapped out; don't use nodefer"),
 }
 
+ARM64_PAGE = "Documentation/virt/kvm/arm/guest-callchains.rst"
 MOUNT_DEBUGFS = "mount -t debugfs debugfs /sys/kernel/debug"
 
 # What perf says of names that it has not found, and what helps.
@@ -613,8 +614,11 @@ def who(host: Host) -> str:
 def judge_machine(host: Host) -> Check:
     if host.machine == "x86_64":
         return host_check("machine", "ok", f"Linux {host.release} on x86-64")
+    if host.machine == "aarch64":
+        return host_check("machine", "no", f"Linux {host.release} on arm64: this command "
+                          "knows x86-64 only", f"read {ARM64_PAGE}", True)
     return host_check("machine", "no", f"Linux {host.release} on {host.machine}: guests' "
-                      "callchains are recorded on x86-64 only", "use a host of x86-64", True)
+                      "callchains need x86-64 or arm64", "use a host of x86-64", True)
 
 
 def judge_kvm(host: Host, has_vm: bool) -> Check:

@@ -489,7 +489,17 @@ This guest can't be recorded with its callchain here. First: record it without
         self.host.arch = "aarch64"
         self.assertEqual(self.told(), """\
 This host
-  no Linux 7.3.4 on aarch64: guests' callchains are recorded on x86-64 only
+  no Linux 7.3.4 on arm64: this command knows x86-64 only
+     > read Documentation/virt/kvm/arm/guest-callchains.rst
+No guest can be recorded with its callchain here. First: read
+Documentation/virt/kvm/arm/guest-callchains.rst.
+""")
+
+    def test_other_architecture(self) -> None:
+        self.host.arch = "riscv64"
+        self.assertEqual(self.told(), """\
+This host
+  no Linux 7.3.4 on riscv64: guests' callchains need x86-64 or arm64
      > use a host of x86-64
 No guest can be recorded with its callchain here. First: use a host of x86-64.
 """)
