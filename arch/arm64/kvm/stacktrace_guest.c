@@ -227,7 +227,7 @@ int kvm_peek_guest(struct kvm_vcpu *vcpu, gpa_t gpa, u64 *val)
 	return uptr ? guest_peek_word(uptr, val) : -EFAULT;
 }
 
-/* Translate the page that @gva lies in, unless it is the page that was translated last. */
+/* Translate the page that @gva lies in. */
 static enum guest_unwind_end guest_unwind_map(struct guest_unwind_state *state, gva_t gva)
 {
 	gva_t page_gva = ALIGN_DOWN(gva, UNWIND_PAGE_SIZE);
@@ -239,9 +239,6 @@ static enum guest_unwind_end guest_unwind_map(struct guest_unwind_state *state, 
 		.pan	= !state->user && (*vcpu_cpsr(state->vcpu) & PSR_PAN_BIT),
 		.peek	= true,
 	};
-
-	if (state->page_hva && state->page_gva == page_gva)
-		return UNWIND_CONTINUE;
 
 	if (!guest_canonical(state, gva))
 		return UNWIND_END_NONCANONICAL;
@@ -255,15 +252,18 @@ static enum guest_unwind_end guest_unwind_map(struct guest_unwind_state *state, 
 	return state->page_hva ? UNWIND_CONTINUE : UNWIND_END_NO_MEMORY;
 }
 
-/* Read an aligned word of the guest's stack. */
+/* Read an aligned word of the guest's stack.  Most lie on the page that was translated last. */
 static enum guest_unwind_end guest_unwind_read(struct guest_unwind_state *state,
 					       gva_t gva, u64 *word)
 {
-	enum guest_unwind_end end = guest_unwind_map(state, gva);
+	enum guest_unwind_end end;
 	u64 val;
 
-	if (end)
-		return end;
+	if (!state->page_hva || state->page_gva != ALIGN_DOWN(gva, UNWIND_PAGE_SIZE)) {
+		end = guest_unwind_map(state, gva);
+		if (end)
+			return end;
+	}
 
 	if (guest_peek_word(state->page_hva + (gva & (UNWIND_PAGE_SIZE - 1)), &val))
 		return UNWIND_END_NO_MEMORY;
@@ -520,8 +520,10 @@ static enum guest_unwind_end guest_unwind(struct guest_unwind_state *state)
  *
  * With nested virtualization, a guest has more translation regimes and a second stage of
  * its own, which may be a guest's guest's: not supported.
+ *
+ * Inlined, as each PMI asks this.
  */
-static bool guest_shows_stack(struct kvm_vcpu *vcpu)
+static __always_inline bool guest_shows_stack(struct kvm_vcpu *vcpu)
 {
 	enum kvm_callchain_policy policy = READ_ONCE(vcpu->kvm->callchain_policy);
 	int level = READ_ONCE(sysctl_perf_event_guest_callchain);
