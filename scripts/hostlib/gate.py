@@ -62,7 +62,7 @@ def references(arch: str) -> Path:
 
 
 def read_limits(path: Path, arch: str = X86.name) -> List[Limit]:
-    """The limits of an architecture: those of x86 are not below a name."""
+    """The limits of an architecture: x86's have no table of its name around them."""
     # Python has it since 3.11, and other commands do without.
     import tomllib
 
@@ -92,6 +92,13 @@ def _deferred_cost(results: Results, dump: int) -> float:
     return figure.cost
 
 
+def _pages(results: Results, mode: str, stride: int) -> Figure:
+    figure = results.find(clock="counted", mode=mode, depth=127, stride=stride)
+    if figure is None:
+        raise Failure(f"There is no figure for frames {stride} bytes apart")
+    return figure
+
+
 def _arm64_figures(results: Results) -> Dict[str, float]:
     """As figures(): what counts is the PMI, the whole of a deferred sample, and exits."""
     def cost(**wanted: Any) -> float:
@@ -100,16 +107,15 @@ def _arm64_figures(results: Results) -> Dict[str, float]:
             raise Failure(f"There is no cost of a deferred sample for {wanted}")
         return figure.cost
 
-    few, many = ({"depth": 127, "stride": stride} for stride in (512, 4096))
-    pages = [results.find(mode="deferred", **which) for which in (few, many)]
-    assert pages[0] and pages[1]
+    few, many = (_pages(results, "deferred", stride) for stride in (512, 4096))
     return {
         "sample without a callchain": _median(results, mode="ip"),
         **{f"depth {depth}, deferred": _median(results, mode="deferred", depth=depth)
            for depth in (bench.DEPTHS[0], bench.DEPTHS[-1])},
         "whole sample, depth 1": cost(depth=1),
         "frame": (cost(depth=127, stride=16) - cost(depth=16)) / (127 - 16),
-        "page": (cost(**many) - cost(**few)) / (pages[1].pages - pages[0].pages),
+        "page": (cost(depth=127, stride=4096) - cost(depth=127, stride=512)) /
+                (many.pages - few.pages),
         **{f"host process, depth {depth}": _median(results, target="host", depth=depth)
            for depth in (bench.DEPTHS[0], bench.DEPTHS[-1])},
         "exit and entry": _median(results, target="exit", mode="off"),
@@ -122,13 +128,7 @@ def figures(results: Results) -> Dict[str, float]:
     if results.arch == ARM64.name:
         return _arm64_figures(results)
 
-    def pages(stride: int) -> Figure:
-        figure = results.find(clock="counted", mode="callchain", depth=127, stride=stride)
-        if figure is None:
-            raise Failure(f"There is no figure for frames {stride} bytes apart")
-        return figure
-
-    few, many = pages(512), pages(4096)
+    few, many = (_pages(results, "callchain", stride) for stride in (512, 4096))
     values = {
         "sample without a callchain": _median(results, mode="ip"),
         "frame": (_median(results, depth=127) - _median(results, depth=16)) / (127 - 16),

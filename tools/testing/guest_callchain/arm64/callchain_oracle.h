@@ -50,7 +50,6 @@ enum oracle_end {
 	ORACLE_NONCANONICAL,
 	ORACLE_UNMAPPED,
 	ORACLE_NO_MEMORY,
-	NR_ORACLE_ENDS,
 };
 
 struct oracle_chain {

@@ -150,7 +150,7 @@ static u64 load(u64 off)
 	return bytes;
 }
 
-/* Memory as the oracle sees it: what changes has done so after @arg reads of it. */
+/* Memory as the oracle sees it: the racing word has its new value from read *@arg on. */
 static bool oracle_read(void *arg, u64 pa, u64 *bytes)
 {
 	const unsigned int *old_reads = arg;
@@ -728,8 +728,8 @@ static bool chains_equal(const struct oracle_chain *a, const struct oracle_chain
 }
 
 /*
- * A word changes at once, and once: before some read of it, or never.  That is the read
- * @old_reads of the oracle.
+ * The racing word changes once, as a whole.  Nobody knows when, so give the oracle none of its
+ * old value, one read of it, two, and so on.
  */
 static bool is_right(bool print)
 {
@@ -812,7 +812,7 @@ static void check_walk(struct kvm_vcpu *vcpu)
 		FUZZ_ASSERT(!vcpu->stat.callchain_walks && !f.walks && !f.reads,
 			    "walks when it must not");
 		FUZZ_ASSERT(chain->nr == max && (!max || chain->ips[0] == f.v.pc) &&
-			    chain->nr_kernel <= max, "finds %u entries where there is an IP only",
+			    chain->nr_kernel == (max && vcpu_mode_priv(vcpu)), "finds %u entries where there is an IP only",
 			    chain->nr);
 		return;
 	}

@@ -36,6 +36,7 @@
 
 /* Made-up return addresses begin here, where nothing is mapped. */
 #define FAKE_TEXT	0x700000000000ULL
+#define OTHER_TEXT	(FAKE_TEXT + 0x80000)
 
 #define STACK_GVA	0x10000000ULL
 #define OTHER_SLOT	10
@@ -89,7 +90,13 @@ static const struct perf_event_attr attr = { .exclude_host = 1 };
  * struct guest - a guest, and what is known of its stack
  * @mode:	page size, and width of addresses
  * @user:	it runs in EL0
+ * @pauth:	it may sign addresses
+ * @dirty_ring:	its VM has a ring of dirty pages
  * @upper:	bits to add to an address for the upper half, TTBR1's; or zero
+ * @vm:		its VM
+ * @vcpu:	the VM's vCPU
+ * @nr_frames:	how many frame records its stack has
+ * @stack_size:	how many bytes
  * @frames:	addresses of the frame records, innermost first
  * @ras:	their return addresses
  * @e:		the chain that a walk must find
@@ -365,11 +372,19 @@ FIXTURE_VARIANT_ADD(el, el1) { };
 FIXTURE_VARIANT_ADD(el, el1_ttbr1) { .upper = true };
 FIXTURE_VARIANT_ADD(el, el0) { .user = true };
 
+/* These tests page out, map, and count single pages: the host's must have the same size. */
+#define SKIP_UNLESS_4_KIB()							\
+do {										\
+	if (!guest_modes[VM_MODE_P40V48_4K].supported)				\
+		SKIP(return, "The host has no guests with pages of 4 KiB");	\
+	if (getpagesize() != 0x1000)						\
+		SKIP(return, "The host's pages have not 4 KiB");		\
+} while (0)
+
 FIXTURE_SETUP(el)
 {
 	SKIP_UNLESS_SAMPLED();
-	if (!guest_modes[VM_MODE_P40V48_4K].supported)
-		SKIP(return, "The host has no guests with pages of 4 KiB");
+	SKIP_UNLESS_4_KIB();
 	create_guest(&self->g, VM_MODE_P40V48_4K, variant->user, variant->upper);
 }
 
@@ -618,7 +633,7 @@ static void ignore_sample(const struct callchain_sample *s, void *arg)
 {
 }
 
-/* A walk asks for a page that was swapped out, but doesn't wait for it; later walks find it. */
+/* A walk asks for a page that was swapped out.  A later one finds it, and the record on it. */
 static void compare_swapped(struct guest *g, const char *name, void *page)
 {
 	unsigned int try;
@@ -628,6 +643,7 @@ static void compare_swapped(struct guest *g, const char *name, void *page)
 		vcpu_run_sampled(g->vcpu, PMI_NMI_DEFERRED, &attr, 1, ignore_sample, NULL);
 	TEST_ASSERT(is_in_memory(page), "%s: no walk has brought in the page", name);
 	expect_frames(g, name, SMALL_FRAMES);
+	expect_entry(g, OTHER_TEXT | g->upper);
 	compare_with_end(g, "last");
 }
 
@@ -640,9 +656,9 @@ TEST_F_TIMEOUT(el, swapped_out, TIMEOUT)
 	page = add_other_memory(g);
 	table = page + 0x2000;
 
-	/* MADV_PAGEOUT drains only the lists of its own CPU.  Pages of zeros need no swap. */
+	/* MADV_PAGEOUT drains only the lists of its own CPU. */
 	pin_self_to_cpu(sched_getcpu());
-	memset(page + 0x800, 0xff, 8);
+	write_word(g, (OTHER_GVA + 8) | g->upper, OTHER_TEXT | g->upper);
 	write_word(g, g->frames[SMALL_FRAMES - 1], OTHER_GVA | g->upper);
 	if (!page_out(page))
 		SKIP(return, "The host doesn't swap");
@@ -657,7 +673,7 @@ TEST_F_TIMEOUT(el, swapped_out, TIMEOUT)
 	compare_swapped(g, "table", table);
 }
 
-/* Nobody fills what is missing.  A walk neither raises a userfault nor waits. */
+/* Nobody fills what is missing.  A walk raises no userfault. */
 TEST_F_TIMEOUT(el, userfaults, TIMEOUT)
 {
 	struct pollfd pfd = { .events = POLLIN };
@@ -847,16 +863,19 @@ static void compare_exit(const struct callchain_sample *s, void *arg)
 	struct exits *exits = arg;
 	struct guest *g = exits->g;
 	u64 off = s->ip - ((u64)guest_exits | g->upper);
-	unsigned int first;
+	unsigned int first, i;
 
 	if (!callchain_sample_is_guest(s) || !s->nr)
 		return;
 
 	TEST_ASSERT(off <= 16, "IP 0x%lx", s->ip);
 	first = off == 4 || off == 8 ? 0 : BROKEN;
-	TEST_ASSERT(s->nr == 2 + SMALL_FRAMES - first && s->ips[2] == g->ras[first],
-		    "Instruction %lu: a chain of %lu entries that begins with 0x%lx, not 0x%lx",
-		    off / 4, s->nr, s->ips[2], g->ras[first]);
+	TEST_ASSERT(s->nr == 2 + SMALL_FRAMES - first && s->ips[1] == s->ip,
+		    "Instruction %lu: a chain of %lu entries", off / 4, s->nr);
+	for (i = first; i < SMALL_FRAMES; i++)
+		TEST_ASSERT(s->ips[2 + i - first] == g->ras[i],
+			    "Instruction %lu: frame %u has 0x%lx, not 0x%lx", off / 4, i,
+			    s->ips[2 + i - first], g->ras[i]);
 	exits->nr[!!first]++;
 	exits->nr_guest = min(exits->nr[0], exits->nr[1]) * 2;
 }
@@ -930,6 +949,7 @@ FIXTURE(dirty_ring)
 FIXTURE_SETUP(dirty_ring)
 {
 	SKIP_UNLESS_SAMPLED();
+	SKIP_UNLESS_4_KIB();
 	if (!kvm_has_cap(KVM_CAP_DIRTY_LOG_RING_ACQ_REL))
 		SKIP(return, "The host has no rings of dirty pages");
 	self->g.dirty_ring = true;
@@ -973,6 +993,7 @@ FIXTURE_VARIANT_ADD(pauth, ttbr1) { .upper = true };
 FIXTURE_SETUP(pauth)
 {
 	SKIP_UNLESS_SAMPLED();
+	SKIP_UNLESS_4_KIB();
 	if (!kvm_has_cap(KVM_CAP_ARM_PTRAUTH_ADDRESS) || !kvm_has_cap(KVM_CAP_ARM_PTRAUTH_GENERIC))
 		SKIP(return, "The host's guests have no pointer authentication");
 	self->g.pauth = true;
@@ -1022,8 +1043,8 @@ static u64 read_count(int fd)
 #define LEVELS		4
 
 /*
- * An entry takes so many translations, and each so many descriptors, whatever is on the stack.
- * Words of the stack are counted by a fuzzer in user space.
+ * An entry takes so many translations at most, and each so many descriptors.  No layout of a
+ * stack takes more than this one.  A fuzzer in user space counts words of random stacks.
  */
 TEST_F_TIMEOUT(el, bound, TIMEOUT)
 {
@@ -1044,7 +1065,10 @@ TEST_F_TIMEOUT(el, bound, TIMEOUT)
 	if (variant->user)
 		set_pte_bits(g, base, g->stack_size, 0, TEST_PTE_USER);
 
-	/* Each record lies on two pages, a kernel's in registers, which are read after its type. */
+	/*
+	 * Each record crosses a page.  A kernel's record is part of saved registers.  They lie on
+	 * the first page, and are read after the type on the second: three translations.
+	 */
 	expect_frames(g, "bound", 0);
 	for (i = 0, at = base + 0xff8; i < BOUND_FRAMES; i++, at += 0x2000) {
 		const u64 ip = (FAKE_TEXT + (i + 1) * 0x40) | g->upper;
@@ -1075,7 +1099,7 @@ enum move {
 	MOVE_RECORD,	/* a record leads elsewhere */
 	MOVE_RETURN,	/* a return address is another */
 	MOVE_PAGE,	/* a page of the stack is gone, or the one with another stack */
-	MOVE_TABLE,	/* a table of descriptors is gone, or is none */
+	MOVE_TABLE,	/* a table of descriptors is gone, or is that of another stack */
 	NR_MOVES,
 };
 
@@ -1106,7 +1130,7 @@ static void *move_memory(void *arg)
 /* Other return addresses than those of struct guest have this bit. */
 #define OTHER_RA	BIT_ULL(20)
 
-/* Each entry must be a return address that stood in memory.  A record is in a chain but once. */
+/* Each entry must be a return address that stood in memory.  There are no more than records. */
 static void check_moved(const struct callchain_sample *s, void *arg)
 {
 	const u64 text = FAKE_TEXT, end = FAKE_TEXT + (SMALL_FRAMES + 1) * 0x40;
@@ -1115,7 +1139,8 @@ static void check_moved(const struct callchain_sample *s, void *arg)
 
 	if (!callchain_sample_is_guest(s))
 		return;
-	TEST_ASSERT(s->nr >= 2 && s->nr <= 2 + 2 * SMALL_FRAMES && s->ips[1] == m->g->e.ip,
+	TEST_ASSERT(s->nr >= 2 && s->nr <= 2 + 2 * SMALL_FRAMES &&
+		    s->ips[0] == m->g->e.ips[0] && s->ips[1] == m->g->e.ip,
 		    "A chain of %lu entries", s->nr);
 	for (i = 2; i < s->nr; i++) {
 		ra = (s->ips[i] ^ (s->ips[i] & OTHER_RA)) & ~m->g->upper;
@@ -1206,6 +1231,7 @@ FIXTURE_SETUP(linux_guest)
 	struct guest *g = &self->g;
 
 	SKIP_UNLESS_SAMPLED();
+	SKIP_UNLESS_4_KIB();
 	create_guest(g, VM_MODE_P40V48_4K, false, true);
 	build_stack(g, SMALL_FRAMES, 0x40, 0);
 	self->regs = g->frames[SMALL_FRAMES] + 0x10;
@@ -1358,6 +1384,8 @@ FIXTURE_SETUP(protected_host)
 
 	if (!is_protected_host())
 		SKIP(return, "The host is not in protected mode");
+	if (getpagesize() != 0x1000)
+		SKIP(return, "The host's pages have not 4 KiB");
 
 	self->kvm_fd = open_kvm_dev_path_or_exit();
 	self->vm_fd = ioctl(self->kvm_fd, KVM_CREATE_VM, variant->type);
