@@ -51,6 +51,12 @@ aarch64)
 	[ -e /dev/kvm ] || echo "KVM has not found EL2" ;;
 esac
 
+# QEMU before 8.1 may translate code while another CPU patches it, and keep what was there before
+# (QEMU's commit deba78709ae8 mended that).  Events of tasks were not counted if that was perf's hook
+# in the scheduler, which Linux patches in for the first of them.  This one keeps it in.
+# shellcheck disable=SC2154
+[ -z "$keep_hooks" ] || perf stat -i -e dummy -p $$ sleep infinity >/dev/null 2>&1 &
+
 if [ "$mode" = shell ]; then
 	echo 1 > /proc/sys/kernel/printk
 	cd "$BUILD_SELFTESTS" || cd /

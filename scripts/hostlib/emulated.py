@@ -207,6 +207,7 @@ class EmulatedHost:
               for name, path in there.items()),
             f"export REPO={shlex.quote(str(self._there(REPO)))}",
             f"export PATH={shlex.quote(str(self._there(build.perf.parent)))}:$PATH",
+            f"keep_hooks={'yes' if build.arch is ARM64 and not self._counted else ''}",
             ""]))
 
     def shell(self, shared: Path) -> None:
