@@ -812,8 +812,8 @@ static void check_walk(struct kvm_vcpu *vcpu)
 		FUZZ_ASSERT(!vcpu->stat.callchain_walks && !f.walks && !f.reads,
 			    "walks when it must not");
 		FUZZ_ASSERT(chain->nr == max && (!max || chain->ips[0] == f.v.pc) &&
-			    chain->nr_kernel == (max && vcpu_mode_priv(vcpu)), "finds %u entries where there is an IP only",
-			    chain->nr);
+			    chain->nr_kernel == (max && vcpu_mode_priv(vcpu)),
+			    "finds %u entries where there is an IP only", chain->nr);
 		return;
 	}
 
