@@ -25,7 +25,7 @@ class FoldersTest(unittest.TestCase):
                 self.assertIn(f"/linux-source-{version}_", package.path)
                 self.assertRegex(package.sha256, "^[0-9a-f]{64}$")
                 self.assertEqual({path.suffix for path in folder.iterdir()} - {".diff"}, {""})
-                for part in ("patches", "tools/testing/selftests"):
+                for part in ("patches", "scripts/guest", "tools/testing/selftests"):
                     shutil.copytree(REPO / part, Path(tmp) / part)
                 bases.apply(folder, Path(tmp))
                 self.assertEqual((Path(tmp) / source.THIS_BASE).read_text(),
