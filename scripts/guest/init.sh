@@ -51,9 +51,9 @@ aarch64)
 	[ -e /dev/kvm ] || echo "KVM has not found EL2" ;;
 esac
 
-# QEMU before 8.1 may translate code while another CPU patches it, and keep what was there before
-# (QEMU's commit deba78709ae8 mended that).  Events of tasks were not counted if that was perf's hook
-# in the scheduler, which Linux patches in for the first of them.  This one keeps it in.
+# QEMU before 8.1 may keep old code on one CPU when another patches it; QEMU's commit deba78709ae8
+# mended that.  Linux patches perf's hook into the scheduler for the first event of a task, and out
+# after the last.  A CPU without the hook would count no task's events, so hold one event.
 # shellcheck disable=SC2154
 [ -z "$keep_hooks" ] || perf stat -i -e dummy -p $$ sleep infinity >/dev/null 2>&1 &
 

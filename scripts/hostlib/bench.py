@@ -279,7 +279,7 @@ def arm64_plan(quick: bool) -> List[Run]:
     return (_latencies("counted", (0, 1, 2, 4, 8, 16, 32, 64, 96, 127), modes[:1], "irq")
             + _pages("counted", (16, 64, 256, 1024, 4096), modes[:1], "irq")
             + _slowdowns("counted", DEPTHS, RATES, 300, modes)
-            # No faster: a deferred sample must end before the next, or that has no chain.
+            # At 50 kHz, a PMI would interrupt the walk for the one before, and get no chain.
             + _slowdowns("counted", (64,), (20000,), 50, modes)
             + _exits("counted", "irq"))
 

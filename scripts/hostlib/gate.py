@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Compare counted figures with the committed reference, and say what got slower."""
 
+import functools
 import json
 import math
 import re
@@ -83,12 +84,12 @@ def _median(results: Results, **wanted: Any) -> float:
     return figure.latency["median"]
 
 
-def _deferred_cost(results: Results, dump: int) -> float:
+def _deferred_cost(results: Results, **wanted: Any) -> float:
     """What a deferred sample costs in all, by IRQs: in its PMI and in the thread."""
     figure = results.find("cost", clock="counted", target="guest", mode="deferred", source="irq",
-                          depth=1, dump=dump)
+                          **wanted)
     if figure is None or figure.cost is None:
-        raise Failure(f"There is no cost of a deferred sample with a dump of {dump} bytes")
+        raise Failure(f"There is no cost of a deferred sample for {wanted}")
     return figure.cost
 
 
@@ -101,12 +102,7 @@ def _pages(results: Results, mode: str, stride: int) -> Figure:
 
 def _arm64_figures(results: Results) -> Dict[str, float]:
     """As figures(): what counts is the PMI, the whole of a deferred sample, and exits."""
-    def cost(**wanted: Any) -> float:
-        figure = results.find("cost", clock="counted", target="guest", mode="deferred", **wanted)
-        if figure is None or figure.cost is None:
-            raise Failure(f"There is no cost of a deferred sample for {wanted}")
-        return figure.cost
-
+    cost = functools.partial(_deferred_cost, results)
     few, many = (_pages(results, "deferred", stride) for stride in (512, 4096))
     return {
         "sample without a callchain": _median(results, mode="ip"),
@@ -145,8 +141,8 @@ def figures(results: Results) -> Dict[str, float]:
     for mode in ("callchain", "deferred"):
         values[f"{mode} with a dump"] = _median(results, mode=mode, depth=1,
                                                 dump=bench.GATE_DUMP)
-    values["dump, deferred"] = (_deferred_cost(results, bench.GATE_DUMP)
-                                - _deferred_cost(results, 0))
+    values["dump, deferred"] = (_deferred_cost(results, depth=1, dump=bench.GATE_DUMP)
+                                - _deferred_cost(results, depth=1, dump=0))
     figure = results.find(clock="counted", target="guest", mode="callchain", source="nmi",
                           depth=64, levels=4)
     assert figure

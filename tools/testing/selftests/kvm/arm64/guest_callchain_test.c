@@ -36,7 +36,6 @@
 
 /* Made-up return addresses begin here, where nothing is mapped. */
 #define FAKE_TEXT	0x700000000000ULL
-#define OTHER_TEXT	(FAKE_TEXT + 0x80000)
 
 #define STACK_GVA	0x10000000ULL
 #define OTHER_SLOT	10
@@ -372,19 +371,24 @@ FIXTURE_VARIANT_ADD(el, el1) { };
 FIXTURE_VARIANT_ADD(el, el1_ttbr1) { .upper = true };
 FIXTURE_VARIANT_ADD(el, el0) { .user = true };
 
-/* These tests page out, map, and count single pages: the host's must have the same size. */
-#define SKIP_UNLESS_4_KIB()							\
+#define SKIP_UNLESS_4_KIB_GUESTS()						\
 do {										\
 	if (!guest_modes[VM_MODE_P40V48_4K].supported)				\
 		SKIP(return, "The host has no guests with pages of 4 KiB");	\
+} while (0)
+
+/* For tests that page out, map or count single pages: the host's are as large as the guest's. */
+#define SKIP_UNLESS_4_KIB_HOST()						\
+do {										\
 	if (getpagesize() != 0x1000)						\
-		SKIP(return, "The host's pages have not 4 KiB");		\
+		SKIP(return, "The host's pages are not 4 KiB");			\
 } while (0)
 
 FIXTURE_SETUP(el)
 {
 	SKIP_UNLESS_SAMPLED();
-	SKIP_UNLESS_4_KIB();
+	SKIP_UNLESS_4_KIB_GUESTS();
+	SKIP_UNLESS_4_KIB_HOST();
 	create_guest(&self->g, VM_MODE_P40V48_4K, variant->user, variant->upper);
 }
 
@@ -633,6 +637,9 @@ static void ignore_sample(const struct callchain_sample *s, void *arg)
 {
 }
 
+/* The return address on the page that is swapped out. */
+#define SWAPPED_RA	(FAKE_TEXT + 0x80000)
+
 /* A walk asks for a page that was swapped out.  A later one finds it, and the record on it. */
 static void compare_swapped(struct guest *g, const char *name, void *page)
 {
@@ -643,7 +650,7 @@ static void compare_swapped(struct guest *g, const char *name, void *page)
 		vcpu_run_sampled(g->vcpu, PMI_NMI_DEFERRED, &attr, 1, ignore_sample, NULL);
 	TEST_ASSERT(is_in_memory(page), "%s: no walk has brought in the page", name);
 	expect_frames(g, name, SMALL_FRAMES);
-	expect_entry(g, OTHER_TEXT | g->upper);
+	expect_entry(g, SWAPPED_RA | g->upper);
 	compare_with_end(g, "last");
 }
 
@@ -658,7 +665,7 @@ TEST_F_TIMEOUT(el, swapped_out, TIMEOUT)
 
 	/* MADV_PAGEOUT drains only the lists of its own CPU. */
 	pin_self_to_cpu(sched_getcpu());
-	write_word(g, (OTHER_GVA + 8) | g->upper, OTHER_TEXT | g->upper);
+	write_word(g, (OTHER_GVA + 8) | g->upper, SWAPPED_RA | g->upper);
 	write_word(g, g->frames[SMALL_FRAMES - 1], OTHER_GVA | g->upper);
 	if (!page_out(page))
 		SKIP(return, "The host doesn't swap");
@@ -949,7 +956,8 @@ FIXTURE(dirty_ring)
 FIXTURE_SETUP(dirty_ring)
 {
 	SKIP_UNLESS_SAMPLED();
-	SKIP_UNLESS_4_KIB();
+	SKIP_UNLESS_4_KIB_GUESTS();
+	SKIP_UNLESS_4_KIB_HOST();
 	if (!kvm_has_cap(KVM_CAP_DIRTY_LOG_RING_ACQ_REL))
 		SKIP(return, "The host has no rings of dirty pages");
 	self->g.dirty_ring = true;
@@ -993,7 +1001,7 @@ FIXTURE_VARIANT_ADD(pauth, ttbr1) { .upper = true };
 FIXTURE_SETUP(pauth)
 {
 	SKIP_UNLESS_SAMPLED();
-	SKIP_UNLESS_4_KIB();
+	SKIP_UNLESS_4_KIB_GUESTS();
 	if (!kvm_has_cap(KVM_CAP_ARM_PTRAUTH_ADDRESS) || !kvm_has_cap(KVM_CAP_ARM_PTRAUTH_GENERIC))
 		SKIP(return, "The host's guests have no pointer authentication");
 	self->g.pauth = true;
@@ -1130,7 +1138,10 @@ static void *move_memory(void *arg)
 /* Other return addresses than those of struct guest have this bit. */
 #define OTHER_RA	BIT_ULL(20)
 
-/* Each entry must be a return address that stood in memory.  There are no more than records. */
+/*
+ * Each entry must be a return address that stood in memory.  A chain has no more entries than
+ * there are records.
+ */
 static void check_moved(const struct callchain_sample *s, void *arg)
 {
 	const u64 text = FAKE_TEXT, end = FAKE_TEXT + (SMALL_FRAMES + 1) * 0x40;
@@ -1231,7 +1242,7 @@ FIXTURE_SETUP(linux_guest)
 	struct guest *g = &self->g;
 
 	SKIP_UNLESS_SAMPLED();
-	SKIP_UNLESS_4_KIB();
+	SKIP_UNLESS_4_KIB_GUESTS();
 	create_guest(g, VM_MODE_P40V48_4K, false, true);
 	build_stack(g, SMALL_FRAMES, 0x40, 0);
 	self->regs = g->frames[SMALL_FRAMES] + 0x10;
@@ -1384,8 +1395,7 @@ FIXTURE_SETUP(protected_host)
 
 	if (!is_protected_host())
 		SKIP(return, "The host is not in protected mode");
-	if (getpagesize() != 0x1000)
-		SKIP(return, "The host's pages have not 4 KiB");
+	SKIP_UNLESS_4_KIB_HOST();
 
 	self->kvm_fd = open_kvm_dev_path_or_exit();
 	self->vm_fd = ioctl(self->kvm_fd, KVM_CREATE_VM, variant->type);

@@ -119,10 +119,11 @@ static void sample_guest(struct kvm_vcpu *vcpu, enum pmi_source source, struct c
 		in_ring = ring_has_stack(&event, &control->stack);
 		TEST_ASSERT(control->c->shown || !in_ring,
 			    "%s: the stack is in the ring buffer", name);
-		/* A slow host may have the next PMI, and all of them, outside of the guest. */
+		/* On a slow host, all PMIs of a round may miss the guest. */
 		TEST_ASSERT(!control->c->shown || in_ring || control->nr_guest == before,
 			    "%s: the stack is not in the ring buffer", name);
 		callchain_event_close(&event);
+		/* Give the vCPU more time to get into the guest. */
 		attr.sample_period *= 2;
 	}
 	TEST_ASSERT(control->nr_guest >= NR_SAMPLES / 2, "%s: only %u samples are the guest's",
