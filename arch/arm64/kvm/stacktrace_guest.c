@@ -11,7 +11,6 @@
 #include <linux/mm.h>
 #include <linux/perf_event.h>
 #include <linux/sizes.h>
-#include <linux/uaccess.h>
 
 #include <asm/kvm_emulate.h>
 #include <asm/kvm_nested.h>
@@ -82,7 +81,7 @@ struct guest_stack_range {
  * @user:	the walk is not, or no longer, in the guest's kernel
  * @be:		the guest's words are big-endian
  * @page_gva:	guest virtual address of the piece of stack that was translated last
- * @page_hva:	where the VMM has mapped it; NULL if there is none
+ * @piece:	where the host's kernel has it mapped; NULL if there is none
  */
 struct guest_unwind_state {
 	struct kvm_vcpu		*vcpu;
@@ -99,7 +98,7 @@ struct guest_unwind_state {
 	bool			user;
 	bool			be;
 	gva_t			page_gva;
-	const void __user	*page_hva;
+	const void		*piece;
 };
 
 static bool is_upper_half(u64 addr)
@@ -163,51 +162,48 @@ static enum guest_unwind_end guest_unwind_store(struct guest_unwind_state *state
 }
 
 /*
- * Return true if there is normal memory at @hva.  GUP refuses the registers of devices,
- * where reads have side effects.  Ask it for anonymous memory that was swapped out, too:
- * FOLL_NOWAIT starts the I/O, but waits neither for it nor for userfaults.  FOLL_DUMP
- * keeps GUP from filling holes, except those of files: FOLL_ANON excludes files.
+ * Get the VMM's page at @hva if that is normal memory.  GUP refuses the registers of
+ * devices, where reads have side effects.  Ask it for anonymous memory that was swapped
+ * out, too: FOLL_NOWAIT starts the I/O, but waits neither for it nor for userfaults; what
+ * was swapped to memory, e.g. to zram, is read at once.  FOLL_DUMP keeps GUP from filling
+ * holes, except those of files: FOLL_ANON excludes files.
  */
-static bool host_has_memory(unsigned long hva)
+static struct page *host_get_page(unsigned long hva)
 {
 	struct page *page;
 
-	if (!get_user_page_fast_only(hva, 0, &page) &&
+	if (get_user_page_fast_only(hva, 0, &page) ||
 	    get_user_pages_unlocked(hva, 1, &page,
-				    FOLL_NOWAIT | FOLL_DUMP | FOLL_ANON) != 1)
-		return false;
+				    FOLL_NOWAIT | FOLL_DUMP | FOLL_ANON) == 1)
+		return page;
 
-	put_page(page);
-	return true;
+	return NULL;
 }
 
-/* Return where the VMM has mapped the guest's memory at @gpa, or NULL. */
-static const void __user *guest_peek_map(struct kvm_vcpu *vcpu, gpa_t gpa)
+/*
+ * Return where the host's kernel has the guest's memory at @gpa mapped, or NULL.  The caller
+ * must pass it to guest_peek_unmap().
+ *
+ * Don't read by the VMM's mapping: it may change meanwhile, and on CPUs that don't set
+ * Access flags, a read of a page that was aged takes a page fault.
+ */
+static const void *guest_peek_map(struct kvm_vcpu *vcpu, gpa_t gpa)
 {
 	struct kvm_memory_slot *slot = kvm_vcpu_gfn_to_memslot(vcpu, gpa_to_gfn(gpa));
-	unsigned long hva;
+	struct page *page;
 
 	/* Memslots that are KVM's own, or are being removed, are not the guest's memory. */
 	if (!kvm_is_visible_memslot(slot))
 		return NULL;
 
-	hva = __gfn_to_hva_memslot(slot, gpa_to_gfn(gpa)) + offset_in_page(gpa);
-	return host_has_memory(hva) ? (const void __user *)hva : NULL;
+	page = host_get_page(__gfn_to_hva_memslot(slot, gpa_to_gfn(gpa)));
+	return page ? page_address(page) + offset_in_page(gpa) : NULL;
 }
 
-/*
- * Read one aligned word.  The VMM's mappings may have changed after GUP has seen them: don't
- * fault other memory in.  access_ok() isn't needed: KVM checks that a memslot lies in user
- * memory when it adds the memslot.  __get_user() keeps speculation from the kernel's memory.
- */
-static int guest_peek_word(const void __user *uptr, u64 *val)
+static void guest_peek_unmap(const void *kva)
 {
-	int r;
-
-	pagefault_disable();
-	r = __get_user(*val, (const u64 __user *)uptr);
-	pagefault_enable();
-	return r;
+	if (kva)
+		put_page(virt_to_page(kva));
 }
 
 /**
@@ -222,9 +218,14 @@ static int guest_peek_word(const void __user *uptr, u64 *val)
  */
 int kvm_peek_guest(struct kvm_vcpu *vcpu, gpa_t gpa, u64 *val)
 {
-	const void __user *uptr = guest_peek_map(vcpu, gpa);
+	const void *kva = guest_peek_map(vcpu, gpa);
 
-	return uptr ? guest_peek_word(uptr, val) : -EFAULT;
+	if (!kva)
+		return -EFAULT;
+
+	*val = READ_ONCE(*(const u64 *)kva);
+	guest_peek_unmap(kva);
+	return 0;
 }
 
 /* Translate the page that @gva lies in. */
@@ -240,6 +241,9 @@ static enum guest_unwind_end guest_unwind_map(struct guest_unwind_state *state, 
 		.peek	= true,
 	};
 
+	guest_peek_unmap(state->piece);
+	state->piece = NULL;
+
 	if (!guest_canonical(state, gva))
 		return UNWIND_END_NONCANONICAL;
 
@@ -247,9 +251,9 @@ static enum guest_unwind_end guest_unwind_map(struct guest_unwind_state *state, 
 	    !(state->user ? wr.ur : wr.pr))
 		return UNWIND_END_UNMAPPED;
 
-	state->page_hva = guest_peek_map(state->vcpu, wr.pa);
+	state->piece = guest_peek_map(state->vcpu, wr.pa);
 	state->page_gva = page_gva;
-	return state->page_hva ? UNWIND_CONTINUE : UNWIND_END_NO_MEMORY;
+	return state->piece ? UNWIND_CONTINUE : UNWIND_END_NO_MEMORY;
 }
 
 /* Read an aligned word of the guest's stack.  Most lie on the page that was translated last. */
@@ -259,15 +263,14 @@ static enum guest_unwind_end guest_unwind_read(struct guest_unwind_state *state,
 	enum guest_unwind_end end;
 	u64 val;
 
-	if (!state->page_hva || state->page_gva != ALIGN_DOWN(gva, UNWIND_PAGE_SIZE)) {
+	if (!state->piece || state->page_gva != ALIGN_DOWN(gva, UNWIND_PAGE_SIZE)) {
 		end = guest_unwind_map(state, gva);
 		if (end)
 			return end;
 	}
 
-	if (guest_peek_word(state->page_hva + (gva & (UNWIND_PAGE_SIZE - 1)), &val))
-		return UNWIND_END_NO_MEMORY;
-
+	/* The offset is masked, so that speculation stays on the page, too. */
+	val = READ_ONCE(*(const u64 *)(state->piece + (gva & (UNWIND_PAGE_SIZE - 1))));
 	*word = state->be ? be64_to_cpu((__force __be64)val) : le64_to_cpu((__force __le64)val);
 	return UNWIND_CONTINUE;
 }
@@ -315,7 +318,8 @@ static enum guest_unwind_end guest_unwind_user(struct guest_unwind_state *state,
 
 	state->user = true;
 	state->be = state->sctlr & SCTLR_EL1_E0E;
-	state->page_hva = NULL;
+	guest_peek_unmap(state->piece);
+	state->piece = NULL;
 	state->nr_left = 0;
 	state->fp = fp;
 	state->stack.low = guest_untag(state, sp);
@@ -341,15 +345,19 @@ static enum guest_unwind_end guest_check_user(u64 pc, u64 pstate)
 /*
  * The guest's kernel is at the first instructions after an entry from user mode, or at the
  * last ones before it returns: X29 is still or again user mode's, and so are ELR and SPSR.
+ * In between, the entry code clears X29, once it has saved it at SP.
  */
 static enum guest_unwind_end guest_unwind_edge(struct guest_unwind_state *state)
 {
 	u64 pc = vcpu_read_sys_reg(state->vcpu, ELR_EL1);
 	u64 pstate = vcpu_read_sys_reg(state->vcpu, SPSR_EL1);
-	u64 sp = vcpu_gp_regs(state->vcpu)->sp;
+	u64 sp = vcpu_gp_regs(state->vcpu)->sp, regs = state->stack.low;
 
 	if (state->nr > 1 || !pc || !guest_canonical(state, pc) || guest_check_user(pc, pstate))
-		return UNWIND_END_NONCANONICAL;
+		return state->fp ? UNWIND_END_NONCANONICAL : UNWIND_END_LAST;
+
+	if (!state->fp && IS_ALIGNED(regs, 16) && regs <= U64_MAX - LINUX_REGS_SIZE)
+		guest_unwind_read(state, regs + LINUX_REGS_X29, &state->fp);
 
 	/* The kernel may keep something else in SP_EL0: user mode's first frame is anywhere. */
 	return guest_unwind_user(state, pc, is_upper_half(sp) ? 0 : sp, state->fp, pstate);
@@ -442,15 +450,15 @@ static enum guest_unwind_end guest_unwind_next(struct guest_unwind_state *state)
 	u64 frame = guest_untag(state, state->fp), next_fp, ra;
 	enum guest_unwind_end end;
 
+	/* A kernel in the upper half has its stacks there. */
+	if (!state->user && is_upper_half(state->ips[state->nr - 1]) && !is_upper_half(frame))
+		return guest_unwind_edge(state);
+
 	if (!state->fp)
 		return UNWIND_END_LAST;
 
 	if (!IS_ALIGNED(frame, sizeof(u64)))
 		return UNWIND_END_UNALIGNED;
-
-	/* A kernel in the upper half has its stacks there. */
-	if (!state->user && is_upper_half(state->ips[state->nr - 1]) && !is_upper_half(frame))
-		return guest_unwind_edge(state);
 
 	end = guest_unwind_step(state, frame);
 	if (end)
@@ -508,6 +516,7 @@ static enum guest_unwind_end guest_unwind(struct guest_unwind_state *state)
 	guest_unwind_start(state);
 	while (!end && state->nr < state->max)
 		end = guest_unwind_next(state);
+	guest_peek_unmap(state->piece);
 
 	return end ?: UNWIND_END_DEPTH;
 }
@@ -605,6 +614,9 @@ struct perf_guest_callchain_request *kvm_arch_vcpu_callchain_request(struct kvm_
 	    hardirq_count() != HARDIRQ_OFFSET || !guest_shows_stack(vcpu))
 		return NULL;
 
+	request->guest_state = PERF_GUEST_ACTIVE;
+	if (!vcpu_mode_priv(vcpu))
+		request->guest_state |= PERF_GUEST_USER;
 	request->guest_ip = *vcpu_pc(vcpu);
 	return request;
 }

@@ -28,7 +28,6 @@ enum page_kind {
 	PAGE_SWAPPED,	/* GUP has it, but not at once */
 	PAGE_HOLE,	/* the VMM has no memory there, and reads would get it some */
 	PAGE_DEVICE,	/* reads do harm */
-	PAGE_LEAVES,	/* GUP has it, but it isn't there any more when it is read */
 	PAGE_NO_SLOT,
 	PAGE_HIDDEN,	/* in a memslot of KVM's, or in one that goes away */
 	NR_PAGE_KINDS,
@@ -93,8 +92,7 @@ static struct {
 	bool is_preemptible;
 	unsigned long hardirqs;
 	bool translates;
-	bool no_faults;
-	int nr_held;
+	void *held;
 	unsigned int reads;
 	unsigned int walks;
 } f;
@@ -211,17 +209,18 @@ unsigned long __gfn_to_hva_memslot(const struct kvm_memory_slot *slot, gfn_t gfn
 
 /* GUP */
 
-static bool hold_page(struct page **page)
+static bool hold_page(struct page **page, unsigned long addr)
 {
-	f.nr_held++;
-	*page = (struct page *)mem;
+	FUZZ_ASSERT(!f.held, "holds two pages");
+	f.held = (void *)(addr & PAGE_MASK);
+	*page = f.held;
 	return true;
 }
 
 static enum page_kind gup(unsigned long addr)
 {
 	FUZZ_ASSERT(addr - (unsigned long)mem < MEM_SIZE, "asks for a page beyond the memslot");
-	FUZZ_ASSERT(!f.no_faults && f.is_preemptible, "may sleep where it must not");
+	FUZZ_ASSERT(f.is_preemptible, "may sleep where it must not");
 	return page_kind(addr - (unsigned long)mem);
 }
 
@@ -230,7 +229,7 @@ bool get_user_page_fast_only(unsigned long addr, unsigned int flags, struct page
 	enum page_kind kind = gup(addr);
 
 	FUZZ_ASSERT(!flags, "asks for a page with flags %#x", flags);
-	return (kind == PAGE_USUAL || kind == PAGE_LEAVES) && hold_page(page);
+	return kind == PAGE_USUAL && hold_page(page, addr);
 }
 
 long get_user_pages_unlocked(unsigned long start, unsigned long nr_pages, struct page **pages,
@@ -240,37 +239,29 @@ long get_user_pages_unlocked(unsigned long start, unsigned long nr_pages, struct
 
 	FUZZ_ASSERT(flags == (FOLL_NOWAIT | FOLL_DUMP | FOLL_ANON) && nr_pages == 1,
 		    "asks for %lu pages with flags %#x", nr_pages, flags);
-	return kind == PAGE_SWAPPED && hold_page(pages) ? 1 : -EFAULT;
+	return kind == PAGE_SWAPPED && hold_page(pages, start) ? 1 : -EFAULT;
 }
 
 void put_page(struct page *page)
 {
-	FUZZ_ASSERT(f.nr_held-- && page == (struct page *)mem, "puts a page that it doesn't hold");
+	FUZZ_ASSERT(f.held && page == f.held, "puts a page that it doesn't hold");
+	f.held = NULL;
 }
 
-void pagefault_disable(void)
+u64 fuzz_read_once(const void *from, size_t size)
 {
-	f.no_faults = true;
-}
+	u64 off = (unsigned long)from - (unsigned long)mem, val = 0;
 
-void pagefault_enable(void)
-{
-	f.no_faults = false;
-}
+	if (off >= MEM_SIZE) {
+		memcpy(&val, from, size);
+		return val;
+	}
 
-int fuzz_get_user(const u64 *uptr, u64 *word)
-{
-	u64 off = (unsigned long)uptr - (unsigned long)mem;
-
-	FUZZ_ASSERT(off < MEM_SIZE && !(off & 7), "reads at offset %#lx", off);
-	FUZZ_ASSERT(f.no_faults, "reads where a fault may bring in a page");
-	FUZZ_ASSERT(page_kind(off) <= PAGE_SWAPPED || page_kind(off) == PAGE_LEAVES,
-		    "reads a page of kind %u", page_kind(off));
+	FUZZ_ASSERT(size == 8 && !(off & 7), "reads %zu bytes at offset %#lx", size, off);
+	FUZZ_ASSERT(f.held == (void *)((unsigned long)from & PAGE_MASK),
+		    "reads a page that it doesn't hold");
 	f.reads += !f.translates;
-	if (page_kind(off) == PAGE_LEAVES)
-		return -EFAULT;
-	*word = load(off);
-	return 0;
+	return load(off);
 }
 
 /* Registers, and who asks */
@@ -787,6 +778,10 @@ static void check_request(struct kvm_vcpu *vcpu)
 	FUZZ_ASSERT(request == (may ? &vcpu->arch.callchain_request : NULL),
 		    "lets a PMI request a walk when it must not, or doesn't");
 	FUZZ_ASSERT(!request || request->guest_ip == f.v.pc, "requests from another IP");
+	/* The mode is zero in PSTATE at EL0, of 64 bits and of 32. */
+	FUZZ_ASSERT(!request || request->guest_state ==
+		    (PERF_GUEST_ACTIVE | (f.v.pstate & 0xf ? 0 : PERF_GUEST_USER)),
+		    "requests from another mode");
 }
 
 static void check_walk(struct kvm_vcpu *vcpu)
@@ -801,8 +796,7 @@ static void check_walk(struct kvm_vcpu *vcpu)
 	chain->nr = kvm_arch_vcpu_stack_walk(vcpu, ips, f.depth, &chain->nr_kernel);
 	FUZZ_ASSERT(ips[f.depth] == CANARY && chain->nr <= f.depth, "writes beyond its array");
 	memcpy(chain->ips, ips, chain->nr * sizeof(ips[0]));
-	FUZZ_ASSERT(!f.nr_held && !f.no_faults && !vcpu->kvm->srcu,
-		    "leaves with %d pages, or with page faults disabled, or with srcu", f.nr_held);
+	FUZZ_ASSERT(!f.held && !vcpu->kvm->srcu, "leaves with a page, or with srcu");
 	FUZZ_ASSERT(!memcmp(&before.arch, &vcpu->arch, sizeof(before.arch)),
 		    "changes the vCPU's registers");
 

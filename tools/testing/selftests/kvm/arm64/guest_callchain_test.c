@@ -83,6 +83,11 @@ void guest_exits(void);
 asm(".pushsection .text; .balign 64; .global guest_exits; guest_exits:\n"
     "mov x29, x19; hvc #0; mov x29, x20; hvc #0; b guest_exits; .popsection");
 
+/* KVM emulates the register, so that X29 changes while the exit is handled. */
+void guest_traps(void);
+asm(".pushsection .text; .balign 64; .global guest_traps; guest_traps:\n"
+    "mov x29, x19; mrs x29, id_aa64isar0_el1; b guest_traps; .popsection");
+
 static const struct perf_event_attr attr = { .exclude_host = 1 };
 
 /*
@@ -680,6 +685,26 @@ TEST_F_TIMEOUT(el, swapped_out, TIMEOUT)
 	compare_swapped(g, "table", table);
 }
 
+/*
+ * Pages that were aged, and that nobody has touched since, are read all the same.  CPUs that
+ * don't set Access flags take a page fault at the first access to such a page.
+ */
+TEST_F_TIMEOUT(el, aged, TIMEOUT)
+{
+	struct guest *g = &self->g;
+	int fd;
+
+	build_stack(g, SMALL_FRAMES, 0x40, 0);
+	expect_frames(g, "aged", SMALL_FRAMES);
+
+	fd = open("/proc/self/clear_refs", O_WRONLY);
+	if (fd < 0)
+		SKIP(return, "This kernel has no /proc/self/clear_refs");
+	TEST_ASSERT_EQ(write(fd, "1", 1), 1);
+	close(fd);
+	compare_with_end(g, "last");
+}
+
 /* Nobody fills what is missing.  A walk raises no userfault. */
 TEST_F_TIMEOUT(el, userfaults, TIMEOUT)
 {
@@ -904,6 +929,41 @@ TEST_F_TIMEOUT(el, exits, TIMEOUT)
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[20]), g->frames[BROKEN]);
 	set_fp(g, g->frames[BROKEN]);
 	vcpu_run_until_guest_sampled(g->vcpu, PMI_IRQ_DEFERRED, &a, 200, compare_exit, &exits,
+				     &exits.nr_guest);
+}
+
+static void compare_trap(const struct callchain_sample *s, void *arg)
+{
+	struct exits *exits = arg;
+	struct guest *g = exits->g;
+	u64 off = s->ip - ((u64)guest_traps | g->upper);
+	bool at_trap = off == 4;
+
+	if (!callchain_sample_is_guest(s) || !s->nr)
+		return;
+
+	TEST_ASSERT(off <= 8 && s->nr == 2 + (at_trap ? SMALL_FRAMES : 0),
+		    "Instruction %lu: a chain of %lu entries", off / 4, s->nr);
+	TEST_ASSERT(!at_trap || !memcmp(&s->ips[2], g->ras, SMALL_FRAMES * sizeof(u64)),
+		    "Instruction %lu: a chain of other frames", off / 4);
+	exits->nr_guest += at_trap;
+}
+
+/* The walk starts from X29 as it was at the exit: to handle the exit may change X29. */
+TEST_F_TIMEOUT(el, trapped, TIMEOUT)
+{
+	const struct perf_event_attr a = { .sample_period = 50000 };
+	struct guest *g = &self->g;
+	struct exits exits = { .g = g };
+
+	if (variant->user)
+		SKIP(return, "EL0 can't read the register that is trapped");
+
+	build_stack(g, SMALL_FRAMES, 0x40, 0);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.pc), (u64)guest_traps | g->upper);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[19]), g->frames[0]);
+	set_fp(g, g->frames[0]);
+	vcpu_run_until_guest_sampled(g->vcpu, PMI_IRQ_DEFERRED, &a, 200, compare_trap, &exits,
 				     &exits.nr_guest);
 }
 
@@ -1315,6 +1375,31 @@ TEST_F_TIMEOUT(linux_guest, entry, TIMEOUT)
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(spsr[KVM_SPSR_EL1]), PSTATE_EL1H);
 	expect_frames(g, "not from user mode", 0);
 	compare_with_end(g, "noncanonical");
+}
+
+/* The kernel's entry code clears X29 once it has saved it at SP, before it makes a record. */
+TEST_F_TIMEOUT(linux_guest, cleared, TIMEOUT)
+{
+	struct guest *g = &self->g;
+
+	set_fp(g, 0);
+	set_sp(g, self->regs);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(elr_el1), USER_IP);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(spsr[KVM_SPSR_EL1]), PSTATE_EL0);
+	expect_frames(g, "cleared", 0);
+	expect_entry(g, PERF_CONTEXT_GUEST_USER);
+	expect_entry(g, USER_IP);
+	expect_entry(g, USER_RA);
+	compare_with_end(g, "last");
+
+	set_sp(g, self->regs + 8);
+	g->e.nr--;
+	g->e.name = "not at SP";
+	compare_with_end(g, "last");
+
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(spsr[KVM_SPSR_EL1]), PSTATE_EL1H);
+	expect_frames(g, "not from user mode", 0);
+	compare_with_end(g, "last");
 }
 
 /* What is no register of user mode is not part of the chain. */

@@ -10,13 +10,12 @@
 
 #include "callchain_oracle.h"
 
-#define __user
 #define __force
 #define __aligned(x)		__attribute__((__aligned__(x)))
 #define likely(x)		(x)
 #define ARRAY_SIZE(x)		(sizeof(x) / sizeof((x)[0]))
 #define static_assert(expr)	_Static_assert(expr, #expr)
-#define READ_ONCE(x)		(x)
+#define READ_ONCE(x)		((__typeof__(x))fuzz_read_once(&(x), sizeof(x)))
 
 #define EFAULT			14
 #define U64_MAX			UINT64_MAX
@@ -29,6 +28,9 @@
 #define FIELD_GET(mask, reg)	(((reg) & (mask)) >> __builtin_ctzll(mask))
 #define IS_ALIGNED(x, a)	(((x) & ((u64)(a) - 1)) == 0)
 #define ALIGN_DOWN(x, a)	((x) & ~((u64)(a) - 1))
+#define PAGE_MASK		(~(PAGE_SIZE - 1))
+#define page_address(page)	((void *)(page))
+#define virt_to_page(kva)	((struct page *)((unsigned long)(kva) & PAGE_MASK))
 #define offset_in_page(p)	((unsigned long)(p) & (PAGE_SIZE - 1))
 #define clamp(x, lo, hi)	((x) < (lo) ? (lo) : (x) > (hi) ? (hi) : (x))
 
@@ -100,8 +102,11 @@ struct kvm {
 	enum kvm_callchain_policy callchain_policy;
 };
 
+enum { PERF_GUEST_ACTIVE = 1, PERF_GUEST_USER };
+
 struct perf_guest_callchain_request {
 	unsigned int max;
+	unsigned int guest_state;
 	u64 guest_ip;
 };
 
@@ -174,9 +179,7 @@ bool get_user_page_fast_only(unsigned long addr, unsigned int flags, struct page
 long get_user_pages_unlocked(unsigned long start, unsigned long nr_pages, struct page **pages,
 			     unsigned int flags);
 void put_page(struct page *page);
-void pagefault_disable(void);
-void pagefault_enable(void);
-int fuzz_get_user(const u64 *uptr, u64 *word);
+u64 fuzz_read_once(const void *from, size_t size);
 u64 vcpu_read_sys_reg(const struct kvm_vcpu *vcpu, enum vcpu_sysreg reg);
 u64 fuzz_sp_el1_on_cpu(void);
 
@@ -186,7 +189,6 @@ u64 fuzz_sp_el1_on_cpu(void);
 
 #define HARDIRQ_OFFSET		0x10000
 
-#define __get_user(x, ptr)	fuzz_get_user(ptr, &(x))
 #define read_sysreg(reg)	fuzz_##reg##_on_cpu()
 #define __vcpu_sys_reg(v, r)	((v)->arch.sys_regs[r])
 #define SYSREGS_ON_CPU		sysregs_on_cpu
