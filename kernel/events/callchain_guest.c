@@ -66,9 +66,10 @@ bool perf_callchain_guest_wanted(const struct perf_event *event, unsigned int gu
  * perf_callchain_guest_init - decide whether an event's guest callchains can be deferred
  * @event: a new event; it has callchain buffers, so that the callchain sysctls can't change
  *
- * Clears attr.defer_guest_callchain if the stack must be walked in the PMI: all samples
- * of an exit share their part of a deferred chain, so that @event must not exclude any of
- * it.  Three words of this part count as contexts: two markers and the cookie.
+ * Clears attr.defer_guest_callchain if @event takes no chains of guests, or if the stack
+ * must be walked in the PMI: all samples of an exit share their part of a deferred chain,
+ * so that @event must not exclude any of it.  Three words of this part count as contexts:
+ * two markers and the cookie.
  *
  * Context: task, before @event is installed.
  */
@@ -76,13 +77,12 @@ void perf_callchain_guest_init(struct perf_event *event)
 {
 	struct perf_event_attr *attr = &event->attr;
 
-	if (!attr->sample_max_stack || attr->exclude_callchain_kernel ||
+	if (attr->exclude_guest || !attr->sample_max_stack || attr->exclude_callchain_kernel ||
 	    attr->exclude_callchain_user || sysctl_perf_event_max_contexts_per_stack < 3)
 		attr->defer_guest_callchain = 0;
 }
 
-/* Not inlined: requests for deferred chains don't need this function's stack frame. */
-static noinline struct perf_callchain_entry *
+static struct perf_callchain_entry *
 guest_callchain_walk(struct perf_sample_data *data, const struct perf_event_attr *attr)
 {
 	unsigned int max_contexts = READ_ONCE(sysctl_perf_event_max_contexts_per_stack);
@@ -127,6 +127,71 @@ guest_callchain_walk(struct perf_sample_data *data, const struct perf_event_attr
 	return entry;
 }
 
+/*
+ * Request the callchain of the guest that a PMI hit, if @event may have it.  Return the
+ * vCPU's request, or NULL.
+ *
+ * request->callchain is the first part of the chain.  It has four words: a context marker,
+ * the guest's instruction pointer, PERF_CONTEXT_USER_DEFERRED, and the cookie of the
+ * PERF_RECORD_CALLCHAIN_DEFERRED that will bring the rest.  Readers join the two as they
+ * do for user mode.  The entries of the record begin with a context marker of their own.
+ *
+ * The request needs no lock: only one PMI at a time can hit the guest, and the vCPU's
+ * thread does not continue before the PMI is done.  All samples before that share one
+ * record, and this part of the chain.
+ *
+ * Inlined, as each PMI calls it.  The hypervisor finds the guest's state and IP in one
+ * call, and has checked the sysctl.  The other words were written before.
+ */
+static __always_inline struct perf_guest_callchain_request *
+guest_callchain_request(struct perf_sample_data *data, struct perf_event *event)
+{
+	struct perf_guest_callchain_request *request;
+	unsigned int guest_state;
+	u64 guest_ip;
+
+	request = static_call(__perf_guest_callchain_request)();
+	if (unlikely(!request))
+		return NULL;
+
+	guest_state = request->guest_state;
+	guest_ip = request->guest_ip;
+	if (unlikely(perf_callchain_is_hosts(event) ||
+		     !perf_callchain_guest_wanted(event, guest_state)))
+		return NULL;
+
+	/* An IP that the guest chooses must not pass for a context marker. */
+	if (unlikely(guest_ip >= PERF_CONTEXT_MAX))
+		return NULL;
+
+	data->guest_state = guest_state;
+	data->guest_ip = guest_ip;
+	request->callchain.ip[0] = guest_state & PERF_GUEST_USER ?
+				   PERF_CONTEXT_GUEST_USER : PERF_CONTEXT_GUEST_KERNEL;
+	request->callchain.ip[1] = guest_ip;
+	request->max = max_t(unsigned int, request->max, event->attr.sample_max_stack);
+	if (unlikely(request->stack_size < event->attr.sample_stack_guest))
+		request->stack_size = event->attr.sample_stack_guest;
+
+	return request;
+}
+
+/* Not inlined: requests for deferred chains don't need this function's stack frame. */
+static noinline struct perf_callchain_entry *
+guest_callchain_get(struct perf_sample_data *data, struct perf_event *event)
+{
+	unsigned int guest_state = perf_sample_guest_state(data, event);
+
+	if (!guest_state || perf_callchain_is_hosts(event))
+		return NULL;
+
+	if (event->attr.defer_guest_callchain || perf_callchain_guest_never() ||
+	    !perf_callchain_guest_wanted(event, guest_state))
+		return &__empty_callchain;
+
+	return guest_callchain_walk(data, &event->attr);
+}
+
 /**
  * perf_callchain_guest - get the callchain of the guest that a PMI interrupted
  * @data: the sample; its guest_ip is set if the guest's IP is found
@@ -142,7 +207,7 @@ guest_callchain_walk(struct perf_sample_data *data, const struct perf_event_attr
  * memory in.
  *
  * Return: the chain, or the first part of a deferred one, see
- * perf_callchain_guest_request().  It is valid until the next sample in the same
+ * guest_callchain_request().  It is valid until the next sample in the same
  * context.  It is empty if @event may not see it, or if the guest's stack must not
  * be read.  NULL if the sample is one of the host, or must be treated like one, see
  * perf_callchain_is_hosts().
@@ -150,19 +215,15 @@ guest_callchain_walk(struct perf_sample_data *data, const struct perf_event_attr
 struct perf_callchain_entry *perf_callchain_guest(struct perf_sample_data *data,
 						  struct perf_event *event)
 {
-	unsigned int guest_state = perf_sample_guest_state(data, event);
+	struct perf_guest_callchain_request *request;
 
-	if (!guest_state || perf_callchain_is_hosts(event))
-		return NULL;
+	if (event->attr.defer_guest_callchain) {
+		request = guest_callchain_request(data, event);
+		if (likely(request))
+			return &request->callchain;
+	}
 
-	if (unlikely(perf_callchain_guest_never() ||
-		     !perf_callchain_guest_wanted(event, guest_state)))
-		return &__empty_callchain;
-
-	if (event->attr.defer_guest_callchain)
-		return perf_callchain_guest_request(data, event);
-
-	return guest_callchain_walk(data, &event->attr);
+	return guest_callchain_get(data, event);
 }
 
 /* Enough to see what the guest was doing; consoles are slow. */

@@ -22,58 +22,25 @@ static DEFINE_PER_CPU(u32, guest_callchain_count);
  */
 static u64 guest_callchain_cookie(void)
 {
+	guard(preempt)();
+
 	return (u64)this_cpu_add_return(guest_callchain_count, 2) << 32 |
 	       (smp_processor_id() + 1);
 }
 
 /**
- * perf_callchain_guest_request - request the callchain of the guest that a PMI hit
- * @data: the sample; its guest_ip is set
- * @event: the event that is sampled
+ * perf_guest_callchain_request_init - prepare a vCPU's request for its first PMI
+ * @request: the request, all zero
  *
- * The chain has four words: a context marker, the guest's instruction pointer,
- * PERF_CONTEXT_USER_DEFERRED, and the cookie of the PERF_RECORD_CALLCHAIN_DEFERRED
- * that will bring the rest.  Readers join the two as they do for user mode.  The
- * entries of the record begin with a context marker of their own.
- *
- * The request needs no lock: only one PMI at a time can hit the guest, and the
- * vCPU's thread does not continue before the PMI is done.  All samples before that
- * share one record, and this chain.
- *
- * Context: as perf_callchain_guest().
- *
- * Return: the chain, which is part of the vCPU's request and valid until the vCPU's
- * thread continues; empty if the guest's stack must not be read, or if the guest's
- * IP looks like a context marker.
+ * Context: task.
  */
-struct perf_callchain_entry *perf_callchain_guest_request(struct perf_sample_data *data,
-							  struct perf_event *event)
+void perf_guest_callchain_request_init(struct perf_guest_callchain_request *request)
 {
-	struct perf_guest_callchain_request *request;
-	unsigned int guest_state;
-
-	request = static_call(__perf_guest_callchain_request)();
-
-	/* An IP that the guest chooses must not pass for a context marker. */
-	if (unlikely(!request || request->guest_ip >= PERF_CONTEXT_MAX))
-		return &__empty_callchain;
-
-	data->guest_ip = request->guest_ip;
-	guest_state = data->guest_state;
-	request->guest_state = guest_state;
 	request->callchain.nr = ARRAY_SIZE(request->callchain_words);
-	request->callchain.ip[0] = guest_state & PERF_GUEST_USER ?
-				   PERF_CONTEXT_GUEST_USER : PERF_CONTEXT_GUEST_KERNEL;
-	request->callchain.ip[1] = request->guest_ip;
 	request->callchain.ip[2] = PERF_CONTEXT_USER_DEFERRED;
-	if (!request->max)
-		request->callchain.ip[3] = guest_callchain_cookie();
-	request->max = max_t(unsigned int, request->max, event->attr.sample_max_stack);
-	if (unlikely(request->stack_size < event->attr.sample_stack_guest))
-		request->stack_size = event->attr.sample_stack_guest;
-
-	return &request->callchain;
+	request->callchain.ip[3] = guest_callchain_cookie();
 }
+EXPORT_SYMBOL_FOR_KVM(perf_guest_callchain_request_init);
 
 /* The longest chain that fits into a record, whose size has 16 bits. */
 #define MAX_DEFERRED	((U16_MAX - 256) / sizeof(u64))
@@ -126,6 +93,8 @@ void __perf_guest_callchain_serve(struct perf_guest_callchain_request *request)
 				     nr_kernel > 1 ? nr_kernel : 0);
 	request->max = 0;
 	request->stack_size = 0;
+	/* The next request has another cookie. */
+	request->callchain.ip[3] = guest_callchain_cookie();
 	if (ips != usual)
 		kvfree(ips);
 }

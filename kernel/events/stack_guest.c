@@ -134,7 +134,7 @@ static void output_record(struct perf_event *event, void *data)
 	unsigned int guest_state, size;
 
 	guest_state = record->misc == PERF_RECORD_MISC_GUEST_USER ? PERF_GUEST_USER : 0;
-	if (!attr->defer_output || !(attr->sample_type & PERF_SAMPLE_GUEST_STACK) ||
+	if (!attr->defer_output || !attr->sample_stack_guest ||
 	    attr->exclude_guest || !guest_stack_visible(attr, guest_state))
 		return;
 

@@ -185,8 +185,9 @@ out:
 /*
  * Return true if there is normal memory at @hva.  A deferred walk may sleep, and asks
  * GUP for anonymous memory that was swapped out.  FOLL_NOWAIT starts the I/O, but waits
- * neither for it nor for userfaults.  FOLL_DUMP keeps GUP from filling holes, except
- * those of files: FOLL_ANON excludes files.
+ * neither for it nor for userfaults; what was swapped to memory, e.g. to zram, is read
+ * at once.  FOLL_DUMP keeps GUP from filling holes, except those of files: FOLL_ANON
+ * excludes files.
  */
 static bool guest_unwind_is_memory(struct kvm_vcpu *vcpu, unsigned long hva)
 {
@@ -990,12 +991,13 @@ struct perf_guest_callchain_request *kvm_arch_vcpu_callchain_request(struct kvm_
 {
 	struct perf_guest_callchain_request *request = &vcpu->arch.callchain_request;
 
-	lockdep_assert_once(kvm_arch_pmi_in_guest(vcpu));
-
 	if (!guest_shows_stack(vcpu))
 		return NULL;
 
-	/* For 64-bit code, avoid the call: this is on the PMI's path. */
+	/* What kvm_guest_state() and kvm_guest_get_ip() would find, with fewer calls. */
+	request->guest_state = PERF_GUEST_ACTIVE;
+	if (kvm_x86_call(get_cpl)(vcpu))
+		request->guest_state |= PERF_GUEST_USER;
 	request->guest_ip = is_64_bit_mode(vcpu) ? kvm_rip_read(vcpu) :
 						   kvm_get_linear_rip(vcpu);
 	return request;

@@ -88,8 +88,11 @@ struct kvm {
 
 struct kvm_memory_slot;
 
+enum { PERF_GUEST_ACTIVE = 1, PERF_GUEST_USER };
+
 struct perf_guest_callchain_request {
 	unsigned int max;
+	unsigned int guest_state;
 	u64 guest_ip;
 };
 

@@ -38,6 +38,9 @@ struct callchain_stack_info {
 	} pieces[2];
 };
 
+/* What perf dumps of a guest's stack for an event that doesn't say how much, in bytes. */
+#define DEFAULT_GUEST_STACK_SIZE	4096
+
 /*
  * struct callchain_stack - PERF_SAMPLE_GUEST_STACK
  * @size:	bytes of @data
@@ -126,6 +129,7 @@ typedef void (*callchain_sample_fn)(const struct callchain_sample *sample, void 
  * @cookie:	the cookie of the last sample of the guest that was joined
  * @waits:	a sample was left in the ring, because a deferred record isn't there yet
  * @defers:	all chains of guests must be deferred; if false, none must be
+ * @defers_stack: the samples' stacks are deferred, too
  * @may_lose:	samples may lack deferred records, and the ring may be too small
  * @nr_lost:	how many records it was too small for
  * @nr_stacks:	how many PERF_RECORD_GUEST_STACK_DEFERRED were read
@@ -144,6 +148,7 @@ struct callchain_event {
 	u64 cookie;
 	bool waits;
 	bool defers;
+	bool defers_stack;
 	bool may_lose;
 	u64 nr_lost;
 	unsigned int nr_stacks;

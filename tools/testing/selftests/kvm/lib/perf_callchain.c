@@ -76,6 +76,12 @@ static bool pmi_source_config(enum pmi_source source, struct perf_event_attr *at
 
 	attr->guest_callchain = !(source & PMI_STOCK);
 	attr->defer_guest_callchain = !!(source & PMI_DEFERRED);
+	/* A deferred stack comes in a record of its own, not in the sample. */
+	if (source & PMI_DEFERRED && attr->sample_type & PERF_SAMPLE_GUEST_STACK) {
+		attr->sample_type &= ~PERF_SAMPLE_GUEST_STACK;
+		if (!attr->sample_stack_guest)
+			attr->sample_stack_guest = DEFAULT_GUEST_STACK_SIZE;
+	}
 	source &= ~(PMI_DEFERRED | PMI_STOCK);
 	attr->size = sizeof(*attr);
 	if (!attr->sample_period)
@@ -310,7 +316,7 @@ static bool join_deferred(struct callchain_sample *sample, struct callchain_even
 
 	if (!find_deferred(&record, event->ring, pos, head, PERF_RECORD_CALLCHAIN_DEFERRED,
 			   cookie) ||
-	    (event->sample_type & PERF_SAMPLE_GUEST_STACK &&
+	    (event->defers_stack &&
 	     !find_deferred(stack, event->ring, pos, head, PERF_RECORD_GUEST_STACK_DEFERRED,
 			    cookie))) {
 		sample->alone = true;
@@ -334,8 +340,7 @@ static bool join_deferred(struct callchain_sample *sample, struct callchain_even
 		memcpy(&joined[2], &record.body[2], nr * sizeof(u64));
 		sample->nr = 2 + nr;
 	}
-	if (event->sample_type & PERF_SAMPLE_GUEST_STACK) {
-		TEST_ASSERT(!sample->stack.size, "The guest's stack was not deferred");
+	if (event->defers_stack) {
 		TEST_ASSERT((stack->header.misc & PERF_RECORD_MISC_CPUMODE_MASK) == sample->cpumode,
 			    "A deferred stack of cpumode %u for a sample of cpumode %u",
 			    stack->header.misc & PERF_RECORD_MISC_CPUMODE_MASK, sample->cpumode);
@@ -436,8 +441,7 @@ static void open_deferred(struct callchain_event *event,
 		.config = PERF_COUNT_SW_DUMMY,
 		.defer_output = 1,
 		.guest_callchain = 1,
-		.sample_type = sampled->sample_type &
-			       (PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_GUEST_STACK),
+		.sample_type = sampled->sample_type & PERF_SAMPLE_CALLCHAIN,
 		.sample_stack_guest = sampled->sample_stack_guest,
 		.inherit = sampled->inherit,
 		.exclude_user = sampled->exclude_user,
@@ -489,6 +493,7 @@ int callchain_event_open_ring(struct callchain_event *event, enum pmi_source sou
 	/* perf defers only whole chains. */
 	event->defers = source & PMI_DEFERRED && !a.exclude_callchain_kernel &&
 			!a.exclude_callchain_user;
+	event->defers_stack = event->defers && a.sample_stack_guest;
 	event->may_lose = false;
 	event->nr_lost = 0;
 	event->nr_stacks = 0;

@@ -13,7 +13,6 @@
 
 /* The largest dump touches 17 pages; one more follows. */
 #define NR_PAGES	18
-#define DEFAULT_SIZE	4096
 
 /* Sizes in a Linux kernel, in bytes. */
 #define THREAD_SIZE	(4 * PAGE_SIZE)
@@ -117,7 +116,7 @@ static void run_and_compare(struct kvm_vcpu *vcpu, enum pmi_source source,
 	vcpu_regs_get(vcpu, &regs);
 	vcpu_sregs_get(vcpu, &sregs);
 	e->vm = vcpu->vm;
-	e->size = attr.sample_stack_guest ?: DEFAULT_SIZE;
+	e->size = attr.sample_stack_guest ?: DEFAULT_GUEST_STACK_SIZE;
 	e->info.abi = PERF_SAMPLE_REGS_ABI_64;
 	e->info.ip = e->chain.ip;
 	e->info.sp = regs.rsp;
@@ -358,7 +357,11 @@ CALLCHAIN_TEST(stack, excluded)
 	    has_hardware_cycles();
 	for (; i < ARRAY_SIZE(attrs); i++) {
 		own = variant->user ? i < 2 : i == 2;
-		e = (struct dump_expectation){ .info.pieces[0].size = 4096, .none = own };
+		/* A chain that lacks a mode can't be deferred: then there is no dump, either. */
+		e = (struct dump_expectation){
+			.info.pieces[0].size = 4096,
+			.none = own || (variant->source & PMI_DEFERRED && i > 0),
+		};
 		expect_ip(&e.chain, "excluded", variant->user);
 		if (own)
 			e.chain.nr = 0;
@@ -428,6 +431,15 @@ CALLCHAIN_TEST(global, attr)
 	is_refused(attr, "a guest's stack without any callchain");
 	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN;
 	is_refused(attr, "a size without PERF_SAMPLE_GUEST_STACK");
+
+	attr.defer_guest_callchain = 1;
+	fd = perf_event_open(&attr, 0, -1);
+	TEST_ASSERT(fd >= 0, "perf_event_open() with a deferred stack failed: %s", strerror(errno));
+	close(fd);
+	attr.sample_type |= PERF_SAMPLE_GUEST_STACK;
+	is_refused(attr, "a deferred stack in the sample");
+	attr.sample_type = PERF_SAMPLE_IP;
+	is_refused(attr, "a deferred stack without any callchain");
 }
 
 static void ignore_sample(const struct callchain_sample *s, void *arg)
@@ -462,6 +474,9 @@ static const struct {
 	{ "asks", { .defer_output = 1, .sample_type = RECEIVED }, 64 },
 	{ "asks for less", { .defer_output = 1, .sample_type = RECEIVED,
 			     .sample_stack_guest = 16 }, 16 },
+	{ "has no stack in its samples", { .defer_output = 1, .sample_stack_guest = 24,
+					   .sample_type = RECEIVED & ~PERF_SAMPLE_GUEST_STACK },
+	  24 },
 	{ "asks for callchains only", { .defer_output = 1,
 					.sample_type = RECEIVED & ~PERF_SAMPLE_GUEST_STACK } },
 	{ "takes nothing deferred", { .sample_type = RECEIVED } },
