@@ -72,14 +72,22 @@ bool perf_callchain_guest_wanted(const struct perf_event *event, unsigned int gu
  * two markers and the cookie.
  *
  * Context: task, before @event is installed.
+ *
+ * Return: zero, or -EINVAL if @event wants the guest's stack in a deferred record as well.
  */
-void perf_callchain_guest_init(struct perf_event *event)
+int perf_callchain_guest_init(struct perf_event *event)
 {
 	struct perf_event_attr *attr = &event->attr;
 
 	if (attr->exclude_guest || !attr->sample_max_stack || attr->exclude_callchain_kernel ||
-	    attr->exclude_callchain_user || sysctl_perf_event_max_contexts_per_stack < 3)
+	    attr->exclude_callchain_user || sysctl_perf_event_max_contexts_per_stack < 3) {
+		/* Without the cookie, there is no such record; samples have no room for it. */
+		if (attr->defer_guest_callchain && attr->sample_stack_guest)
+			return -EINVAL;
 		attr->defer_guest_callchain = 0;
+	}
+
+	return 0;
 }
 
 static struct perf_callchain_entry *
@@ -136,11 +144,11 @@ guest_callchain_walk(struct perf_sample_data *data, const struct perf_event_attr
  * PERF_RECORD_CALLCHAIN_DEFERRED that will bring the rest.  Readers join the two as they
  * do for user mode.  The entries of the record begin with a context marker of their own.
  *
- * The request needs no lock: only one PMI at a time can hit the guest, and the vCPU's
+ * The request needs no lock: the hypervisor gives it to one PMI at a time, and the vCPU's
  * thread does not continue before the PMI is done.  All samples before that share one
  * record, and this part of the chain.
  *
- * Inlined, as each PMI calls it.  The hypervisor finds the guest's state and IP in one
+ * Inlined, as the PMI's cost counts.  The hypervisor finds the guest's state and IP in one
  * call, and has checked the sysctl.  The other words were written before.
  */
 static __always_inline struct perf_guest_callchain_request *
@@ -194,7 +202,7 @@ guest_callchain_get(struct perf_sample_data *data, struct perf_event *event)
 
 /**
  * perf_callchain_guest - get the callchain of the guest that a PMI interrupted
- * @data: the sample; its guest_ip is set if the guest's IP is found
+ * @data: the sample; its guest_state is set, and its guest_ip if the guest's IP is found
  * @event: the event that is sampled, with attr.guest_callchain set; its exclude_*
  *	   bits and sample_max_stack (which does not count context markers) apply
  *

@@ -50,7 +50,7 @@ void __perf_prepare_guest_stack(struct perf_sample_data *data, struct perf_event
 	if (used + size > U16_MAX)
 		size = used < U16_MAX ? round_down(U16_MAX - used, sizeof(u64)) : 0;
 
-	/* __perf_event_header_size() has counted the size field, which each sample has. */
+	/* __perf_event_header_size() has counted the size field, which is always there. */
 	data->guest_stack_size = size;
 	if (size)
 		data->dyn_size += size + sizeof(struct perf_guest_stack_info);

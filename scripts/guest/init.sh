@@ -53,9 +53,14 @@ esac
 
 # QEMU before 8.1 may keep old code on one CPU when another patches it; QEMU's commit deba78709ae8
 # mended that.  Linux patches perf's hook into the scheduler for the first event of a task, and out
-# after the last.  A CPU without the hook would count no task's events, so hold one event.
+# after the last; it patches KVM's hook for the first VM, and after the last.  A CPU without them
+# would count no task's events, and leave a vCPU loaded.  So hold an event, and a VM.
 # shellcheck disable=SC2154
-[ -z "$keep_hooks" ] || perf stat -i -e dummy -p $$ sleep infinity >/dev/null 2>&1 &
+if [ -n "$keep_hooks" ]; then
+	perf stat -i -e dummy -p $$ sleep infinity >/dev/null 2>&1 &
+	# KVM_CREATE_VM
+	perl -e 'open(my $kvm, "+<", "/dev/kvm") && ioctl($kvm, 0xae01, 0) && sleep' &
+fi
 
 if [ "$mode" = shell ]; then
 	echo 1 > /proc/sys/kernel/printk

@@ -182,10 +182,11 @@ static struct page *host_get_page(unsigned long hva)
 
 /*
  * Return where the host's kernel has the guest's memory at @gpa mapped, or NULL.  The caller
- * must pass it to guest_peek_unmap().
+ * must pass it to guest_peek_unmap(), which gives the page back.
  *
  * Don't read by the VMM's mapping: it may change meanwhile, and on CPUs that don't set
- * Access flags, a read of a page that was aged takes a page fault.
+ * Access flags, a read of a page that was aged takes a page fault.  Hold the page, but don't
+ * pin it: FOLL_PIN would have GUP unshare a page that the VMM shares.
  */
 static const void *guest_peek_map(struct kvm_vcpu *vcpu, gpa_t gpa)
 {
@@ -269,8 +270,9 @@ static enum guest_unwind_end guest_unwind_read(struct guest_unwind_state *state,
 			return end;
 	}
 
-	/* The offset is masked, so that speculation stays on the page, too. */
-	val = READ_ONCE(*(const u64 *)(state->piece + (gva & (UNWIND_PAGE_SIZE - 1))));
+	/* The guest chooses @gva: mask the offset, so that speculation stays on the page, too. */
+	val = READ_ONCE(*(const u64 *)(state->piece +
+				       (gva & (UNWIND_PAGE_SIZE - sizeof(u64)))));
 	*word = state->be ? be64_to_cpu((__force __be64)val) : le64_to_cpu((__force __le64)val);
 	return UNWIND_CONTINUE;
 }
@@ -343,6 +345,22 @@ static enum guest_unwind_end guest_check_user(u64 pc, u64 pstate)
 }
 
 /*
+ * Return true if the entry code of the guest's kernel has cleared the general registers.
+ * Until it makes the frame record, it uses few of them again, and none of X24 to X27.
+ */
+static bool guest_unwind_cleared(const struct guest_unwind_state *state)
+{
+	unsigned int i;
+
+	for (i = 24; i <= 27; i++) {
+		if (vcpu_get_reg(state->vcpu, i))
+			return false;
+	}
+
+	return true;
+}
+
+/*
  * The guest's kernel is at the first instructions after an entry from user mode, or at the
  * last ones before it returns: X29 is still or again user mode's, and so are ELR and SPSR.
  * In between, the entry code clears X29, once it has saved it at SP.
@@ -356,8 +374,13 @@ static enum guest_unwind_end guest_unwind_edge(struct guest_unwind_state *state)
 	if (state->nr > 1 || !pc || !guest_canonical(state, pc) || guest_check_user(pc, pstate))
 		return state->fp ? UNWIND_END_NONCANONICAL : UNWIND_END_LAST;
 
-	if (!state->fp && IS_ALIGNED(regs, 16) && regs <= U64_MAX - LINUX_REGS_SIZE)
-		guest_unwind_read(state, regs + LINUX_REGS_X29, &state->fp);
+	if (!state->fp) {
+		if (!guest_unwind_cleared(state))
+			return UNWIND_END_LAST;
+		if (is_upper_half(regs) && IS_ALIGNED(regs, 16) &&
+		    regs <= U64_MAX - LINUX_REGS_SIZE)
+			guest_unwind_read(state, regs + LINUX_REGS_X29, &state->fp);
+	}
 
 	/* The kernel may keep something else in SP_EL0: user mode's first frame is anywhere. */
 	return guest_unwind_user(state, pc, is_upper_half(sp) ? 0 : sp, state->fp, pstate);

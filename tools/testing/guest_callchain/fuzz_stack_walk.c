@@ -269,6 +269,17 @@ static bool is_right(struct callchain_case *c, bool print)
 	return false;
 }
 
+/* Rings 1 to 3 count as user mode. */
+static void check_request(struct kvm_vcpu *vcpu, const struct callchain_case *c)
+{
+	struct perf_guest_callchain_request *request = kvm_arch_vcpu_callchain_request(vcpu);
+
+	FUZZ_ASSERT(request == &vcpu->arch.callchain_request, "lets no PMI request a walk");
+	FUZZ_ASSERT(request->guest_state ==
+		    (PERF_GUEST_ACTIVE | (c->vcpu.cpl ? PERF_GUEST_USER : 0)),
+		    "requests from another mode");
+}
+
 /* The pieces of a dump must be those of its pages, within the guest's memory. */
 static void check_dump(struct kvm_vcpu *vcpu, unsigned int size)
 {
@@ -355,6 +366,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	FUZZ_ASSERT(counted(&vcpu.stat, &walk.chain), "counts wrongly");
 	FUZZ_ASSERT(!walk.host_pkru && !kvm.srcu, "leaves with the host's PKRU or with srcu");
 	FUZZ_ASSERT(is_right(&c, false) || is_right(&c, true), "the chain is not the oracle's");
+	check_request(&vcpu, &c);
 	check_dump(&vcpu, 8 * (1 + input_rnd(NULL, 2) % (U16_MAX / 8)));
 	FUZZ_ASSERT(!walk.host_pkru && !kvm.srcu, "ends a dump with the host's PKRU or with srcu");
 	case_clear(&c);

@@ -13,6 +13,12 @@
 /* What perf record --call-graph dwarf asks for. */
 #define DWARF_REGS	GENMASK_ULL(PERF_REG_ARM64_PC, 0)
 
+/*
+ * A PMI that hits KVM while a vCPU is loaded counts as one that hit the guest.  Unless it came
+ * right after the exit, its callchain is empty.
+ */
+#define PMIS_HIT_KVM	true
+
 /* How a guest tells that its work is done. */
 #define WORK_DONE	KVM_EXIT_SYSTEM_EVENT
 

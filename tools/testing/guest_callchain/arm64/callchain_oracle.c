@@ -368,14 +368,16 @@ static enum oracle_end go_to_caller(struct walk *w, bool first)
 	u64 frame = without_tag(w->v, w->fp), sp = w->stacks[0].from, fp, ra;
 	enum oracle_end end;
 
-	/* Linux, before it has saved X29 or after it has restored it.  It saves and clears it. */
+	/* Linux, before it has saved X29, after it has cleared it, or after it has restored it. */
 	if (!w->el0 && in_upper_half(w->ip) && !in_upper_half(frame)) {
 		const struct oracle_vcpu *v = w->v;
 
 		if (!first || !v->elr || !is_canonical(v, v->elr) || !is_of_el0(v->elr, v->spsr))
 			return w->fp ? ORACLE_NONCANONICAL : ORACLE_LAST;
 		fp = w->fp;
-		if (!fp && !(sp & 15) && sp < 0ULL - PT_SIZE && read_stack(w, sp + PT_X29, &fp))
+		if (!fp && (v->x24[0] || v->x24[1] || v->x24[2] || v->x24[3]))
+			return ORACLE_LAST;
+		if (!fp && in_upper_half(sp) && !(sp & 15) && sp < 0ULL - PT_SIZE && read_stack(w, sp + PT_X29, &fp))
 			fp = 0;
 		/* SP_EL0 may have what Linux calls current. */
 		go_to_el0(w, v->elr, fp, in_upper_half(v->sp_el0) ? 0 : v->sp_el0, v->spsr);

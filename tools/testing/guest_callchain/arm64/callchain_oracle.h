@@ -15,6 +15,7 @@
  * @pauth:	it has pointer authentication
  * @pc:		PC
  * @x29:	X29
+ * @x24:	X24 to X27, as the entry code of Linux leaves them alone
  * @sp_el0:	SP_EL0
  * @sp_el1:	SP_EL1
  * @elr:	ELR_EL1
@@ -28,6 +29,7 @@ struct oracle_vcpu {
 	bool pauth;
 	u64 pc;
 	u64 x29;
+	u64 x24[4];
 	u64 sp_el0;
 	u64 sp_el1;
 	u64 elr;

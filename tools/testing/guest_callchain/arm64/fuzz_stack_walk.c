@@ -693,11 +693,21 @@ static void choose_guest(void)
 	v->sp_el0 = once_in(3) ? f.stacks[0].low : v->sp_el1;
 	v->elr = choose_text(once_in(8));
 	v->spsr = ONE_OF(0, 0x60001000, 0x10, 0x3c5, rnd(8));
+	memset(v->x24, 0, sizeof(v->x24));
+	if (once_in(4))
+		v->x24[pick(4)] = rnd(8);
 	if (!el0 && once_in(6)) {
 		/* The kernel has entered, and X29 is still the program's. */
 		stack = &f.stacks[0];
 		fp = next_record(stack);
 		v->x29 = spoil_address(fp);
+		if (once_in(3)) {
+			/* It has saved and cleared X29. */
+			v->sp_el1 = once_in(8) ? -ONE_OF(0x130, 0x140, 0x150) :
+						 f.stacks[1].low + 8 * pick(4);
+			put_stack(v->sp_el1 + 8 * 29, v->x29, false);
+			v->x29 = 0;
+		}
 		el0 = true;
 		upper = false;
 	}
@@ -848,6 +858,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 
 	vcpu.state = f.v;
 	vcpu.arch.regs.regs[29] = f.v.x29;
+	memcpy(&vcpu.arch.regs.regs[24], f.v.x24, sizeof(f.v.x24));
 	vcpu.arch.regs.sp = f.v.sp_el0;
 	vcpu.arch.regs.pc = f.v.pc;
 	vcpu.arch.regs.pstate = f.v.pstate;

@@ -657,6 +657,7 @@ static void compare_swapped(struct guest *g, const char *name, void *page)
 	expect_frames(g, name, SMALL_FRAMES);
 	expect_entry(g, SWAPPED_RA | g->upper);
 	compare_with_end(g, "last");
+	TEST_ASSERT(page_out(page), "%s: a walk has not given the page back", name);
 }
 
 TEST_F_TIMEOUT(el, swapped_out, TIMEOUT)
@@ -962,7 +963,8 @@ TEST_F_TIMEOUT(el, trapped, TIMEOUT)
 	build_stack(g, SMALL_FRAMES, 0x40, 0);
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.pc), (u64)guest_traps | g->upper);
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[19]), g->frames[0]);
-	set_fp(g, g->frames[0]);
+	/* Until it is first set, X29 is as unlike a frame pointer as the register is. */
+	set_fp(g, 1);
 	vcpu_run_until_guest_sampled(g->vcpu, PMI_IRQ_DEFERRED, &a, 200, compare_trap, &exits,
 				     &exits.nr_guest);
 }
@@ -1223,7 +1225,8 @@ static void check_moved(const struct callchain_sample *s, void *arg)
 		m->nr_whole++;
 	else
 		m->nr_other++;
-	m->nr_both = min(m->nr_whole, m->nr_other) * 2;
+	/* On a busy machine, most samples may be of one kind. */
+	m->nr_both = min(m->nr_whole, m->nr_other) * 10;
 }
 
 /* The chains of a guest that moves its stacks may be wrong, but by what was in its memory only. */
@@ -1377,12 +1380,15 @@ TEST_F_TIMEOUT(linux_guest, entry, TIMEOUT)
 	compare_with_end(g, "noncanonical");
 }
 
-/* The kernel's entry code clears X29 once it has saved it at SP, before it makes a record. */
+/* The kernel's entry code clears registers once it has saved them at SP, before it makes a record. */
 TEST_F_TIMEOUT(linux_guest, cleared, TIMEOUT)
 {
 	struct guest *g = &self->g;
+	unsigned int i;
 
 	set_fp(g, 0);
+	for (i = 24; i <= 27; i++)
+		vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[i]), 0);
 	set_sp(g, self->regs);
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(elr_el1), USER_IP);
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(spsr[KVM_SPSR_EL1]), PSTATE_EL0);
@@ -1392,10 +1398,21 @@ TEST_F_TIMEOUT(linux_guest, cleared, TIMEOUT)
 	expect_entry(g, USER_RA);
 	compare_with_end(g, "last");
 
+	/* What follows X29 there is as good a frame pointer. */
+	write_word(g, self->regs + 8 * 30, self->user_stack + USER_OFF);
 	set_sp(g, self->regs + 8);
 	g->e.nr--;
 	g->e.name = "not at SP";
 	compare_with_end(g, "last");
+
+	/* No other code has all of them zero. */
+	set_sp(g, self->regs);
+	expect_frames(g, "not cleared", 0);
+	for (i = 24; i <= 27; i++) {
+		vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[i]), 1);
+		compare_with_end(g, "last");
+		vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[i]), 0);
+	}
 
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(spsr[KVM_SPSR_EL1]), PSTATE_EL1H);
 	expect_frames(g, "not from user mode", 0);
