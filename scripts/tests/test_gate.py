@@ -16,9 +16,9 @@ _ENVIRONMENT = {"commit": "0123456789ab", "kernel": "7.3.4", "qemu": "7.2.22",
 
 def _latency(run: Run, frame: int, page: int, kib: int) -> float:
     if run.mode == "ip":
-        return 1000
+        return 920
     if run.mode == "deferred":
-        return 1100
+        return 1000
     pages = 1 + max(0, run.depth - 1) * run.stride // 4096
     return 2000 + frame * run.depth + page * pages + kib * run.dump // 1024
 
