@@ -377,7 +377,8 @@ static enum oracle_end go_to_caller(struct walk *w, bool first)
 		fp = w->fp;
 		if (!fp && (v->x24[0] || v->x24[1] || v->x24[2] || v->x24[3]))
 			return ORACLE_LAST;
-		if (!fp && in_upper_half(sp) && !(sp & 15) && sp < 0ULL - PT_SIZE && read_stack(w, sp + PT_X29, &fp))
+		if (!fp && in_upper_half(sp) && !(sp & 15) && sp < 0ULL - PT_SIZE &&
+		    read_stack(w, sp + PT_X29, &fp))
 			fp = 0;
 		/* SP_EL0 may have what Linux calls current. */
 		go_to_el0(w, v->elr, fp, in_upper_half(v->sp_el0) ? 0 : v->sp_el0, v->spsr);

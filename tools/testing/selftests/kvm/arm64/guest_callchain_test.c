@@ -1380,7 +1380,7 @@ TEST_F_TIMEOUT(linux_guest, entry, TIMEOUT)
 	compare_with_end(g, "noncanonical");
 }
 
-/* The kernel's entry code clears registers once it has saved them at SP, before it makes a record. */
+/* The kernel's entry code clears registers once it has saved them at SP; then it makes a record. */
 TEST_F_TIMEOUT(linux_guest, cleared, TIMEOUT)
 {
 	struct guest *g = &self->g;
