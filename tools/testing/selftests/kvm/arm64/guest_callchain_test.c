@@ -6,8 +6,11 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "guest_modes.h"
@@ -1277,6 +1280,118 @@ TEST_F_TIMEOUT(el, moving, TIMEOUT)
 
 	/* When it has stopped, all is as it was. */
 	compare_with_end(g, "last");
+}
+
+/* Guests that run side by side, each with a stack of its own. */
+#define NR_GUESTS	3
+#define NR_MOVES	6	/* of each thread to another CPU, at least */
+#define NR_RUNS		2	/* of each guest, at least */
+
+/* The distance between the return addresses of two guests; those of one guest are closer. */
+#define GUEST_TEXT	BIT_ULL(20)
+
+/*
+ * struct runner - a thread that samples a guest again and again
+ * @g:		the guest
+ * @thread:	the thread
+ * @tid:	its ID; set last
+ * @nr_runs:	how often all samples were right
+ * @stop:	no more
+ */
+struct runner {
+	struct guest *g;
+	pthread_t thread;
+	pid_t tid;
+	unsigned int nr_runs;
+	bool stop;
+};
+
+FIXTURE(many)
+{
+	struct guest g[NR_GUESTS];
+	struct runner runners[NR_GUESTS];
+};
+
+FIXTURE_SETUP(many)
+{
+	unsigned int i, j;
+
+	SKIP_UNLESS_SAMPLED();
+	SKIP_UNLESS_4_KIB_GUESTS();
+	for (i = 0; i < NR_GUESTS; i++) {
+		struct guest *g = &self->g[i];
+
+		create_guest(g, VM_MODE_P40V48_4K, i == 2, i == 1);
+		build_stack(g, SMALL_FRAMES + i, 0x40, 0);
+		for (j = 0; j < g->nr_frames; j++) {
+			g->ras[j] += i * GUEST_TEXT;
+			write_word(g, g->frames[j] + 8, g->ras[j]);
+		}
+		expect_frames(g, "one of many", g->nr_frames);
+		self->runners[i].g = g;
+	}
+}
+
+FIXTURE_TEARDOWN(many)
+{
+	unsigned int i;
+
+	for (i = 0; i < NR_GUESTS; i++) {
+		if (self->g[i].vm)
+			kvm_vm_free(self->g[i].vm);
+	}
+}
+
+/* Run until all guests are done, so that none has the host for itself. */
+static void *run_guest(void *arg)
+{
+	struct runner *r = arg;
+
+	WRITE_ONCE(r->tid, syscall(SYS_gettid));
+	while (!READ_ONCE(r->stop)) {
+		compare_with_end(r->g, "last");
+		WRITE_ONCE(r->nr_runs, r->nr_runs + 1);
+	}
+	return NULL;
+}
+
+static bool all_ran(const struct runner *runners)
+{
+	unsigned int i;
+
+	for (i = 0; i < NR_GUESTS; i++) {
+		if (READ_ONCE(runners[i].nr_runs) < NR_RUNS)
+			return false;
+	}
+	return true;
+}
+
+/* A sample has the chain of the guest that it hit, on whichever CPU that runs. */
+TEST_F_TIMEOUT(many, migrated, TIMEOUT)
+{
+	int nr_cpus = get_nprocs();
+	unsigned int i, move;
+	cpu_set_t cpus;
+
+	for (i = 0; i < NR_GUESTS; i++)
+		pthread_create(&self->runners[i].thread, NULL, run_guest, &self->runners[i]);
+
+	for (move = 0; move < NR_MOVES || !all_ran(self->runners); move++) {
+		for (i = 0; i < NR_GUESTS; i++) {
+			if (!READ_ONCE(self->runners[i].tid))
+				continue;
+			CPU_ZERO(&cpus);
+			CPU_SET((move + i) % nr_cpus, &cpus);
+			TEST_ASSERT(!sched_setaffinity(self->runners[i].tid, sizeof(cpus), &cpus),
+				    "sched_setaffinity(): %s", strerror(errno));
+		}
+		usleep(20000);
+	}
+
+	for (i = 0; i < NR_GUESTS; i++)
+		WRITE_ONCE(self->runners[i].stop, true);
+	for (i = 0; i < NR_GUESTS; i++)
+		pthread_join(self->runners[i].thread, NULL);
 }
 
 /* The registers that a Linux guest saves when code is interrupted. */
