@@ -77,6 +77,14 @@ class CheckTest(unittest.TestCase):
         self.assertEqual(len(self._failed(X86, immediate=other)), 1)
         self.assertEqual(self._failed(ARM64, immediate=other), [])
 
+    def test_both_ways_find_the_known_stacks_only(self) -> None:
+        known = Counter({("a",) * depth: 50 for depth in demo._DEPTHS})
+        more = known + Counter({("a",) * demo._DEPTHS[1]: 500})
+        self.assertEqual(self._failed(X86, immediate=more), [])
+        for bad in (known + Counter({("a",): 1}), known - Counter({("a",) * demo._DEPTHS[0]: 1})):
+            self.assertEqual(len(self._failed(X86, immediate=bad)), 1)
+            self.assertEqual(len(self._failed(X86, deferred=bad)), 1)
+
 
 class PageTest(unittest.TestCase):
     def _write(self) -> Tuple[List[str], str]:
