@@ -73,7 +73,7 @@ bool perf_callchain_guest_wanted(const struct perf_event *event, unsigned int gu
  *
  * Context: task, before @event is installed.
  *
- * Return: zero, or -EINVAL if @event wants the guest's stack in a deferred record as well.
+ * Return: zero, or -EINVAL if @event wants a deferred stack, and can't defer.
  */
 int perf_callchain_guest_init(struct perf_event *event)
 {
@@ -81,7 +81,7 @@ int perf_callchain_guest_init(struct perf_event *event)
 
 	if (attr->exclude_guest || !attr->sample_max_stack || attr->exclude_callchain_kernel ||
 	    attr->exclude_callchain_user || sysctl_perf_event_max_contexts_per_stack < 3) {
-		/* Without the cookie, there is no such record; samples have no room for it. */
+		/* The callchain has the cookie without which no stack can be deferred. */
 		if (attr->defer_guest_callchain && attr->sample_stack_guest)
 			return -EINVAL;
 		attr->defer_guest_callchain = 0;
