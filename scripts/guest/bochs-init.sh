@@ -27,7 +27,7 @@ else
 	stty -F /dev/ttyS1 115200 sane 2>/dev/null
 	{
 		echo "This is the patched Intel host, it is slow. Here are the KVM selftests"
-		echo "(x86/guest_callchain_test), perf is in the PATH. Leave with exit, Ctrl-D or Ctrl-A x."
+		echo "(guest_callchain_test), perf is in the PATH. Leave with exit, Ctrl-D or Ctrl-A x."
 		setsid -c busybox sh -i
 		echo "bochs: status $?"
 	} > /dev/ttyS1 2>&1 </dev/ttyS1

@@ -65,7 +65,7 @@ fi
 if [ "$mode" = shell ]; then
 	echo 1 > /proc/sys/kernel/printk
 	cd "$BUILD_SELFTESTS" || cd /
-	echo "This is the patched host. Here are the KVM selftests ($tests/guest_callchain_test),"
+	echo "This is the patched host. Here are the KVM selftests ($tests/guest_callchain_modes_test),"
 	echo "perf is in the PATH, files in /run/shared are kept. Leave with exit or Ctrl-D."
 	read -r tty _ < /proc/consoles
 	setsid -c /bin/bash --norc -i <"/dev/$tty" >"/dev/$tty" 2>&1

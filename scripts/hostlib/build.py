@@ -20,10 +20,12 @@ CONFIGS = REPO / "scripts" / "configs"
 _NEEDS_GIB = 6
 
 # Our selftests; a kernel has a hundred more, which need not be built here.
-SELFTESTS = [f"x86/guest_callchain_{name}" for name in (
+COMMON_SELFTESTS = [*(f"guest_callchain_{name}" for name in (
     "test", "attr_test", "backtrace_test", "churn_test", "control_test", "deferred_test",
-    "depth_test", "entry_test", "hostile_test", "lbr_test", "lifetime_test", "many_test",
-    "memory_test", "modes_test", "no_side_effects_test", "stack_test")] + ["memslots_debugfs_test"]
+    "depth_test", "lifetime_test", "many_test")), "memslots_debugfs_test"]
+SELFTESTS = [*COMMON_SELFTESTS, *(f"x86/guest_callchain_{name}" for name in (
+    "entry_test", "hostile_test", "lbr_test", "memory_test", "modes_test", "no_side_effects_test",
+    "reload_test", "stack_test", "tracepoint_test"))]
 
 # Of Linux's own, some that show whether another architecture's host does what ours need, within
 # a minute each.  Not debug-exceptions, which takes many without VHE; not get-reg-list, which says
@@ -166,7 +168,7 @@ class Build:
         folder = "tools/testing/selftests/kvm/"
         ours = sorted(path[len(folder):-len(".c")] for path in self.tree.new_files
                       if path.startswith(f"{folder}{self.arch.name}/") and path.endswith("_test.c"))
-        return [*ours, "memslots_debugfs_test", *LINUX_TESTS[self.arch.name]]
+        return [*COMMON_SELFTESTS, *ours, *LINUX_TESTS[self.arch.name]]
 
     def _instruments(self) -> List[str]:
         """What is built with their library beside them, likewise."""

@@ -32,6 +32,9 @@ DEBUG_PASSES = ("no5lvl", "no5lvl kvm_amd.npt=0")
 # The hypervisor at the kernel's own exception level, and at one below it.
 ARM64_PASSES = ("", "kvm-arm.mode=nvhe")
 
+# And with PMIs that are NMIs.
+ARM64_DEBUG_PASSES = (*ARM64_PASSES, "irqchip.gicv3_pseudo_nmi=1")
+
 # Arguments and tests; all tests if none is named.
 INTEL_PASSES = (("", ""), ("kvm_intel.ept=0", ""),
                 ("kvm_intel.unrestricted_guest=0",
@@ -195,12 +198,12 @@ def cmd_selftests(options: Options) -> int:
 def cmd_test_debug(options: Options) -> int:
     """With nested paging, then with shadow paging; or one of these each day.
 
-    On arm64, with VHE and without.
+    On arm64, with VHE and without, and with pseudo-NMIs.
     """
     x86 = options.arch == "x86"
     config = CONFIGS / ("debug.config" if x86 else f"debug-{options.arch}.config")
     passes = [f"{args} {options.kargs}".strip() for args in
-              (DEBUG_PASSES if x86 else ARM64_PASSES)]
+              (DEBUG_PASSES if x86 else ARM64_DEBUG_PASSES)]
     if options.one_today:
         chosen = passes[datetime.date.today().toordinal() % len(passes)]
         say(f"Today's pass has {chosen or 'no arguments'}; left out: "

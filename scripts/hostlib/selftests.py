@@ -80,10 +80,14 @@ export KVM_SELFTEST_RELOAD=1 KVM_SELFTEST_HOTPLUG=1
 """
 
 
-# What of this there is on other architectures' hosts.
+# What of this there is on other architectures' hosts: a counter, and no NMIs.
 _PREPARE_ARM64 = TRACE + """
+insmod guest_callchain/test_pmi.ko &&
+	export KVM_SELFTEST_BACKTRACE_IRQ=/sys/module/test_pmi/parameters/backtrace
 export KVM_SELFTEST_DEVICE={device:#x}
 mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
+# Nobody else uses a CPU here.
+export KVM_SELFTEST_HOTPLUG=1
 """
 
 

@@ -119,10 +119,12 @@ class BuildTest(unittest.TestCase):
         self.assertTrue(Build(Path("/b"), Source("any"), None)._walks_guests())
 
     def test_tests(self) -> None:
-        self.build.tree.new_files["tools/testing/selftests/kvm/arm64/guest_callchain_test.c"] = \
-            Path("any")
-        self.assertEqual(choose(self.build, "guest_callchain_test hypercalls"),
-                         ["arm64/guest_callchain_test", "arm64/hypercalls"])
+        self.build.tree.new_files[
+            "tools/testing/selftests/kvm/arm64/guest_callchain_modes_test.c"] = Path("any")
+        self.assertEqual(choose(self.build,
+                                "guest_callchain_test guest_callchain_modes_test hypercalls"),
+                         ["guest_callchain_test", "arm64/guest_callchain_modes_test",
+                          "arm64/hypercalls"])
         self.assertFalse([test for test in self.build.tests if test.startswith("x86/")])
 
     def test_instruments(self) -> None:
@@ -187,7 +189,8 @@ class OptionsTest(unittest.TestCase):
         with mock.patch.object(commands, "cmd_selftests", return_value=0) as selftests:
             commands.cmd_test_debug(Options(arch="arm64"))
         ran = [call.args[0] for call in selftests.call_args_list]
-        self.assertEqual([one.kargs for one in ran], ["", "kvm-arm.mode=nvhe"])
+        self.assertEqual([one.kargs for one in ran],
+                         ["", "kvm-arm.mode=nvhe", "irqchip.gicv3_pseudo_nmi=1"])
         self.assertTrue(all(one.kconfig.endswith("/debug-arm64.config") for one in ran))
         # The name of the folder of its build, and a word of expected-skips.txt.
         self.assertEqual(commands.host_traits(ran[1]).split(),

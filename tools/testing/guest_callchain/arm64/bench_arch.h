@@ -7,17 +7,10 @@
 
 #include <asm/perf_regs.h>
 
-#include "guest_modes.h"
 #include "guest_stack.h"
 
 /* What perf record --call-graph dwarf asks for. */
 #define DWARF_REGS	GENMASK_ULL(PERF_REG_ARM64_PC, 0)
-
-/*
- * A PMI that hits KVM while a vCPU is loaded counts as one that hit the guest.  Unless it came
- * right after the exit, its callchain is empty.
- */
-#define PMIS_HIT_KVM	true
 
 /* How a guest tells that its work is done. */
 #define WORK_DONE	KVM_EXIT_SYSTEM_EVENT
@@ -101,14 +94,7 @@ static void arch_run_host(struct work *work, const struct guest_stack *stack, co
 /* What most guests have: pages of 4 KiB, 48 bits of addresses, a GIC, and no EL2. */
 static struct kvm_vm *arch_create_guest(struct kvm_vcpu **vcpu, void *code, bool five_levels)
 {
-	struct kvm_vm *vm = __vm_create(VM_SHAPE(VM_MODE_P40V48_4K), 1, 0);
-	struct kvm_vcpu_init init;
-
-	kvm_get_default_vcpu_target(vm, &init);
-	init.features[0] &= ~BIT(KVM_ARM_VCPU_HAS_EL2);
-	*vcpu = aarch64_vcpu_add(vm, 0, &init, code);
-	kvm_arch_vm_finalize_vcpus(vm);
-	return vm;
+	return vm_create_sampled(1, code, vcpu);
 }
 
 static void arch_set_work(struct kvm_vcpu *vcpu, const struct work *work)

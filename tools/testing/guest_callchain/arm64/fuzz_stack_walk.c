@@ -4,7 +4,7 @@
  *
  * The input is a guest: registers, page tables, stacks, and maybe a word that changes at some
  * read.  What the walk says must be what the oracle says.  Both translate by oracle_translate():
- * guest_callchain_test tests KVM's own walker of page tables.
+ * guest_callchain_modes_test tests KVM's own walker of page tables.
  */
 #include <linux/kvm_host.h>
 #include <stdio.h>

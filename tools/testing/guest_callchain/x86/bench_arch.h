@@ -15,9 +15,6 @@
 			 ~(BIT_ULL(PERF_REG_X86_DS) | BIT_ULL(PERF_REG_X86_ES) |	\
 			   BIT_ULL(PERF_REG_X86_FS) | BIT_ULL(PERF_REG_X86_GS)))
 
-/* A PMI that hits KVM does not count as one that hit the guest. */
-#define PMIS_HIT_KVM	false
-
 /* How a guest tells that its work is done. */
 #define WORK_DONE	KVM_EXIT_IO
 

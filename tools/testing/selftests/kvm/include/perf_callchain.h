@@ -7,6 +7,7 @@
 
 #include <linux/perf_event.h>
 
+#include "guest_stack_arch.h"
 #include "kvm_util.h"
 
 /* How to sample, and so in which context a PMI comes. */
@@ -200,6 +201,12 @@ static inline bool callchain_sample_is_guest(const struct callchain_sample *samp
 {
 	return sample->cpumode == PERF_RECORD_MISC_GUEST_KERNEL ||
 	       sample->cpumode == PERF_RECORD_MISC_GUEST_USER;
+}
+
+/* Return true if a sample that counts as the guest's has no callchain, as its PMI hit KVM. */
+static inline bool callchain_sample_hit_kvm(const struct callchain_sample *sample)
+{
+	return PMIS_HIT_KVM && !sample->nr;
 }
 
 int pmu_type(const char *name);

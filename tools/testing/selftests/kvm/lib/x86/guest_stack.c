@@ -1,27 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Build stacks of known frames in a guest's memory.
+ * What x86 guests need so that their stacks can be sampled.
  */
 #include "guest_stack.h"
 #include "kvm_util.h"
 #include "processor.h"
 #include "test_util.h"
 
-/* Made-up return addresses begin here, where nothing is mapped. */
-#define FAKE_TEXT_GVA		0x700000000000ULL
-#define FAKE_FUNCTION_SIZE	0x40
-
-/* An address whose index in the root table, of level 4 or 5, is not that of the guest's code. */
-#define FAR_GVA(_vm)	BIT_ULL((_vm)->mmu.pgtable_levels == 5 ? 51 : 46)
-
-/* A leaf function uses that many bytes between RSP and the frame of its caller. */
-#define RED_ZONE_SIZE		128
-
 asm(".pushsection .text; .global guest_loop; guest_loop: jmp guest_loop; .popsection");
 
-static void write_word(struct kvm_vm *vm, gva_t gva, u64 word)
+bool guests_available(const char **why_not)
 {
-	*(u64 *)addr_gva2hva(vm, gva) = word;
+	return true;
+}
+
+bool guest_has_levels(int levels)
+{
+	return levels < 5 || kvm_cpu_has(X86_FEATURE_LA57);
+}
+
+/*
+ * vm_create_sampled - create a guest whose callchains can be sampled
+ * @nr_vcpus:	how many vCPUs it has
+ * @code:	what they run
+ * @vcpus:	is filled in
+ */
+struct kvm_vm *vm_create_sampled(unsigned int nr_vcpus, void *code, struct kvm_vcpu **vcpus)
+{
+	struct kvm_vm *vm = vm_create_with_vcpus(nr_vcpus, code, vcpus);
+	unsigned int i;
+
+	for (i = 0; i < nr_vcpus; i++)
+		vcpu_set_if(vcpus[i]);
+	return vm;
 }
 
 /*
@@ -32,7 +43,7 @@ static void write_word(struct kvm_vm *vm, gva_t gva, u64 word)
  */
 struct kvm_vm *vm_create_looping(struct kvm_vcpu **vcpu, int levels, bool user)
 {
-	struct kvm_vm *vm = vm_create_with_one_vcpu(vcpu, guest_loop);
+	struct kvm_vm *vm = vm_create_sampled(1, guest_loop, vcpu);
 
 	if (vm->mmu.pgtable_levels > levels)
 		vcpu_use_4_level_paging(*vcpu);
@@ -44,46 +55,24 @@ struct kvm_vm *vm_create_looping(struct kvm_vcpu **vcpu, int levels, bool user)
 }
 
 /*
- * guest_stack_build - allocate a stack in the guest, and write its frames
- * @vm:		the VM
- * @stack:	is filled in
- * @layout:	where the frames are to lie
- *
- * A frame is what "push %rbp; mov %rsp,%rbp" leaves on the stack: the caller's frame
- * pointer, and the return address above it.  In the outermost frame, both are zero.
+ * vm_create_looping_second - create a guest whose second vCPU runs guest_loop()
+ * @vcpu:	this vCPU
+ * @id:		its ID
+ * @user:	it runs in user mode
  */
-void guest_stack_build(struct kvm_vm *vm, struct guest_stack *stack,
-		       const struct guest_stack_layout *layout)
+struct kvm_vm *vm_create_looping_second(struct kvm_vcpu **vcpu, u32 id, bool user)
 {
-	u64 size = layout->offset + (layout->nr_frames + 1) * (u64)layout->stride;
-	unsigned int i;
-	u64 fp;
+	struct kvm_vcpu *first;
+	struct kvm_vm *vm = vm_create_looping(&first, 4, user);
+	struct kvm_sregs sregs;
+	struct kvm_regs regs;
 
-	TEST_ASSERT(layout->nr_frames <= GUEST_STACK_MAX_FRAMES &&
-		    layout->stride >= 16 && layout->offset < PAGE_SIZE,
-		    "No such layout: %u frames, %u bytes apart, from offset %u",
-		    layout->nr_frames, layout->stride, layout->offset);
-
-	/* One page more, for what a leaf function has below the innermost frame. */
-	stack->nr_pages = 1 + DIV_ROUND_UP(size + sizeof(u64), PAGE_SIZE);
-	stack->gva = vm_alloc(vm, stack->nr_pages * PAGE_SIZE,
-			      layout->far ? FAR_GVA(vm) : DEFAULT_GUEST_STACK_VADDR_MIN);
-	stack->nr_frames = layout->nr_frames;
-
-	fp = stack->gva + PAGE_SIZE + layout->offset;
-	stack->fp = fp;
-	stack->sp = fp - RED_ZONE_SIZE;
-
-	for (i = 0; i < layout->nr_frames; i++, fp += layout->stride) {
-		stack->frames[i] = fp;
-		stack->ras[i] = FAKE_TEXT_GVA + (i + 1) * FAKE_FUNCTION_SIZE;
-		write_word(vm, fp, fp + layout->stride);
-		write_word(vm, fp + 8, stack->ras[i]);
-	}
-
-	stack->frames[i] = fp;
-	write_word(vm, fp, 0);
-	write_word(vm, fp + 8, 0);
+	vcpu_sregs_get(first, &sregs);
+	vcpu_regs_get(first, &regs);
+	*vcpu = vm_vcpu_add(vm, id, guest_loop);
+	vcpu_sregs_set(*vcpu, &sregs);
+	vcpu_regs_set(*vcpu, &regs);
+	return vm;
 }
 
 /*
@@ -106,57 +95,74 @@ void vcpu_set_if(struct kvm_vcpu *vcpu)
  * guest_stack_use - let a vCPU run on a stack
  * @vcpu:	the vCPU
  * @stack:	the stack
- * @rip:	the instruction that it runs next
+ * @ip:	the instruction that it runs next
  */
-void guest_stack_use(struct kvm_vcpu *vcpu, const struct guest_stack *stack, gva_t rip)
+void guest_stack_use(struct kvm_vcpu *vcpu, const struct guest_stack *stack, gva_t ip)
 {
 	struct kvm_regs regs;
 
 	vcpu_regs_get(vcpu, &regs);
-	regs.rip = rip;
+	regs.rip = ip;
 	regs.rsp = stack->sp;
 	regs.rbp = stack->fp;
 	vcpu_regs_set(vcpu, &regs);
 	vcpu_set_if(vcpu);
 }
 
+/* A return address in the kernel, and what a Linux kernel saves at a system call. */
+#define LINUX_KERNEL_IP		0xffffffff81001000ULL
+#define LINUX_USER_CS		0x33
+
+enum {
+	LINUX_REGS_RIP		= 16,
+	LINUX_REGS_CS		= 17,
+	LINUX_REGS_FLAGS	= 18,
+};
+
 /*
- * guest_stack_build_and_use - build a stack, and let a vCPU run guest_loop() on it
- * @vcpu:	the vCPU
- * @stack:	is filled in
- * @layout:	where the frames are to lie
- * @user:	let user mode access the stack
+ * guest_stack_enter_linux - make a stack that of a Linux kernel which user mode has entered
+ * @vm:		the VM
+ * @stack:	the stack
+ * @user_ip:	where user mode was
+ * @e:		what to expect of @stack; what the kernel has one frame more for is added
+ *
+ * The outermost frame gets a return address.  Above it are user mode's registers.
  */
-void guest_stack_build_and_use(struct kvm_vcpu *vcpu, struct guest_stack *stack,
-			       const struct guest_stack_layout *layout, bool user)
+void guest_stack_enter_linux(struct kvm_vm *vm, const struct guest_stack *stack, u64 user_ip,
+			     struct callchain_expectation *e)
 {
-	guest_stack_build(vcpu->vm, stack, layout);
-	if (user)
-		vm_set_user_accessible(vcpu->vm, stack->gva, stack->nr_pages);
-	guest_stack_use(vcpu, stack, (gva_t)guest_loop);
+	u64 *entry = addr_gva2hva(vm, stack->frames[stack->nr_frames] + 8);
+
+	*entry++ = LINUX_KERNEL_IP;
+	entry[LINUX_REGS_RIP] = user_ip;
+	entry[LINUX_REGS_CS] = LINUX_USER_CS;
+	entry[LINUX_REGS_FLAGS] = X86_EFLAGS_IF | X86_EFLAGS_FIXED;
+	e->ips[e->nr++] = LINUX_KERNEL_IP;
 }
 
 /*
- * expect_guest_stack - expect the chain of guest_loop() on a stack
- * @e:		is filled in
- * @name:	the case, for messages
- * @user:	the guest is in user mode
- * @stack:	the stack
- * @max_stack:	how many entries the event takes, context marker not included
+ * vcpu_map_upper_half - map a page to the upper half of the addresses
+ * @vcpu:	the vCPU
+ * @gva:	where
+ * @gpa:	the page
  */
-void expect_guest_stack(struct callchain_expectation *e, const char *name, bool user,
-			const struct guest_stack *stack, unsigned int max_stack)
+void vcpu_map_upper_half(struct kvm_vcpu *vcpu, gva_t gva, gpa_t gpa)
 {
-	unsigned int i, nr_ras = min(stack->nr_frames, max_stack - 1);
+	virt_pg_map(vcpu->vm, gva, gpa);
+}
 
-	e->name = name;
-	e->cpumode = user ? PERF_RECORD_MISC_GUEST_USER : PERF_RECORD_MISC_GUEST_KERNEL;
-	e->ip = (u64)guest_loop;
-	e->nr = 0;
-	e->ips[e->nr++] = user ? PERF_CONTEXT_GUEST_USER : PERF_CONTEXT_GUEST_KERNEL;
-	e->ips[e->nr++] = e->ip;
-	for (i = 0; i < nr_ras; i++)
-		e->ips[e->nr++] = stack->ras[i];
+void vcpu_set_fp(struct kvm_vcpu *vcpu, u64 fp)
+{
+	struct kvm_regs regs;
+
+	vcpu_regs_get(vcpu, &regs);
+	regs.rbp = fp;
+	vcpu_regs_set(vcpu, &regs);
+}
+
+void vcpu_get_general_regs(struct kvm_vcpu *vcpu, struct general_regs *regs)
+{
+	vcpu_regs_get(vcpu, &regs->regs);
 }
 
 /*
@@ -219,9 +225,9 @@ void vcpu_enter_user_mode(struct kvm_vcpu *vcpu)
 	struct kvm_vm *vm = vcpu->vm;
 	struct kvm_sregs sregs;
 
-	write_word(vm, vm->arch.gdt + USER_CS, USER_CS_DESC);
-	write_word(vm, vm->arch.gdt + USER_DS, USER_DS_DESC);
-	write_word(vm, vm->arch.tss + TSS_RSP0, vm_alloc_stack(vm, 1));
+	write_guest_word(vm, vm->arch.gdt + USER_CS, USER_CS_DESC);
+	write_guest_word(vm, vm->arch.gdt + USER_DS, USER_DS_DESC);
+	write_guest_word(vm, vm->arch.tss + TSS_RSP0, vm_alloc_stack(vm, 1));
 
 	vcpu_sregs_get(vcpu, &sregs);
 	sregs.cs.selector = USER_CS | 3;

@@ -5,6 +5,7 @@
 #ifndef SELFTEST_KVM_GUEST_STACK_H
 #define SELFTEST_KVM_GUEST_STACK_H
 
+#include "guest_stack_arch.h"
 #include "kvm_util.h"
 #include "perf_callchain.h"
 #include "processor.h"
@@ -29,8 +30,8 @@ struct guest_stack_layout {
  * struct guest_stack - a stack with frames, and registers of a function that runs on it
  * @gva:	address of its lowest page
  * @nr_pages:	how many pages it covers
- * @sp:		value for RSP
- * @fp:		value for RBP, which is frames[0]
+ * @sp:		value for the stack pointer
+ * @fp:		value for the frame pointer, which is frames[0]
  * @nr_frames:	how many frames, without the outermost one, which has no return address
  * @frames:	their addresses, innermost first, and the address of the outermost one
  * @ras:	their return addresses, innermost first, which a walk must find
@@ -51,19 +52,32 @@ struct guest_stack {
  */
 void guest_loop(void);
 
-struct kvm_vm *vm_create_looping(struct kvm_vcpu **vcpu, int levels, bool user);
+static inline void write_guest_word(struct kvm_vm *vm, gva_t gva, u64 word)
+{
+	*(u64 *)addr_gva2hva(vm, gva) = word;
+}
+
 void guest_stack_build(struct kvm_vm *vm, struct guest_stack *stack,
 		       const struct guest_stack_layout *layout);
 void guest_stack_build_and_use(struct kvm_vcpu *vcpu, struct guest_stack *stack,
 			       const struct guest_stack_layout *layout, bool user);
 void expect_guest_stack(struct callchain_expectation *e, const char *name, bool user,
 			const struct guest_stack *stack, unsigned int max_stack);
-void vcpu_set_if(struct kvm_vcpu *vcpu);
-void guest_stack_use(struct kvm_vcpu *vcpu, const struct guest_stack *stack, gva_t rip);
+unsigned int pmi_max_stack(enum pmi_source source, unsigned int max_stack);
 
+/* What each architecture has in its own way. */
+bool guests_available(const char **why_not);
+bool guest_has_levels(int levels);
+struct kvm_vm *vm_create_sampled(unsigned int nr_vcpus, void *code, struct kvm_vcpu **vcpus);
+struct kvm_vm *vm_create_looping(struct kvm_vcpu **vcpu, int levels, bool user);
+struct kvm_vm *vm_create_looping_second(struct kvm_vcpu **vcpu, u32 id, bool user);
+void guest_stack_use(struct kvm_vcpu *vcpu, const struct guest_stack *stack, gva_t ip);
+void guest_stack_enter_linux(struct kvm_vm *vm, const struct guest_stack *stack, u64 user_ip,
+			     struct callchain_expectation *e);
+void vcpu_map_upper_half(struct kvm_vcpu *vcpu, gva_t gva, gpa_t gpa);
+void vcpu_set_fp(struct kvm_vcpu *vcpu, u64 fp);
+void vcpu_get_general_regs(struct kvm_vcpu *vcpu, struct general_regs *regs);
 u64 *vm_get_pte_level(struct kvm_vm *vm, gva_t gva, int level);
 void vm_set_user_accessible(struct kvm_vm *vm, gva_t gva, unsigned int nr_pages);
-void vcpu_enter_user_mode(struct kvm_vcpu *vcpu);
-void vcpu_use_4_level_paging(struct kvm_vcpu *vcpu);
 
 #endif /* SELFTEST_KVM_GUEST_STACK_H */

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Callchains while guests come and go: VMs and VMMs are sampled when they end.  KVM is unloaded
- * and loaded again under events, but only if KVM_SELFTEST_RELOAD is set.
+ * Callchains while guests come and go: VMs and VMMs are sampled when they end.
  */
 #include <linux/membarrier.h>
 #include <poll.h>
@@ -12,25 +11,21 @@
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
-#include <sys/sysinfo.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "callchain_harness.h"
 
-#define NR_SAMPLES		25
-#define NR_VMS			5
-#define NR_RELOADS		3
+#define NR_SAMPLES	25
+#define NR_VMS		5
 
-/* The CPUID leaf in which a hypervisor has its signature, by convention. */
-#define HYPERVISOR_LEAF		0x40000000
 static void build_guest(struct kvm_vcpu **vcpu, unsigned int nr_frames, const char *name,
 			struct callchain_expectation *e)
 {
 	const struct guest_stack_layout layout = { nr_frames, 64, 0x100 };
 	struct guest_stack stack;
 
-	vm_create_with_one_vcpu(vcpu, guest_loop);
+	vm_create_sampled(1, guest_loop, vcpu);
 	guest_stack_build_and_use(*vcpu, &stack, &layout, false);
 	expect_guest_stack(e, name, false, &stack, DEFAULT_MAX_STACK);
 }
@@ -167,19 +162,7 @@ CALLCHAIN_TEST(lifetime, vmm_killed)
 	sample_a_guest(variant->source, "VMM after a VMM that was killed");
 }
 
-static const char *kvm_vendor_module(void)
-{
-	return host_cpu_is_intel ? "kvm_intel" : "kvm_amd";
-}
-
-static int module_refcount(const char *name)
-{
-	char path[PATH_MAX];
-
-	snprintf(path, sizeof(path), "/sys/module/%s/refcnt", name);
-	return read_number(path);
-}
-
+/* Only x86 has those in the middle. */
 static const char * const slab_caches[] = {
 	"kvm_vcpu", "x86_emulator", "kvm_mmu_page_header", "pte_list_desc", "perf_event",
 };
@@ -213,7 +196,7 @@ CALLCHAIN_TEST(lifetime, objects)
 	unsigned int i, grace;
 	struct kvm_vm *vm;
 
-	vm = vm_create_with_one_vcpu(&vcpu, guest_loop);
+	vm = vm_create_sampled(1, guest_loop, &vcpu);
 	now = slab_objects("kvm_vcpu");
 	kvm_vm_free(vm);
 	if (now < 1)
@@ -238,116 +221,6 @@ CALLCHAIN_TEST(lifetime, objects)
 			    "%s has %d objects, and had %d before %u VMs were sampled",
 			    slab_caches[i], now, before[i], NR_VMS + 1);
 	}
-}
-
-static bool load_kvm(void)
-{
-	const char *dir = getenv("BUILD_MODULES");
-	char command[PATH_MAX + 64];
-
-	snprintf(command, sizeof(command), "modprobe %s%s%s %s", dir ? "-d '" : "",
-		 dir ?: "", dir ? "'" : "", kvm_vendor_module());
-	return !system(command);
-}
-
-/*
- * Return true on QEMU's emulation.  With a thread for each vCPU, it may still run
- * an old translation of code that another CPU has patched (seen with 7.2).  Loading
- * and unloading KVM patches its static calls; a PMI on another CPU may then run
- * into the int3 that was there for a moment.
- */
-static bool runs_on_tcg(void)
-{
-	u32 eax, signature[3];
-
-	if (!this_cpu_has(X86_FEATURE_HYPERVISOR))
-		return false;
-
-	cpuid(HYPERVISOR_LEAF, &eax, &signature[0], &signature[1], &signature[2]);
-	return !memcmp(signature, "TCGTCGTCGTCG", sizeof(signature));
-}
-
-FIXTURE(reload)
-{
-	struct callchain_event *events;
-	unsigned int nr_events;
-};
-
-FIXTURE_VARIANT(reload)
-{
-	enum pmi_source source;
-};
-
-PMI_VARIANTS(reload,);
-
-FIXTURE_SETUP(reload)
-{
-	int cpu, own = -1;
-
-	if (!getenv("KVM_SELFTEST_RELOAD"))
-		SKIP(return, "KVM is unloaded only if KVM_SELFTEST_RELOAD is set");
-	SKIP_UNLESS_PMI(variant->source);
-	if (module_refcount(kvm_vendor_module()) < 0)
-		SKIP(return, "KVM is no module that can be unloaded");
-	if (module_refcount(kvm_vendor_module()) > 0)
-		SKIP(return, "Somebody else uses KVM");
-
-	if (runs_on_tcg())
-		own = pin_self_to_any_cpu();
-
-	self->events = calloc(get_nprocs_conf(), sizeof(*self->events));
-	for (cpu = 0; cpu < get_nprocs_conf(); cpu++) {
-		struct callchain_event *event = &self->events[self->nr_events];
-
-		if (own >= 0 && cpu != own)
-			continue;
-		if (callchain_event_open(event, variant->source, NULL, -1, cpu)) {
-			if (errno == EACCES || errno == EPERM)
-				SKIP(return, "Only root may sample all CPUs");
-			TEST_ASSERT(errno == ENODEV, "perf_event_open() failed on CPU %d: %s",
-				    cpu, strerror(errno));
-			continue;
-		}
-		/* Nobody reads the ring, but perf walks the stacks all the same. */
-		callchain_event_enable(event);
-		self->nr_events++;
-	}
-}
-
-FIXTURE_TEARDOWN_PARENT(reload)
-{
-	if (getenv("KVM_SELFTEST_RELOAD"))
-		TEST_ASSERT(module_refcount(kvm_vendor_module()) >= 0 || load_kvm(),
-			    "modprobe can't load KVM again");
-}
-
-static bool unload(const char *module)
-{
-	return !syscall(SYS_delete_module, module, O_NONBLOCK);
-}
-
-CALLCHAIN_TEST(reload, under_events)
-{
-	unsigned int i;
-
-	for (i = 0; i < NR_RELOADS; i++) {
-		/* Use an IRQ in each variant: the test PMU takes only one event per CPU. */
-		sample_a_guest(PMI_IRQ, "before KVM is unloaded");
-
-		if (!unload(kvm_vendor_module())) {
-			if (errno == EPERM)
-				SKIP(return, "Only root may unload KVM");
-			TEST_FAIL("%s can't be unloaded, nobody used it: %s",
-				  kvm_vendor_module(), strerror(errno));
-		}
-		TEST_ASSERT(unload("kvm"), "kvm can't be unloaded: %s", strerror(errno));
-		TEST_ASSERT(load_kvm(), "modprobe can't load KVM again");
-	}
-
-	sample_a_guest(PMI_IRQ, "after KVM was loaded again");
-	for (i = 0; i < self->nr_events; i++)
-		callchain_event_close(&self->events[i]);
-	sample_a_guest(variant->source, "after KVM was loaded again");
 }
 
 TEST_HARNESS_MAIN

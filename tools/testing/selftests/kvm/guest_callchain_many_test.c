@@ -154,7 +154,7 @@ static void create_vcpus(FIXTURE_DATA(many) * self, enum pmi_source source)
 		struct vcpu_thread *t = &self->threads[i];
 
 		if (!(i % NR_VCPUS))
-			self->vms[i / NR_VCPUS] = vm_create_with_vcpus(NR_VCPUS, guest_loop, vcpus);
+			self->vms[i / NR_VCPUS] = vm_create_sampled(NR_VCPUS, guest_loop, vcpus);
 		t->vcpu = vcpus[i % NR_VCPUS];
 		t->source = source;
 		build_stack(t, i);

@@ -6,8 +6,6 @@
 #include <linux/bpf.h>
 #include <pthread.h>
 #include <sched.h>
-#include <sys/mman.h>
-#include <sys/mount.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -19,21 +17,12 @@
 
 #define MAX_CONTEXTS_SYSCTL	"/proc/sys/kernel/perf_event_max_contexts_per_stack"
 #define MAX_STACK_SYSCTL	"/proc/sys/kernel/perf_event_max_stack"
-#define TRACEFS			"/sys/kernel/tracing"
 
 /* The longest chain for which a deferred walk allocates no memory. */
 #define FULL_DEPTH		127
 
-/*
- * User mode's IP, a return address in the kernel, and the indices of the registers that a Linux
- * kernel saves at a system call.
- */
-#define USER_IP		0x401000ULL
-#define KERNEL_IP	0xffffffff81001000ULL
-#define LINUX_USER_CS	0x33
-#define LINUX_REGS_RIP	16
-#define LINUX_REGS_CS	17
-#define LINUX_REGS_FLAGS 18
+/* Where user mode has entered the guest's kernel. */
+#define USER_IP			0x401000ULL
 
 /* User mode has entered the guest's kernel: a chain has a part of each. */
 FIXTURE(attr)
@@ -55,20 +44,13 @@ static void create_entered_guest(FIXTURE_DATA(attr) * self, unsigned int nr_fram
 {
 	const struct guest_stack_layout layout = { nr_frames, 64, 0x100 };
 	struct guest_stack stack;
-	u64 *entry;
 
-	self->vm = vm_create_with_one_vcpu(&self->vcpu, guest_loop);
+	self->vm = vm_create_sampled(1, guest_loop, &self->vcpu);
 	guest_stack_build_and_use(self->vcpu, &stack, &layout, false);
 	expect_guest_stack(&self->e, "attr", false, &stack, nr_frames + 1);
 
-	/* Give the outermost frame a return address, and user mode's registers above it. */
-	entry = addr_gva2hva(self->vm, stack.frames[nr_frames] + 8);
-	*entry++ = KERNEL_IP;
-	entry[LINUX_REGS_RIP] = USER_IP;
-	entry[LINUX_REGS_CS] = LINUX_USER_CS;
-	entry[LINUX_REGS_FLAGS] = X86_EFLAGS_IF | X86_EFLAGS_FIXED;
+	guest_stack_enter_linux(self->vm, &stack, USER_IP, &self->e);
 
-	self->e.ips[self->e.nr++] = KERNEL_IP;
 	self->nr_kernel = self->e.nr;
 	self->e.ips[self->e.nr++] = PERF_CONTEXT_GUEST_USER;
 	self->e.ips[self->e.nr++] = USER_IP;
@@ -274,15 +256,15 @@ CALLCHAIN_TEST(attr, receivers)
 	run_receivers(self, variant->source);
 }
 
-/* With this RBP, a chain is only the IP, which the sample has: deferred records are empty. */
+/*
+ * With this frame pointer, a chain is only the IP, which the sample has: deferred records are
+ * empty.
+ */
 CALLCHAIN_TEST(attr, receivers_of_nothing)
 {
-	struct kvm_regs regs;
-
-	vcpu_regs_get(self->vcpu, &regs);
-	regs.rbp = 8;
-	vcpu_regs_set(self->vcpu, &regs);
-	self->e.nr = self->nr_kernel = 2;
+	vcpu_set_fp(self->vcpu, 8);
+	self->nr_kernel = 2;
+	self->e.nr = 2;
 	run_receivers(self, variant->source);
 }
 
@@ -386,7 +368,7 @@ CALLCHAIN_TEST(attr, inherited)
 CALLCHAIN_TEST(attr, one_context)
 {
 	SKIP_UNLESS_OVERRIDDEN(MAX_CONTEXTS_SYSCTL, 1);
-	self->e.nr = self->nr_kernel;
+	self->e.nr = 1 + pmi_max_stack(PMI_IRQ, self->nr_kernel - 1);
 	vcpu_run_and_compare(self->vcpu, variant->source & ~PMI_DEFERRED, NULL, NR_SAMPLES,
 			     &self->e);
 }
@@ -416,122 +398,6 @@ CALLCHAIN_TEST(attr, bpf_without_stack)
 				     callchain_compare, &c);
 	TEST_ASSERT(c.nr_guest >= NR_SAMPLES, "Only %u walks", c.nr_guest);
 	close(prog_fd);
-}
-
-FIXTURE(tracepoint)
-{
-	struct kvm_vcpu *vcpu;
-	struct guest_stack stack;
-	struct kvm_vm *vm;
-};
-
-FIXTURE_VARIANT(tracepoint)
-{
-	enum pmi_source source;
-};
-
-FIXTURE_VARIANT_ADD(tracepoint, immediate)
-{
-	.source = PMI_ATTR,
-};
-
-FIXTURE_VARIANT_ADD(tracepoint, deferred)
-{
-	.source = PMI_ATTR | PMI_DEFERRED,
-};
-
-FIXTURE_SETUP(tracepoint)
-{
-	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100 };
-
-	SKIP_UNLESS_PMI(PMI_IRQ);
-	/* Mount tracefs in a mount namespace of this test, where others don't see it. */
-	if (access(TRACEFS "/events", F_OK) &&
-	    (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
-	     mount("tracefs", TRACEFS, "tracefs", 0, NULL)))
-		SKIP(return, "Can't mount %s: %s", TRACEFS, strerror(errno));
-
-	self->vm = vm_create_with_one_vcpu(&self->vcpu, guest_loop);
-	guest_stack_build_and_use(self->vcpu, &self->stack, &layout, false);
-}
-
-FIXTURE_TEARDOWN(tracepoint)
-{
-	kvm_vm_free(self->vm);
-}
-
-static void count_guest_ip(const struct callchain_sample *s, void *arg)
-{
-	unsigned int *nr = arg;
-
-	if (!callchain_sample_is_guest(s))
-		return;
-
-	TEST_ASSERT(s->nr == 2 && s->ips[0] == (u64)PERF_CONTEXT_GUEST_KERNEL &&
-		    s->ips[1] == (u64)guest_loop,
-		    "A sample has %lu entries, not a marker and the guest's IP", s->nr);
-	++*nr;
-}
-
-/*
- * When KVM enables IRQs to handle the one that has ended guest mode, the tracepoint hits in task
- * context.  Its sample is the guest's, but the walk must not sleep.  Make it look for a stack
- * that is not in memory.
- */
-CALLCHAIN_TEST(tracepoint, irq_enable)
-{
-	const struct perf_event_attr attr = {
-		.type = PERF_TYPE_TRACEPOINT,
-		.config = read_number(TRACEFS "/events/preemptirq/irq_enable/id"),
-		.sample_period = 20,
-		.wakeup_events = NR_SAMPLES,
-	};
-	struct callchain_event event;
-	unsigned int nr = 0;
-
-	if ((int)attr.config < 0)
-		SKIP(return, "There is no preemptirq:irq_enable, CONFIG_PREEMPTIRQ_TRACEPOINTS");
-
-	TEST_ASSERT(!madvise(addr_gva2hva(self->vm, self->stack.gva),
-			     self->stack.nr_pages * PAGE_SIZE, MADV_DONTNEED), "MADV_DONTNEED");
-	callchain_event_start(&event, variant->source, &attr, 0, -1);
-	while (nr < NR_SAMPLES) {
-		vcpu_run_until_sampled(self->vcpu, &event, 0);
-		callchain_event_read(&event, count_guest_ip, &nr);
-	}
-	callchain_event_close(&event);
-}
-
-static void is_of_the_host(const struct callchain_sample *s, void *arg)
-{
-	unsigned int *nr = arg;
-
-	TEST_ASSERT(s->cpumode == PERF_RECORD_MISC_KERNEL && s->ip != (u64)guest_loop &&
-		    s->nr && s->ips[0] == (u64)PERF_CONTEXT_KERNEL,
-		    "A softirq's sample has cpumode %u, IP 0x%lx, %lu entries, from 0x%lx",
-		    s->cpumode, s->ip, s->nr, s->nr ? s->ips[0] : 0);
-	++*nr;
-}
-
-/* Softirqs that follow an IRQ which has ended guest mode are the host's. */
-CALLCHAIN_TEST(tracepoint, softirq)
-{
-	const struct perf_event_attr attr = {
-		.type = PERF_TYPE_TRACEPOINT,
-		.config = read_number(TRACEFS "/events/irq/softirq_entry/id"),
-		.sample_period = 1,
-		.wakeup_events = NR_SAMPLES,
-	};
-	struct callchain_event event;
-	unsigned int nr = 0;
-
-	TEST_ASSERT((int)attr.config >= 0, "There is no irq:softirq_entry");
-	callchain_event_start(&event, variant->source, &attr, 0, -1);
-	while (nr < NR_SAMPLES) {
-		vcpu_run_until_sampled(self->vcpu, &event, 0);
-		callchain_event_read(&event, is_of_the_host, &nr);
-	}
-	callchain_event_close(&event);
 }
 
 TEST_HARNESS_MAIN

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Callchains of guests: sample guests whose stacks are known, and compare each chain as a whole.
- * The walk is deferred: it is made when the guest has exited.
+ * Callchains of guests in each mode of arm64: sample guests whose stacks are known, and compare
+ * each chain as a whole.  The walk is deferred: it is made when the guest has exited.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -9,11 +9,10 @@
 #include <sched.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "guest_modes.h"
+#include "guest_stack.h"
 #include "kvm_test_harness.h"
 #include "kvm_util.h"
 #include "perf_callchain.h"
@@ -73,10 +72,6 @@ enum {
 
 #define TYPE_FINAL	1
 #define TYPE_REGS	2
-
-/* One instruction that branches to itself: the guest's IP is known, and it reads no stack. */
-void guest_loop(void);
-asm(".pushsection .text; .balign 4; .global guest_loop; guest_loop: b guest_loop; .popsection");
 
 /*
  * Exit by a hypercall that KVM doesn't know, by turns with the frame pointers in X19 and X20.  X29
@@ -142,21 +137,6 @@ static void *hva(struct guest *g, gva_t gva)
 static void write_word(struct guest *g, gva_t gva, u64 word)
 {
 	*(u64 *)hva(g, gva) = word;
-}
-
-static void use_upper_half(struct guest *g)
-{
-	static const u64 tg1[] = { [12] = 2, [14] = 1, [16] = 3 };
-	u64 tcr = get_sys(g, SYS_TCR_EL1);
-
-	tcr &= ~TCR_EPD1_MASK;
-	tcr |= (64ULL - g->vm->va_bits) << 16;
-	/* Memory attributes and shareability are those of the lower half. */
-	tcr |= (tcr & GENMASK_ULL(13, 8)) << 16;
-	tcr |= tg1[g->vm->page_shift] << 30;
-	set_sys(g, SYS_TCR_EL1, tcr);
-	set_sys(g, SYS_TTBR1_EL1, get_sys(g, SYS_TTBR0_EL1));
-	g->upper = GENMASK_ULL(63, g->vm->va_bits);
 }
 
 static void set_pte_bits(struct guest *g, gva_t gva, u64 size, u64 clear, u64 set)
@@ -262,8 +242,10 @@ static void create_guest(struct guest *g, enum vm_guest_mode mode, bool user, bo
 	g->vcpu = aarch64_vcpu_add(g->vm, 0, &init, guest_loop);
 	kvm_arch_vm_finalize_vcpus(g->vm);
 
-	if (upper)
-		use_upper_half(g);
+	if (upper) {
+		vcpu_use_upper_half(g->vcpu);
+		g->upper = GENMASK_ULL(63, g->vm->va_bits);
+	}
 	if (user)
 		set_pte_bits(g, (gva_t)guest_loop & ~(g->vm->page_size - 1), g->vm->page_size,
 			     0, TEST_PTE_USER | TEST_PTE_RDONLY);
@@ -287,18 +269,6 @@ static void compare_with_end(struct guest *g, const char *end)
 	ends = vcpu_get_callchain_end_stat(g->vcpu, end) - ends;
 	TEST_ASSERT(walks && ends == walks, "%s: %lu of %lu walks ended as '%s'", g->e.name,
 		    ends, walks, end);
-}
-
-/* Only a host in protected mode, pKVM, has VMs of this type. */
-static bool is_protected_host(void)
-{
-	int kvm_fd = open_kvm_dev_path_or_exit();
-	int fd = ioctl(kvm_fd, KVM_CREATE_VM, KVM_VM_TYPE_ARM_PROTECTED);
-
-	close(kvm_fd);
-	if (fd >= 0)
-		close(fd);
-	return fd >= 0;
 }
 
 #define SKIP_UNLESS_SAMPLED()						\
@@ -843,21 +813,6 @@ TEST_F_TIMEOUT(el, read_only, TIMEOUT)
 	free(dirty);
 }
 
-/* The chain is as long as the event allows. */
-TEST_F_TIMEOUT(el, depth, TIMEOUT)
-{
-	struct perf_event_attr a = attr;
-	struct guest *g = &self->g;
-	unsigned int max;
-
-	build_stack(g, 100, 0x20, 0);
-	for (max = 1; max < 100; max += 24) {
-		a.sample_max_stack = max;
-		expect_frames(g, "depth", max - 1);
-		vcpu_run_and_compare(g->vcpu, PMI_NMI_DEFERRED, &a, NR_SAMPLES, &g->e);
-	}
-}
-
 /* A walk in the PMI would not be sound: it has the IP only. */
 TEST_F_TIMEOUT(el, immediate, TIMEOUT)
 {
@@ -1280,118 +1235,6 @@ TEST_F_TIMEOUT(el, moving, TIMEOUT)
 
 	/* When it has stopped, all is as it was. */
 	compare_with_end(g, "last");
-}
-
-/* Guests that run side by side, each with a stack of its own. */
-#define NR_GUESTS	3
-#define NR_MOVES	6	/* of each thread to another CPU, at least */
-#define NR_RUNS		2	/* of each guest, at least */
-
-/* The distance between the return addresses of two guests; those of one guest are closer. */
-#define GUEST_TEXT	BIT_ULL(20)
-
-/*
- * struct runner - a thread that samples a guest again and again
- * @g:		the guest
- * @thread:	the thread
- * @tid:	its ID; set last
- * @nr_runs:	how often all samples were right
- * @stop:	no more
- */
-struct runner {
-	struct guest *g;
-	pthread_t thread;
-	pid_t tid;
-	unsigned int nr_runs;
-	bool stop;
-};
-
-FIXTURE(many)
-{
-	struct guest g[NR_GUESTS];
-	struct runner runners[NR_GUESTS];
-};
-
-FIXTURE_SETUP(many)
-{
-	unsigned int i, j;
-
-	SKIP_UNLESS_SAMPLED();
-	SKIP_UNLESS_4_KIB_GUESTS();
-	for (i = 0; i < NR_GUESTS; i++) {
-		struct guest *g = &self->g[i];
-
-		create_guest(g, VM_MODE_P40V48_4K, i == 2, i == 1);
-		build_stack(g, SMALL_FRAMES + i, 0x40, 0);
-		for (j = 0; j < g->nr_frames; j++) {
-			g->ras[j] += i * GUEST_TEXT;
-			write_word(g, g->frames[j] + 8, g->ras[j]);
-		}
-		expect_frames(g, "one of many", g->nr_frames);
-		self->runners[i].g = g;
-	}
-}
-
-FIXTURE_TEARDOWN(many)
-{
-	unsigned int i;
-
-	for (i = 0; i < NR_GUESTS; i++) {
-		if (self->g[i].vm)
-			kvm_vm_free(self->g[i].vm);
-	}
-}
-
-/* Run until all guests are done, so that none has the host for itself. */
-static void *run_guest(void *arg)
-{
-	struct runner *r = arg;
-
-	WRITE_ONCE(r->tid, syscall(SYS_gettid));
-	while (!READ_ONCE(r->stop)) {
-		compare_with_end(r->g, "last");
-		WRITE_ONCE(r->nr_runs, r->nr_runs + 1);
-	}
-	return NULL;
-}
-
-static bool all_ran(const struct runner *runners)
-{
-	unsigned int i;
-
-	for (i = 0; i < NR_GUESTS; i++) {
-		if (READ_ONCE(runners[i].nr_runs) < NR_RUNS)
-			return false;
-	}
-	return true;
-}
-
-/* A sample has the chain of the guest that it hit, on whichever CPU that runs. */
-TEST_F_TIMEOUT(many, migrated, TIMEOUT)
-{
-	int nr_cpus = get_nprocs();
-	unsigned int i, move;
-	cpu_set_t cpus;
-
-	for (i = 0; i < NR_GUESTS; i++)
-		pthread_create(&self->runners[i].thread, NULL, run_guest, &self->runners[i]);
-
-	for (move = 0; move < NR_MOVES || !all_ran(self->runners); move++) {
-		for (i = 0; i < NR_GUESTS; i++) {
-			if (!READ_ONCE(self->runners[i].tid))
-				continue;
-			CPU_ZERO(&cpus);
-			CPU_SET((move + i) % nr_cpus, &cpus);
-			TEST_ASSERT(!sched_setaffinity(self->runners[i].tid, sizeof(cpus), &cpus),
-				    "sched_setaffinity(): %s", strerror(errno));
-		}
-		usleep(20000);
-	}
-
-	for (i = 0; i < NR_GUESTS; i++)
-		WRITE_ONCE(self->runners[i].stop, true);
-	for (i = 0; i < NR_GUESTS; i++)
-		pthread_join(self->runners[i].thread, NULL);
 }
 
 /* The registers that a Linux guest saves when code is interrupted. */

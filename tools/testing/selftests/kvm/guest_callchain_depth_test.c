@@ -32,7 +32,7 @@ static void check_depth(enum pmi_source source, u16 max_stack, unsigned int nr_f
 	char name[64];
 
 	snprintf(name, sizeof(name), "sample_max_stack %u", max_stack);
-	vm_create_with_one_vcpu(&vcpu, guest_loop);
+	vm_create_sampled(1, guest_loop, &vcpu);
 	guest_stack_build_and_use(vcpu, &stack, &layout, false);
 	expect_guest_stack(&e, name, false, &stack, 1 + nr_frames);
 	vcpu_run_and_compare(vcpu, source, &attr, NR_SAMPLES, &e);
@@ -87,8 +87,7 @@ CALLCHAIN_TEST(depth, zero)
 	struct kvm_vcpu *vcpu;
 
 	SKIP_UNLESS_OVERRIDDEN(MAX_STACK_SYSCTL, 0);
-	vm_create_with_one_vcpu(&vcpu, guest_loop);
-	vcpu_set_if(vcpu);
+	vm_create_sampled(1, guest_loop, &vcpu);
 	for (round = 0; round < 10 && nr_guest < NR_SAMPLES; round++)
 		vcpu_run_sampled(vcpu, variant->source, &attr, NR_SAMPLES, is_without_chain,
 				 &nr_guest);

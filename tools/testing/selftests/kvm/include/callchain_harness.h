@@ -23,14 +23,15 @@
 do {									\
 	const char *why_not;						\
 									\
-	if (!pmi_source_available(_source, &why_not))			\
+	if (!guests_available(&why_not) ||				\
+	    !pmi_source_available(_source, &why_not))			\
 		SKIP(return, "%s", why_not);				\
 } while (0)
 
 #define SKIP_UNLESS_LEVELS(_levels)					\
 do {									\
-	if ((_levels) == 5 && !kvm_cpu_has(X86_FEATURE_LA57))		\
-		SKIP(return, "The host has no 5-level paging");		\
+	if (!guest_has_levels(_levels))					\
+		SKIP(return, "The host has no %d-level paging", _levels); \
 } while (0)
 
 #define SKIP_UNLESS_OVERRIDDEN(_path, _value)				\
@@ -46,19 +47,26 @@ do {									\
 		SKIP(return, "This user may not handle userfaults of the kernel"); \
 } while (0)
 
+#define PMI_DEFERRED_VARIANTS(_fixture, _suffix, ...)			\
+FIXTURE_VARIANT_ADD(_fixture, irq_deferred##_suffix)			\
+	{ .source = PMI_IRQ_DEFERRED, ##__VA_ARGS__ };			\
+FIXTURE_VARIANT_ADD(_fixture, nmi_deferred##_suffix)			\
+	{ .source = PMI_NMI_DEFERRED, ##__VA_ARGS__ }
+
 /*
- * Add one variant to a fixture for each way to sample.  Further arguments initialize other
- * members.
+ * Add one variant to a fixture for each way to sample whole chains.  Further arguments initialize
+ * other members.
  */
+#if PMIS_WALK
 #define PMI_VARIANTS(_fixture, _suffix, ...)				\
 FIXTURE_VARIANT_ADD(_fixture, irq##_suffix)				\
 	{ .source = PMI_IRQ, ##__VA_ARGS__ };				\
 FIXTURE_VARIANT_ADD(_fixture, nmi##_suffix)				\
 	{ .source = PMI_NMI, ##__VA_ARGS__ };				\
-FIXTURE_VARIANT_ADD(_fixture, irq_deferred##_suffix)			\
-	{ .source = PMI_IRQ_DEFERRED, ##__VA_ARGS__ };			\
-FIXTURE_VARIANT_ADD(_fixture, nmi_deferred##_suffix)			\
-	{ .source = PMI_NMI_DEFERRED, ##__VA_ARGS__ }
+PMI_DEFERRED_VARIANTS(_fixture, _suffix, ##__VA_ARGS__)
+#else
+#define PMI_VARIANTS	PMI_DEFERRED_VARIANTS
+#endif
 
 /* A fixture whose variants differ only in the way to sample. */
 #define PMI_FIXTURE(_fixture)						\

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What guest_stack.h needs of x86, and what only x86's tests need.
+ */
+#ifndef SELFTEST_KVM_GUEST_STACK_ARCH_H
+#define SELFTEST_KVM_GUEST_STACK_ARCH_H
+
+#include "kvm_util.h"
+#include "processor.h"
+
+/* PMIs that aren't deferred have whole chains, and dumps of the stack. */
+#define PMIS_WALK	1
+
+/* A PMI that hits KVM doesn't count as the guest's. */
+#define PMIS_HIT_KVM	0
+
+/* perf can dump the guest's stack. */
+#define STACK_DUMPS	1
+
+/* Whatever a vCPU has in general registers. */
+struct general_regs {
+	struct kvm_regs regs;
+};
+
+static inline u64 pte_present_mask(struct kvm_vm *vm)
+{
+	return PTE_PRESENT_MASK(&vm->mmu);
+}
+
+/* Return the entry of a huge page from that of a small one. */
+static inline u64 pte_make_huge(struct kvm_vm *vm, u64 pte)
+{
+	return pte | PTE_HUGE_MASK(&vm->mmu);
+}
+
+void vcpu_set_if(struct kvm_vcpu *vcpu);
+void vcpu_enter_user_mode(struct kvm_vcpu *vcpu);
+void vcpu_use_4_level_paging(struct kvm_vcpu *vcpu);
+
+#endif /* SELFTEST_KVM_GUEST_STACK_ARCH_H */
