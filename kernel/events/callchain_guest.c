@@ -241,9 +241,9 @@ struct perf_callchain_entry *perf_callchain_guest(struct perf_sample_data *data,
  * perf_guest_print_backtrace - print which guest this CPU runs, in a backtrace of the host
  * @log_lvl: log level, a prefix for printk()
  *
- * Prints nothing unless the current interrupt ended guest mode, or came right after the
- * exit.  The guest's IP and callchain are printed if the administrator and the VMM allow
- * callchains.
+ * Prints nothing unless the hypervisor counts the current interrupt as one that hit a
+ * guest.  The guest's IP and callchain are printed if the hypervisor finds them, and if the
+ * administrator and the VMM allow callchains.
  *
  * Context: NMI or IRQ, but not while a PMI walks the guest's stack: walks must not nest.
  */

@@ -82,6 +82,10 @@ export KVM_SELFTEST_RELOAD=1 KVM_SELFTEST_HOTPLUG=1
 
 # What of this there is on other architectures' hosts: a counter, and no NMIs.
 _PREPARE_ARM64 = TRACE + """
+case " $(cat /proc/cmdline) " in
+*" irqchip.gicv3_pseudo_nmi=1 "*)
+	dmesg | grep -q "using NMIs" || {{ echo "The PMU doesn't use pseudo-NMIs" >&2; exit 1; }} ;;
+esac
 insmod guest_callchain/test_pmi.ko &&
 	export KVM_SELFTEST_BACKTRACE_IRQ=/sys/module/test_pmi/parameters/backtrace
 export KVM_SELFTEST_DEVICE={device:#x}

@@ -20,9 +20,10 @@ class Table(unittest.TestCase):
         intel = {"a_test": [_case("a.irq.x", "SKIPPED", "no SMAP"),
                             _case("a.nmi.x", "SKIPPED", "no SMAP")],
                  "b_test": [_case("b.irq.y", "FAILURE")]}
-        page = hosttable.table([amd, amd, intel, intel])
-        self.assertIn("| a_test | 2 | 2 | 2 skipped | 2 skipped |", page)
-        self.assertIn("| b_test | not run | not run | 0, **1 failed** | 0, **1 failed** |", page)
+        arm64 = {"a_test": [_case("a.irq.x", "SUCCESS")]}
+        page = hosttable.table([amd, amd, intel, intel, arm64, arm64])
+        self.assertIn("| a_test | 2 | 2 | 2 skipped | 2 skipped | 1 | 1 |", page)
+        self.assertIn("| b_test | - | - | 0, **1 failed** | 0, **1 failed** | - | - |", page)
         self.assertIn("- Intel, EPT: `a.x`: no SMAP", page)
 
     def test_missing_run_is_named(self) -> None:

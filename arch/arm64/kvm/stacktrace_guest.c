@@ -162,22 +162,14 @@ static enum guest_unwind_end guest_unwind_store(struct guest_unwind_state *state
 }
 
 /*
- * Get the VMM's page at @hva if that is normal memory.  GUP refuses the registers of
- * devices, where reads have side effects.  Ask it for anonymous memory that was swapped
- * out, too: FOLL_NOWAIT starts the I/O, but waits neither for it nor for userfaults; what
- * was swapped to memory, e.g. to zram, is read at once.  FOLL_DUMP keeps GUP from filling
- * holes, except those of files: FOLL_ANON excludes files.
+ * Get the VMM's page at @hva if that is normal memory, or was swapped out.  GUP refuses the
+ * registers of devices, where reads have side effects.
  */
 static struct page *host_get_page(unsigned long hva)
 {
 	struct page *page;
 
-	if (get_user_page_fast_only(hva, 0, &page) ||
-	    get_user_pages_unlocked(hva, 1, &page,
-				    FOLL_NOWAIT | FOLL_DUMP | FOLL_ANON) == 1)
-		return page;
-
-	return NULL;
+	return get_user_page_fast_only(hva, 0, &page) ? page : kvm_get_swapped_page(hva);
 }
 
 /*
@@ -587,7 +579,8 @@ static bool guest_may_walk(struct kvm_vcpu *vcpu)
  *
  * Only deferred walks read the stack; others, in the PMI, find the IP only.  A
  * PMI may come as long as the vCPU is loaded, when its registers are partly on
- * the CPU and partly in memory, or are being changed by KVM.
+ * the CPU and partly in memory, or are being changed by KVM: if it doesn't come
+ * right after an exit, find nothing.
  *
  * The work is bounded by @max: an entry takes at most seven words and four
  * walks of the page tables.
@@ -603,7 +596,8 @@ unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned 
 	};
 
 	*nr_kernel = 0;
-	if (!guest_shows_stack(vcpu) || !max)
+	if (!guest_shows_stack(vcpu) || !max ||
+	    READ_ONCE(vcpu->arch.callchain_phase) == CALLCHAIN_CLOSED)
 		return 0;
 
 	state.user = !vcpu_mode_priv(vcpu);

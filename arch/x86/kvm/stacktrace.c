@@ -183,16 +183,12 @@ out:
 }
 
 /*
- * Return true if there is normal memory at @hva.  A deferred walk may sleep, and asks
- * GUP for anonymous memory that was swapped out.  FOLL_NOWAIT starts the I/O, but waits
- * neither for it nor for userfaults; what was swapped to memory, e.g. to zram, is read
- * at once.  FOLL_DUMP keeps GUP from filling holes, except those of files: FOLL_ANON
- * excludes files.
+ * Return true if there is normal memory at @hva.  A deferred walk may sleep, and asks for
+ * memory that was swapped out.
  */
 static bool guest_unwind_is_memory(struct kvm_vcpu *vcpu, unsigned long hva)
 {
 	struct page *page;
-	long r;
 
 	if (host_maps_memory(vcpu->kvm->mm, hva))
 		return true;
@@ -202,9 +198,9 @@ static bool guest_unwind_is_memory(struct kvm_vcpu *vcpu, unsigned long hva)
 		return false;
 
 	pagefault_enable();
-	r = get_user_pages_unlocked(hva, 1, &page, FOLL_NOWAIT | FOLL_DUMP | FOLL_ANON);
+	page = kvm_get_swapped_page(hva);
 	pagefault_disable();
-	if (r != 1)
+	if (!page)
 		return false;
 
 	put_page(page);

@@ -158,11 +158,10 @@ const pte_t *fuzz_host_pte(unsigned long addr)
 	return &pte;
 }
 
-long get_user_pages_unlocked(unsigned long start, unsigned long nr_pages, struct page **pages,
-			     unsigned int flags)
+struct page *kvm_get_swapped_page(unsigned long hva)
 {
 	FUZZ_ASSERT(false, "may sleep in a PMI");
-	return 0;
+	return NULL;
 }
 
 void put_page(struct page *page)

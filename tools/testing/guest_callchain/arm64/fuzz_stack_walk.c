@@ -232,14 +232,11 @@ bool get_user_page_fast_only(unsigned long addr, unsigned int flags, struct page
 	return kind == PAGE_USUAL && hold_page(page, addr);
 }
 
-long get_user_pages_unlocked(unsigned long start, unsigned long nr_pages, struct page **pages,
-			     unsigned int flags)
+struct page *kvm_get_swapped_page(unsigned long hva)
 {
-	enum page_kind kind = gup(start);
+	struct page *page;
 
-	FUZZ_ASSERT(flags == (FOLL_NOWAIT | FOLL_DUMP | FOLL_ANON) && nr_pages == 1,
-		    "asks for %lu pages with flags %#x", nr_pages, flags);
-	return kind == PAGE_SWAPPED && hold_page(pages, start) ? 1 : -EFAULT;
+	return gup(hva) == PAGE_SWAPPED && hold_page(&page, hva) ? page : NULL;
 }
 
 void put_page(struct page *page)
@@ -811,7 +808,8 @@ static void check_walk(struct kvm_vcpu *vcpu)
 		    "changes the vCPU's registers");
 
 	if (!is_shown(vcpu) || vcpu->arch.callchain_phase != CALLCHAIN_WALK || !f.is_preemptible) {
-		u64 max = is_shown(vcpu) && f.v.pc < PERF_CONTEXT_MAX;
+		u64 max = is_shown(vcpu) && f.v.pc < PERF_CONTEXT_MAX &&
+			  vcpu->arch.callchain_phase != CALLCHAIN_CLOSED;
 
 		FUZZ_ASSERT(!vcpu->stat.callchain_walks && !f.walks && !f.reads,
 			    "walks when it must not");

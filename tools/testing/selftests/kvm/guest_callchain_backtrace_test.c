@@ -257,7 +257,7 @@ static void assert_backtrace(struct logged_guest *g, backtrace_fn backtrace, boo
 {
 	unsigned int i, nr_rounds = backtrace == backtrace_by_watchdog ? MAX_LOCKUPS : MAX_ROUNDS;
 	/* The interrupt that prints is no better than a PMI. */
-	unsigned int nr_printed = pmi_max_stack(PMI_IRQ, NR_PRINTED);
+	unsigned int nr_printed = PMIS_WALK ? NR_PRINTED : 1;
 	char *line = NULL, *trace, *end, wanted[64];
 	bool has_stack;
 

@@ -89,8 +89,9 @@ static void compare_frames_below(FIXTURE_DATA(deferred) * self, enum pmi_source 
 {
 	struct callchain_expectation e;
 
-	expect_guest_stack(&e, "frames below", false, &self->stack,
-			   pmi_max_stack(source, 1 + ABSENT));
+	expect_guest_stack(&e, "frames below", false, &self->stack, 1 + ABSENT);
+	if (!(source & PMI_DEFERRED))
+		expect_undeferred(&e);
 	vcpu_run_and_compare(self->vcpu, source, NULL, NR_SAMPLES, &e);
 }
 
@@ -276,6 +277,92 @@ CALLCHAIN_TEST(deferred, userfault_missing_table)
 	kvm_vm_free(vm);
 }
 
+/* What /proc/self/pagemap says of a page: that userfaultfd protects it, and that it is there. */
+#define PAGEMAP_UFFD	BIT_ULL(57)
+#define PAGEMAP_PRESENT	BIT_ULL(63)
+
+static u64 read_pagemap(void *page)
+{
+	int fd = open("/proc/self/pagemap", O_RDONLY);
+	u64 entry;
+
+	TEST_ASSERT(fd >= 0 && pread(fd, &entry, sizeof(entry), (u64)page / getpagesize() *
+				     sizeof(entry)) == sizeof(entry),
+		    "/proc/self/pagemap: %s", strerror(errno));
+	close(fd);
+	return entry & (PAGEMAP_UFFD | PAGEMAP_PRESENT);
+}
+
+/* Register a page with a userfaultfd that has these features; return -1 if there are none such. */
+static int register_page(void *page, u64 features, u64 mode)
+{
+	struct uffdio_api api = { .api = UFFD_API, .features = features };
+	struct uffdio_register reg = {
+		.range = { (u64)page, getpagesize() },
+		.mode = mode,
+	};
+	int fd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK);
+
+	TEST_ASSERT(fd >= 0, "userfaultfd(): %s", strerror(errno));
+	if (ioctl(fd, UFFDIO_API, &api)) {
+		close(fd);
+		return -1;
+	}
+	TEST_ASSERT(!ioctl(fd, UFFDIO_REGISTER, &reg), "UFFDIO_REGISTER: %s", strerror(errno));
+	return fd;
+}
+
+/* Accesses to the page would resolve its protection.  Walks must not. */
+static void compare_protected(FIXTURE_DATA(deferred) * self, enum pmi_source source, u64 expected)
+{
+	TEST_ASSERT_EQ(read_pagemap(self->absent), expected);
+	compare_frames_below(self, source & ~PMI_DEFERRED);
+	compare_frames_below(self, source);
+	TEST_ASSERT_EQ(read_pagemap(self->absent), expected);
+}
+
+/* A page that isn't there, and is protected against writes: a read would map the zero page. */
+CALLCHAIN_TEST(deferred, userfault_write_protected)
+{
+	struct uffdio_writeprotect wp = {
+		.range = { (u64)self->absent, getpagesize() },
+		.mode = UFFDIO_WRITEPROTECT_MODE_WP,
+	};
+	int fd;
+
+	SKIP_UNLESS_USERFAULTS();
+	fd = register_page(self->absent, UFFD_FEATURE_WP_ASYNC, UFFDIO_REGISTER_MODE_WP);
+	if (fd < 0)
+		SKIP(return, "The host doesn't protect pages that aren't there");
+
+	TEST_ASSERT(!madvise(self->absent, getpagesize(), MADV_DONTNEED),
+		    "MADV_DONTNEED failed: %s", strerror(errno));
+	TEST_ASSERT(!ioctl(fd, UFFDIO_WRITEPROTECT, &wp), "UFFDIO_WRITEPROTECT: %s",
+		    strerror(errno));
+	compare_protected(self, variant->source, PAGEMAP_UFFD);
+	close(fd);
+}
+
+/* A page that is protected against all accesses, so that userspace sees which are used. */
+CALLCHAIN_TEST(deferred, userfault_access_protected)
+{
+	struct uffdio_rwprotect rwp = {
+		.range = { (u64)self->absent, getpagesize() },
+		.mode = UFFDIO_RWPROTECT_MODE_RWP,
+	};
+	int fd;
+
+	SKIP_UNLESS_USERFAULTS();
+	fd = register_page(self->absent, UFFD_FEATURE_RWP | UFFD_FEATURE_RWP_ASYNC,
+			   UFFDIO_REGISTER_MODE_RWP);
+	if (fd < 0)
+		SKIP(return, "The host doesn't protect pages against reads");
+
+	TEST_ASSERT(!ioctl(fd, UFFDIO_RWPROTECT, &rwp), "UFFDIO_RWPROTECT: %s", strerror(errno));
+	compare_protected(self, variant->source, PAGEMAP_UFFD | PAGEMAP_PRESENT);
+	close(fd);
+}
+
 static void ignore_signal(int sig)
 {
 }
@@ -418,7 +505,7 @@ CALLCHAIN_TEST(deferred, exclude_callchain)
 	unsigned int nr_guest;
 	u64 walks;
 
-	self->e.nr = 1 + pmi_max_stack(PMI_IRQ, self->e.nr - 1);
+	expect_undeferred(&self->e);
 	walks = vcpu_get_stat(self->vcpu, callchain_walks);
 	nr_guest = vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &self->e);
 	walks = vcpu_get_stat(self->vcpu, callchain_walks) - walks;
@@ -462,7 +549,7 @@ CALLCHAIN_TEST(deferred, few_contexts)
 	SKIP_UNLESS_OVERRIDDEN(MAX_CONTEXTS_SYSCTL, 2);
 	callchain_event_start(&event, variant->source, &attr, 0, -1);
 	event.defers = false;
-	self->e.nr = 1 + pmi_max_stack(PMI_IRQ, self->e.nr - 1);
+	expect_undeferred(&self->e);
 	for (i = 0; i < MAX_TRIES && c.nr_guest < NR_SAMPLES; i++) {
 		vcpu_run_until_sampled(self->vcpu, &event, 0);
 		callchain_event_read(&event, callchain_compare, &c);
@@ -497,7 +584,7 @@ static void check_sample(const struct callchain_sample *s, void *arg)
 		return;
 	}
 
-	if (callchain_sample_is_guest(s) && !callchain_sample_hit_kvm(s)) {
+	if (callchain_sample_is_guest(s) && !s->hit_kvm) {
 		TEST_ASSERT(s->cookie && !(s->cookie >> 32 & 1), "The cookie is 0x%lx", s->cookie);
 		samples->nr_joined++;
 	} else if (s->cookie) {
@@ -516,7 +603,8 @@ static void note_cookie(const struct callchain_sample *s, void *arg)
 {
 	struct samples *samples = arg;
 
-	if (callchain_sample_is_guest(s) && samples->nr_guest < ARRAY_SIZE(samples->cookies))
+	if (callchain_sample_is_guest(s) && s->cookie &&
+	    samples->nr_guest < ARRAY_SIZE(samples->cookies))
 		samples->cookies[samples->nr_guest++] = s->cookie;
 }
 
@@ -799,7 +887,8 @@ static void run_disturbed(FIXTURE_DATA(deferred) * self, enum pmi_source source,
 	pthread_t thread;
 	cpu_set_t all;
 
-	e.nr = 1 + pmi_max_stack(source, e.nr - 1);
+	if (!(source & PMI_DEFERRED))
+		expect_undeferred(&e);
 	TEST_ASSERT(!sched_getaffinity(0, sizeof(all), &all), "sched_getaffinity()");
 	memset(d, 0, sizeof(*d));
 	d->vcpu_tid = syscall(SYS_gettid);

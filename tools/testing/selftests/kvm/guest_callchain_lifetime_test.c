@@ -162,7 +162,7 @@ CALLCHAIN_TEST(lifetime, vmm_killed)
 	sample_a_guest(variant->source, "VMM after a VMM that was killed");
 }
 
-/* Only x86 has those in the middle. */
+/* x86_emulator to pte_list_desc are x86's. */
 static const char * const slab_caches[] = {
 	"kvm_vcpu", "x86_emulator", "kvm_mmu_page_header", "pte_list_desc", "perf_event",
 };

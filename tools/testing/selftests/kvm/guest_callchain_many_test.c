@@ -47,18 +47,18 @@ FIXTURE_VARIANT(many)
 
 PMI_VARIANTS(many,);
 
-static void build_stack(struct vcpu_thread *t, unsigned int nr)
+static void build_stack(struct vcpu_thread *t, unsigned int nr, bool user)
 {
 	const struct guest_stack_layout layout = { 5 + 3 * nr, 64, 0x100 };
 	struct guest_stack stack;
 	unsigned int i;
 
-	guest_stack_build_and_use(t->vcpu, &stack, &layout, false);
+	guest_stack_build_and_use(t->vcpu, &stack, &layout, user);
 	for (i = 0; i < stack.nr_frames; i++) {
 		stack.ras[i] += nr * TEXT_STRIDE;
-		*(u64 *)addr_gva2hva(t->vcpu->vm, stack.frames[i] + 8) = stack.ras[i];
+		write_guest_word(t->vcpu->vm, stack.frames[i] + 8, stack.ras[i]);
 	}
-	expect_guest_stack(&t->e, "one of many", false, &stack, DEFAULT_MAX_STACK);
+	expect_guest_stack(&t->e, "one of many", user, &stack, DEFAULT_MAX_STACK);
 	t->c.expected = &t->e;
 }
 
@@ -152,12 +152,16 @@ static void create_vcpus(FIXTURE_DATA(many) * self, enum pmi_source source)
 
 	for (i = 0; i < NR_THREADS; i++) {
 		struct vcpu_thread *t = &self->threads[i];
+		/* In one VM, all run in user mode. */
+		const bool user = i / NR_VCPUS;
 
 		if (!(i % NR_VCPUS))
 			self->vms[i / NR_VCPUS] = vm_create_sampled(NR_VCPUS, guest_loop, vcpus);
 		t->vcpu = vcpus[i % NR_VCPUS];
 		t->source = source;
-		build_stack(t, i);
+		if (user)
+			vcpu_enter_user_mode(t->vcpu);
+		build_stack(t, i, user);
 	}
 }
 

@@ -7,13 +7,8 @@
 
 struct page;
 
-#define FOLL_NOWAIT	1
-#define FOLL_DUMP	2
-#define FOLL_ANON	4
-
 bool in_nmi(void);
-long get_user_pages_unlocked(unsigned long start, unsigned long nr_pages, struct page **pages,
-			     unsigned int flags);
+struct page *kvm_get_swapped_page(unsigned long hva);
 void put_page(struct page *page);
 
 /* The host's page tables: present down to the last level, which the fuzzer has. */

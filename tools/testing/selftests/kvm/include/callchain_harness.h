@@ -47,23 +47,26 @@ do {									\
 		SKIP(return, "This user may not handle userfaults of the kernel"); \
 } while (0)
 
+/*
+ * Add one variant to a fixture for each way to sample.  Further arguments initialize other
+ * members.
+ */
 #define PMI_DEFERRED_VARIANTS(_fixture, _suffix, ...)			\
 FIXTURE_VARIANT_ADD(_fixture, irq_deferred##_suffix)			\
 	{ .source = PMI_IRQ_DEFERRED, ##__VA_ARGS__ };			\
 FIXTURE_VARIANT_ADD(_fixture, nmi_deferred##_suffix)			\
 	{ .source = PMI_NMI_DEFERRED, ##__VA_ARGS__ }
 
-/*
- * Add one variant to a fixture for each way to sample whole chains.  Further arguments initialize
- * other members.
- */
-#if PMIS_WALK
-#define PMI_VARIANTS(_fixture, _suffix, ...)				\
+#define PMI_ALL_VARIANTS(_fixture, _suffix, ...)			\
 FIXTURE_VARIANT_ADD(_fixture, irq##_suffix)				\
 	{ .source = PMI_IRQ, ##__VA_ARGS__ };				\
 FIXTURE_VARIANT_ADD(_fixture, nmi##_suffix)				\
 	{ .source = PMI_NMI, ##__VA_ARGS__ };				\
 PMI_DEFERRED_VARIANTS(_fixture, _suffix, ##__VA_ARGS__)
+
+/* Likewise, for those ways by which samples have whole chains. */
+#if PMIS_WALK
+#define PMI_VARIANTS	PMI_ALL_VARIANTS
 #else
 #define PMI_VARIANTS	PMI_DEFERRED_VARIANTS
 #endif

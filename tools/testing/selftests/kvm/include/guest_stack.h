@@ -63,9 +63,12 @@ void guest_stack_build_and_use(struct kvm_vcpu *vcpu, struct guest_stack *stack,
 			       const struct guest_stack_layout *layout, bool user);
 void expect_guest_stack(struct callchain_expectation *e, const char *name, bool user,
 			const struct guest_stack *stack, unsigned int max_stack);
-unsigned int pmi_max_stack(enum pmi_source source, unsigned int max_stack);
+void expect_undeferred(struct callchain_expectation *e);
 
-/* What each architecture has in its own way. */
+/*
+ * What each architecture has in its own way.  guests_available() sets @why_not if it returns
+ * false.
+ */
 bool guests_available(const char **why_not);
 bool guest_has_levels(int levels);
 struct kvm_vm *vm_create_sampled(unsigned int nr_vcpus, void *code, struct kvm_vcpu **vcpus);
@@ -75,6 +78,7 @@ void guest_stack_use(struct kvm_vcpu *vcpu, const struct guest_stack *stack, gva
 void guest_stack_enter_linux(struct kvm_vm *vm, const struct guest_stack *stack, u64 user_ip,
 			     struct callchain_expectation *e);
 void vcpu_map_upper_half(struct kvm_vcpu *vcpu, gva_t gva, gpa_t gpa);
+void vcpu_enter_user_mode(struct kvm_vcpu *vcpu);
 void vcpu_set_fp(struct kvm_vcpu *vcpu, u64 fp);
 void vcpu_get_general_regs(struct kvm_vcpu *vcpu, struct general_regs *regs);
 u64 *vm_get_pte_level(struct kvm_vm *vm, gva_t gva, int level);

@@ -7,13 +7,13 @@
 
 #include <linux/perf_event.h>
 
-#include "guest_stack_arch.h"
 #include "kvm_util.h"
 
 /* How to sample, and so in which context a PMI comes. */
 enum pmi_source {
 	PMI_IRQ,	/* cpu-clock: a timer's interrupt */
-	PMI_NMI,	/* a hardware counter, or the PMU that KVM_SELFTEST_NMI_PMU names */
+	PMI_NMI,	/* a hardware counter, or the PMU that KVM_SELFTEST_NMI_PMU names; */
+			/* on arm64, its interrupts may be IRQs */
 	PMI_ATTR,	/* the event that the caller's attribute has in type and config */
 
 	/* Flag: the vCPU's thread walks the stack, not the PMI. */
@@ -65,6 +65,7 @@ struct callchain_stack {
  * @cookie:	the cookie of its deferred records, zero if nothing was deferred
  * @shares_walk: it has the same deferred records as the previous sample of the guest
  * @alone:	a deferred record is missing, nothing was joined
+ * @hit_kvm:	its PMI hit KVM, but counts as the guest's, and has no chain
  * @raw:	PERF_SAMPLE_RAW; not aligned
  * @stack:	PERF_SAMPLE_GUEST_STACK, in the sample or deferred
  * @user_stack:	how many bytes of a process's stack PERF_SAMPLE_STACK_USER has
@@ -79,6 +80,7 @@ struct callchain_sample {
 	u64 cookie;
 	bool shares_walk;
 	bool alone;
+	bool hit_kvm;
 	const void *raw;
 	struct callchain_stack stack;
 	u64 user_stack;
@@ -130,6 +132,7 @@ typedef void (*callchain_sample_fn)(const struct callchain_sample *sample, void 
  * @cookie:	the cookie of the last sample of the guest that was joined
  * @waits:	a sample was left in the ring, because a deferred record isn't there yet
  * @defers:	all chains of guests must be deferred; if false, none must be
+ * @exclude_host: its PMIs don't hit the host
  * @defers_stack: the samples' stacks are deferred, too
  * @may_lose:	samples may lack deferred records, and the ring may be too small
  * @nr_lost:	how many records it was too small for
@@ -149,6 +152,7 @@ struct callchain_event {
 	u64 cookie;
 	bool waits;
 	bool defers;
+	bool exclude_host;
 	bool defers_stack;
 	bool may_lose;
 	u64 nr_lost;
@@ -201,12 +205,6 @@ static inline bool callchain_sample_is_guest(const struct callchain_sample *samp
 {
 	return sample->cpumode == PERF_RECORD_MISC_GUEST_KERNEL ||
 	       sample->cpumode == PERF_RECORD_MISC_GUEST_USER;
-}
-
-/* Return true if a sample that counts as the guest's has no callchain, as its PMI hit KVM. */
-static inline bool callchain_sample_hit_kvm(const struct callchain_sample *sample)
-{
-	return PMIS_HIT_KVM && !sample->nr;
 }
 
 int pmu_type(const char *name);

@@ -101,11 +101,12 @@ void expect_guest_stack(struct callchain_expectation *e, const char *name, bool 
 }
 
 /*
- * pmi_max_stack - return how many entries a PMI may find, context marker not included
- * @source:	the kind of PMI
- * @max_stack:	how many the event takes, or the stack has
+ * expect_undeferred - expect what a PMI finds without deferral
+ * @e:		what a deferred walk finds
  */
-unsigned int pmi_max_stack(enum pmi_source source, unsigned int max_stack)
+void expect_undeferred(struct callchain_expectation *e)
 {
-	return PMIS_WALK || source & PMI_DEFERRED ? max_stack : 1;
+	/* The context marker and the IP. */
+	if (!PMIS_WALK)
+		e->nr = min(e->nr, 2u);
 }

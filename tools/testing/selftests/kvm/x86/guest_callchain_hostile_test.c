@@ -539,10 +539,8 @@ static void create_guest(struct hostile_guest *guest, int levels, unsigned long 
 		vcpu_use_4_level_paging(guest->vcpu);
 
 	guest_stack_build_and_use(guest->vcpu, &guest->stack, &layout, user);
-	if (user) {
-		vm_set_user_accessible(guest->vm, (gva_t)guest_loop & PAGE_MASK, 1);
+	if (user)
 		vcpu_enter_user_mode(guest->vcpu);
-	}
 }
 
 static void run_case(const struct hostile_case *c, enum pmi_source source, int levels)

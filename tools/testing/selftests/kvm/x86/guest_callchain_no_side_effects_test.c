@@ -152,7 +152,6 @@ static void create_guest(struct guest *guest, VARIANT *variant,
 	guest_stack_build(vm, &guest->stack, &layout);
 	if (variant->user) {
 		vm_set_user_accessible(vm, guest->stack.gva, guest->stack.nr_pages);
-		vm_set_user_accessible(vm, (gva_t)guest_loop & PAGE_MASK, 1);
 		vm_set_user_accessible(vm, (gva_t)guest_work & PAGE_MASK, 1);
 		vcpu_enter_user_mode(guest->vcpu);
 	}

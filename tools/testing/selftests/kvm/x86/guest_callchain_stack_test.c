@@ -778,7 +778,6 @@ CALLCHAIN_TEST(linux_stack, no_kernel_stack)
 	write_word(self->vm, end - 8, self->task);
 	vm_set_user_accessible(self->vm, self->irq, THREAD_SIZE / PAGE_SIZE);
 	vm_set_user_accessible(self->vm, self->task, THREAD_SIZE / PAGE_SIZE);
-	vm_set_user_accessible(self->vm, (gva_t)guest_loop & PAGE_MASK, 1);
 	vcpu_enter_user_mode(self->vcpu);
 	e = (struct dump_expectation){ .info.pieces[0].size = NR_IRQ };
 	expect_ip(&e.chain, "user mode", true);

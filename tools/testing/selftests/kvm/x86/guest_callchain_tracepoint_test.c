@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Samples of tracepoints that hit while KVM runs a guest, but in no PMI's context: right after the
- * exit, and in softirqs.
+ * exit, and in softirqs.  On other architectures, such samples count otherwise: those after the
+ * exit as the host's, and those in softirqs as the guest's.
  */
 #include <sched.h>
 #include <sys/mman.h>

@@ -176,16 +176,11 @@ struct kvm_memory_slot *kvm_vcpu_gfn_to_memslot(struct kvm_vcpu *vcpu, gfn_t gfn
 bool kvm_is_visible_memslot(struct kvm_memory_slot *slot);
 unsigned long __gfn_to_hva_memslot(const struct kvm_memory_slot *slot, gfn_t gfn);
 bool get_user_page_fast_only(unsigned long addr, unsigned int flags, struct page **page);
-long get_user_pages_unlocked(unsigned long start, unsigned long nr_pages, struct page **pages,
-			     unsigned int flags);
+struct page *kvm_get_swapped_page(unsigned long hva);
 void put_page(struct page *page);
 u64 fuzz_read_once(const void *from, size_t size);
 u64 vcpu_read_sys_reg(const struct kvm_vcpu *vcpu, enum vcpu_sysreg reg);
 u64 fuzz_sp_el1_on_cpu(void);
-
-#define FOLL_NOWAIT		1
-#define FOLL_DUMP		2
-#define FOLL_ANON		4
 
 #define HARDIRQ_OFFSET		0x10000
 

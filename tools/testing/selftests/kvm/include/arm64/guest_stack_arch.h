@@ -8,6 +8,8 @@
 #include "kvm_util.h"
 #include "processor.h"
 
+#define GUEST_MAX_LEVELS	4
+
 /* A PMI has the IP only, unless its walk is deferred. */
 #define PMIS_WALK	0
 

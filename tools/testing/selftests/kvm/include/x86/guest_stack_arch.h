@@ -8,6 +8,8 @@
 #include "kvm_util.h"
 #include "processor.h"
 
+#define GUEST_MAX_LEVELS	5
+
 /* PMIs that aren't deferred have whole chains, and dumps of the stack. */
 #define PMIS_WALK	1
 
@@ -34,7 +36,6 @@ static inline u64 pte_make_huge(struct kvm_vm *vm, u64 pte)
 }
 
 void vcpu_set_if(struct kvm_vcpu *vcpu);
-void vcpu_enter_user_mode(struct kvm_vcpu *vcpu);
 void vcpu_use_4_level_paging(struct kvm_vcpu *vcpu);
 
 #endif /* SELFTEST_KVM_GUEST_STACK_ARCH_H */

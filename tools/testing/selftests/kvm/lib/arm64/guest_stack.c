@@ -75,10 +75,16 @@ struct kvm_vm *vm_create_sampled(unsigned int nr_vcpus, void *code, struct kvm_v
 	return vm;
 }
 
-static void enter_el0(struct kvm_vcpu *vcpu)
+/*
+ * vcpu_enter_user_mode - switch a vCPU to EL0
+ * @vcpu:	the vCPU
+ *
+ * User mode can run guest_loop().
+ */
+void vcpu_enter_user_mode(struct kvm_vcpu *vcpu)
 {
 	vm_set_user_accessible(vcpu->vm, (gva_t)guest_loop & PAGE_MASK, 1);
-	/* EL1 does not execute what EL0 can write to; here, nobody writes to it. */
+	/* Read-only: EL1 can't execute from pages that EL0 can write to. */
 	*virt_get_pte_hva(vcpu->vm, (gva_t)guest_loop) |= TEST_PTE_RDONLY;
 	vcpu_set_reg(vcpu, ARM64_CORE_REG(regs.pstate), PSTATE_EL0);
 }
@@ -96,7 +102,7 @@ struct kvm_vm *vm_create_looping(struct kvm_vcpu **vcpu, int levels, bool user)
 	TEST_ASSERT(vm->mmu.pgtable_levels == levels, "The VM has %d levels",
 		    vm->mmu.pgtable_levels);
 	if (user)
-		enter_el0(*vcpu);
+		vcpu_enter_user_mode(*vcpu);
 	return vm;
 }
 
@@ -114,7 +120,7 @@ struct kvm_vm *vm_create_looping_second(struct kvm_vcpu **vcpu, u32 id, bool use
 	*vcpu = add_vcpu_without_el2(vm, id, guest_loop);
 	kvm_arch_vm_finalize_vcpus(vm);
 	if (user)
-		enter_el0(*vcpu);
+		vcpu_enter_user_mode(*vcpu);
 	return vm;
 }
 
@@ -150,7 +156,7 @@ enum {
  * @vm:		the VM
  * @stack:	the stack
  * @user_ip:	where user mode was
- * @e:		what to expect of @stack; what the kernel has one frame more for is added
+ * @e:		what to expect of @stack; the kernel's return address is appended
  *
  * The outermost frame gets a return address.  It leads to the record in user mode's registers.
  */
@@ -225,7 +231,7 @@ void vcpu_get_general_regs(struct kvm_vcpu *vcpu, struct general_regs *regs)
  */
 u64 *vm_get_pte_level(struct kvm_vm *vm, gva_t gva, int level)
 {
-	u64 *pte = virt_get_pte_hva_at_level(vm, gva, 4 - level);
+	u64 *pte = virt_get_pte_hva_at_level(vm, gva, vm->mmu.pgtable_levels - level);
 
 	TEST_ASSERT(*pte & PTE_VALID, "0x%lx is not mapped at level %d", gva, level);
 	return pte;

@@ -47,10 +47,8 @@ struct kvm_vm *vm_create_looping(struct kvm_vcpu **vcpu, int levels, bool user)
 
 	if (vm->mmu.pgtable_levels > levels)
 		vcpu_use_4_level_paging(*vcpu);
-	if (user) {
-		vm_set_user_accessible(vm, (gva_t)guest_loop & PAGE_MASK, 1);
+	if (user)
 		vcpu_enter_user_mode(*vcpu);
-	}
 	return vm;
 }
 
@@ -95,7 +93,7 @@ void vcpu_set_if(struct kvm_vcpu *vcpu)
  * guest_stack_use - let a vCPU run on a stack
  * @vcpu:	the vCPU
  * @stack:	the stack
- * @ip:	the instruction that it runs next
+ * @ip:		the instruction that it runs next
  */
 void guest_stack_use(struct kvm_vcpu *vcpu, const struct guest_stack *stack, gva_t ip)
 {
@@ -124,7 +122,7 @@ enum {
  * @vm:		the VM
  * @stack:	the stack
  * @user_ip:	where user mode was
- * @e:		what to expect of @stack; what the kernel has one frame more for is added
+ * @e:		what to expect of @stack; the kernel's return address is appended
  *
  * The outermost frame gets a return address.  Above it are user mode's registers.
  */
@@ -218,7 +216,7 @@ void vm_set_user_accessible(struct kvm_vm *vm, gva_t gva, unsigned int nr_pages)
  * vcpu_enter_user_mode - switch a vCPU to CPL 3, in 64-bit code
  * @vcpu:	the vCPU
  *
- * The guest can handle exceptions, and return to user mode.
+ * User mode can run guest_loop().  The guest can handle exceptions, and return to user mode.
  */
 void vcpu_enter_user_mode(struct kvm_vcpu *vcpu)
 {
@@ -236,6 +234,7 @@ void vcpu_enter_user_mode(struct kvm_vcpu *vcpu)
 	sregs.ss.selector = USER_DS | 3;
 	sregs.ss.dpl = 3;
 	vcpu_sregs_set(vcpu, &sregs);
+	vm_set_user_accessible(vm, (gva_t)guest_loop & PAGE_MASK, 1);
 }
 
 /*
