@@ -220,7 +220,8 @@ static void on_sample(const struct callchain_sample *s, void *arg)
 {
 	const u16 cpumode = bench.host ? PERF_RECORD_MISC_USER : PERF_RECORD_MISC_GUEST_KERNEL;
 	const u64 context = bench.host ? PERF_CONTEXT_USER : PERF_CONTEXT_GUEST_KERNEL;
-	bool hit = s->cpumode == cpumode && in_text(s->ip) && !s->hit_kvm;
+	bool hit = s->cpumode == cpumode && in_text(s->ip) &&
+		   (bench.mode != MODE_DEFERRED || !s->hit_kvm);
 	struct test_pmi_raw raw = {};
 
 	/* Each tells how long the one before it took. */
