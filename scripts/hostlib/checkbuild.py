@@ -12,7 +12,7 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterable, List, Sequence, Set, Tuple
+from typing import Dict, Iterable, List, Set, Tuple
 
 from . import kconfig, optionoff
 from .build import CONFIGS, PERF_FLAGS, SELFTESTS, cached_cc
@@ -76,6 +76,7 @@ _OBJTOOL_CONFIG = ("CONFIG_OBJTOOL=y", "CONFIG_UNWINDER_ORC=y", "CONFIG_CPU_MITI
                    # With it, objtool looks at all of the kernel at once, which is not linked.
                    "# CONFIG_X86_KERNEL_IBT is not set")
 OFF = (*_X86, "# CONFIG_GUEST_PERF_CALLCHAIN is not set")
+_ARM64 = ("ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-")
 
 WAYS = (
     Way("x86, W=1 and objtool", "arch/x86/kvm/", "gcc", ("W=1",), (*ON, *_OBJTOOL_CONFIG)),
@@ -84,10 +85,8 @@ WAYS = (
     Way("x86, option off", "arch/x86/kvm/", "gcc", (), OFF),
     Way("x86, 32 bits", "arch/x86/kvm/", "gcc", ("ARCH=i386",),
         tuple(line for line in _X86 if "64BIT" not in line)),
-    Way("arm64", "arch/arm64/kvm/", "aarch64-linux-gnu-gcc",
-        ("ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-")),
-    Way("arm64, no perf events", "", "aarch64-linux-gnu-gcc",
-        ("ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-"),
+    Way("arm64", "arch/arm64/kvm/", "aarch64-linux-gnu-gcc", _ARM64),
+    Way("arm64, no perf events", "", "aarch64-linux-gnu-gcc", _ARM64,
         ("# CONFIG_PERF_EVENTS is not set", "# CONFIG_KVM is not set",
          "# CONFIG_VIRTUALIZATION is not set")),
     Way("riscv", "arch/riscv/kvm/", "riscv64-linux-gnu-gcc",
@@ -98,6 +97,17 @@ WAYS = (
     Way("s390", "arch/s390/kvm/", "s390x-linux-gnu-gcc",
         ("ARCH=s390", "CROSS_COMPILE=s390x-linux-gnu-")),
     Way("loongarch", "arch/loongarch/kvm/", "clang", ("ARCH=loongarch",), ("CONFIG_64BIT=y",)),
+)
+
+
+# What each patch is compiled with, as far as it edits what they are made of.
+EACH = (
+    Way("option on", "arch/x86/kvm/", "gcc", ("W=e",), ON),
+    Way("option off", "arch/x86/kvm/", "gcc", ("W=e",), OFF),
+    Way("arm64, option on", "arch/arm64/kvm/", "aarch64-linux-gnu-gcc", (*_ARM64, "W=e"),
+        ("CONFIG_GUEST_PERF_CALLCHAIN=y",)),
+    Way("arm64, option off", "arch/arm64/kvm/", "aarch64-linux-gnu-gcc", (*_ARM64, "W=e"),
+        ("# CONFIG_GUEST_PERF_CALLCHAIN is not set",)),
 )
 
 
@@ -156,7 +166,7 @@ class _Kernel:
     def __init__(self, way: Way, tree: Path, folder: Path, logs: Path, jobs: int) -> None:
         self._way = way
         self._tree = tree
-        self._folder = folder
+        self.folder = folder
         self._logs = logs
         self._argv = ["make", "-C", str(tree), f"O={folder}", f"-j{jobs}",
                       *compiler_of(way, tree), *way.make]
@@ -165,21 +175,27 @@ class _Kernel:
     def _make(self, title: str, log: str, *args: str) -> None:
         run_logged(title, [*self._argv, *args], self._logs / log, env=self._env)
 
+    def is_edited(self, paths: Iterable[str]) -> bool:
+        """Whether one of these files is a part of it, and not of another architecture alone."""
+        own = self._way.kvm[:self._way.kvm.index("/", len("arch/")) + 1]
+        return any(path.startswith(own) if path.startswith("arch/")
+                   else not path.startswith(("tools/", "Documentation/")) for path in paths)
+
     def configure(self) -> None:
         """Again, if there are other options to choose from."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        tiny, own = self._folder / "tiny.config", self._folder / "own.config"
+        self.folder.mkdir(parents=True, exist_ok=True)
+        tiny, own = self.folder / "tiny.config", self.folder / "own.config"
         self._make("Configure", "config.log", f"KCONFIG_CONFIG={tiny}", "tinyconfig")
         own.write_text("".join(f"{line}\n" for line in self._way.config))
         run_logged("Merge", ["sh", str(self._tree / "scripts/kconfig/merge_config.sh"), "-m",
-                             "-O", str(self._folder), str(tiny), str(CONFIGS / "check.config"),
+                             "-O", str(self.folder), str(tiny), str(CONFIGS / "check.config"),
                              str(own)], self._logs / "merge.log", cwd=self._tree)
         self._make("Complete it", "olddefconfig.log", "olddefconfig")
 
     def missing(self) -> List[str]:
         """What the configuration was to have, and has not."""
-        return kconfig.dropped([CONFIGS / "check.config", self._folder / "own.config"],
-                               self._folder / ".config")
+        return kconfig.dropped([CONFIGS / "check.config", self.folder / "own.config"],
+                               self.folder / ".config")
 
     def compile(self, title: str, *more: str) -> str:
         """Return what the compiler says."""
@@ -190,7 +206,7 @@ class _Kernel:
 
     def not_validated(self, ours: Iterable[str]) -> List[str]:
         """Of our C files that were compiled, those whose objects objtool did not look at."""
-        commands = {path: self._folder / Path(path).parent / f".{Path(path).stem}.o.cmd"
+        commands = {path: self.folder / Path(path).parent / f".{Path(path).stem}.o.cmd"
                     for path in ours if path.endswith(".c")}
         return [path for path, command in commands.items()
                 if command.exists() and "/objtool/objtool " not in command.read_text()]
@@ -256,18 +272,15 @@ def _try_way(way: Way, tree: Tree, ours: Dict[str, Set[int]], folder: Path, logs
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _targets(mail: Path) -> Set[str]:
-    """What has to be compiled after a patch: kernel, perf, selftests."""
-    paths = re.findall(r"^\+\+\+ b/(\S+)", mail.read_text(), re.MULTILINE)
-    found = set()
-    for path in paths:
-        if path.startswith("tools/testing/selftests/kvm/"):
-            found.add("selftests")
-        elif path.startswith("tools/"):
-            found.add("perf")
-        elif not path.startswith("Documentation/"):
-            found.add("kernel")
-    return found
+def _edited(mail: Path) -> List[str]:
+    return re.findall(r"^\+\+\+ b/(\S+)", mail.read_text(), re.MULTILINE)
+
+
+def _programs(paths: Iterable[str]) -> Set[str]:
+    """What has to be compiled after edits of these files, beside the kernel."""
+    selftests = "tools/testing/selftests/kvm/"
+    return {"selftests" if path.startswith(selftests) else "perf"
+            for path in paths if path.startswith("tools/")}
 
 
 def each_patch(source: Source, mails: Iterable[Path], folder: Path, logs: Path,
@@ -278,22 +291,29 @@ def each_patch(source: Source, mails: Iterable[Path], folder: Path, logs: Path,
     tree.assemble(source)
     with (tree.path / "lib/Kconfig.debug").open("a") as options:
         options.write(_SELECT)
-    kernels = [_Kernel(Way(f"option {name}", "arch/x86/kvm/", "gcc", ("W=e",), config), tree.path,
-                       folder / name, logs, jobs) for name, config in (("on", ON), ("off", OFF))]
+    kernels = []
+    results = []
+    for number, way in enumerate(EACH):
+        try:
+            kernels.append(_Kernel(way, tree.path, folder / f"kernel{number}", logs, jobs))
+        except NotTried as reason:
+            results.append(Result(f"each patch, {way.name}", not_tried=str(reason)))
     for kernel in kernels:
         kernel.configure()
-    results = []
-    objects = optionoff.Objects(folder / "off")
+    on, off, *_ = kernels
+    objects = optionoff.Objects(off.folder)
     changes: Dict[str, List[str]] = {}
     for mail, topic in zip(mails, topics()):
         results.append(Result(mail.name))
         try:
             if topic.series == "kernel" and not changes:
                 # What fixes change is meant for all kernels.
-                kernels[1].compile("before the kernel series")
+                off.compile("before the kernel series")
                 objects.changed(_OBJECTS)
             _apply(mail, tree.path)
-            _compile_patch(mail, tree.path, kernels, folder, logs, jobs)
+            for kernel in kernels:
+                _compile_kernel(mail, kernel)
+            _compile_programs(mail, tree.path, on, folder, logs, jobs)
             if topic.series == "kernel":
                 changes[topic.patch.name] = objects.changed(_OBJECTS)
         except Failure as failure:
@@ -313,28 +333,35 @@ def _apply(mail: Path, tree: Path) -> None:
         raise Failure(f"it does not apply: {done.stdout.strip()}")
 
 
-def _compile_patch(mail: Path, tree: Path, kernels: Sequence[_Kernel], folder: Path, logs: Path,
-                   jobs: int) -> None:
-    targets = _targets(mail)
-    title = f"{mail.parent.name} {mail.name.split('-')[0]}"
-    if "kernel" in targets:
-        for kernel in kernels:
-            if "Kconfig" in mail.read_text():
-                kernel.configure()
-            kernel.compile(f"{title}: kernel")
-    if "perf" in targets:
+def _title(mail: Path) -> str:
+    return f"{mail.parent.name} {mail.name.split('-')[0]}"
+
+
+def _compile_kernel(mail: Path, kernel: _Kernel) -> None:
+    paths = _edited(mail)
+    if kernel.is_edited(paths):
+        if any(Path(path).name.startswith("Kconfig") for path in paths):
+            kernel.configure()
+        kernel.compile(f"{_title(mail)}: kernel")
+
+
+def _compile_programs(mail: Path, tree: Path, kernel: _Kernel, folder: Path, logs: Path,
+                      jobs: int) -> None:
+    programs = _programs(_edited(mail))
+    title = _title(mail)
+    if "perf" in programs:
         (folder / "perf").mkdir(exist_ok=True)
         run_logged(f"{title}: perf", ["make", "-C", str(tree / "tools/perf"),
                    f"O={folder / 'perf'}", f"-j{jobs}", *cached_cc(), *PERF_FLAGS],
                    logs / f"{title}-perf.log")
-    if "selftests" in targets:
-        kernels[0].headers()
+    if "selftests" in programs:
+        kernel.headers()
         tests = [test for test in SELFTESTS
                  if (tree / f"tools/testing/selftests/kvm/{test}.c").exists()]
         run_logged(f"{title}: selftests", [
             "make", "-C", str(tree / "tools/testing/selftests/kvm"), f"-j{jobs}",
-            f"OUTPUT={folder / 'selftests'}", f"O={folder / 'on'}", *cached_cc()[:1],
-            f"KHDR_INCLUDES=-isystem {folder / 'on'}/usr/include",
+            f"OUTPUT={folder / 'selftests'}", f"O={kernel.folder}", *cached_cc()[:1],
+            f"KHDR_INCLUDES=-isystem {kernel.folder}/usr/include",
             f"TEST_GEN_PROGS_x86={' '.join(tests)}", "TEST_PROGS_x86=",
             "TEST_GEN_PROGS_EXTENDED_x86="], logs / f"{title}-selftests.log")
 

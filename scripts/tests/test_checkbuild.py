@@ -132,28 +132,53 @@ class ClangTest(unittest.TestCase):
         run.assert_not_called()
 
 
-class SelftestsTest(unittest.TestCase):
-    def test_include_headers_of_this_kernel(self) -> None:
-        with tempfile.TemporaryDirectory() as tmp:
-            mail = Path(tmp) / "0001-a.patch"
-            mail.write_text("+++ b/tools/testing/selftests/kvm/a.c\n")
-            kernel = mock.Mock()
-            with mock.patch.object(checkbuild, "run_logged") as run:
-                checkbuild._compile_patch(mail, Path("/linux"), [kernel], Path("/each"),
-                                          Path("/log"), 1)
+def _mail(folder: str, *paths: str) -> Path:
+    mail = Path(folder) / "0001-a.patch"
+    mail.write_text("".join(f"--- a/{path}\n+++ b/{path}\n" for path in paths))
+    return mail
+
+
+class EachPatchTest(unittest.TestCase):
+    def test_selftests_include_headers_of_this_kernel(self) -> None:
+        kernel = mock.Mock(folder=Path("/each/kernel"))
+        with tempfile.TemporaryDirectory() as tmp, \
+                mock.patch.object(checkbuild, "run_logged") as run:
+            checkbuild._compile_programs(_mail(tmp, "tools/testing/selftests/kvm/a.c"),
+                                         Path("/linux"), kernel, Path("/each"), Path("/log"), 1)
         kernel.headers.assert_called_once()
-        self.assertIn("KHDR_INCLUDES=-isystem /each/on/usr/include", run.call_args[0][1])
+        self.assertIn("KHDR_INCLUDES=-isystem /each/kernel/usr/include", run.call_args[0][1])
 
+    def test_programs_by_folder(self) -> None:
+        for path, programs in (("virt/kvm/kvm_main.c", set()), ("Documentation/a.rst", set()),
+                               ("tools/perf/a.c", {"perf"}),
+                               ("tools/include/uapi/linux/a.h", {"perf"}),
+                               ("tools/testing/selftests/kvm/x86/a.c", {"selftests"})):
+            with self.subTest(path):
+                self.assertEqual(checkbuild._programs([path]), programs)
 
-class TargetsTest(unittest.TestCase):
-    def _targets(self, *paths: str) -> object:
+    def test_kernels_of_what_is_edited(self) -> None:
+        kernels = {way.kvm: checkbuild._Kernel(way, Path(), Path("/a"), Path("/log"), 1)
+                   for way in (Way("x86", "arch/x86/kvm/", "gcc"),
+                               Way("arm64", "arch/arm64/kvm/", "gcc"))}
+        for path, edited in (("virt/kvm/kvm_main.c", ["arch/x86/kvm/", "arch/arm64/kvm/"]),
+                             ("arch/x86/include/asm/kvm_host.h", ["arch/x86/kvm/"]),
+                             ("arch/arm64/kvm/at.c", ["arch/arm64/kvm/"]),
+                             ("tools/perf/a.c", []), ("Documentation/a.rst", [])):
+            with self.subTest(path):
+                self.assertEqual([kvm for kvm, kernel in kernels.items()
+                                  if kernel.is_edited([path])], edited)
+
+    def test_a_new_option_is_chosen_before_it_is_compiled(self) -> None:
+        kernel = mock.Mock()
         with tempfile.TemporaryDirectory() as tmp:
-            mail = Path(tmp) / "0001-a.patch"
-            mail.write_text("".join(f"--- a/{path}\n+++ b/{path}\n" for path in paths))
-            return checkbuild._targets(mail)
-
-    def test_by_folder(self) -> None:
-        self.assertEqual(self._targets("virt/kvm/kvm_main.c", "Documentation/a.rst"), {"kernel"})
-        self.assertEqual(self._targets("tools/perf/a.c", "tools/include/uapi/linux/a.h"), {"perf"})
-        self.assertEqual(self._targets("tools/testing/selftests/kvm/x86/a.c"), {"selftests"})
-        self.assertEqual(self._targets("Documentation/a.rst"), set())
+            checkbuild._compile_kernel(_mail(tmp, "kernel/events/core.c"), kernel)
+            self.assertEqual([call[0] for call in kernel.method_calls],
+                             ["is_edited", "compile"])
+            kernel.reset_mock()
+            checkbuild._compile_kernel(_mail(tmp, "arch/x86/kvm/Kconfig"), kernel)
+            self.assertEqual([call[0] for call in kernel.method_calls],
+                             ["is_edited", "configure", "compile"])
+            kernel.reset_mock()
+            kernel.is_edited.return_value = False
+            checkbuild._compile_kernel(_mail(tmp, "arch/x86/kvm/Kconfig"), kernel)
+            self.assertEqual([call[0] for call in kernel.method_calls], ["is_edited"])
