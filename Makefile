@@ -11,7 +11,7 @@ export ACCEL ARCH VENDOR GUEST KARGS KCONFIG BASELINE TESTS ALL QUICK TODAY
 export FUZZ_SECONDS FUZZ_CASES SEED MUTANTS CONFIG LOCALMOD JUNIT JSON
 
 COMMANDS := demo test test-debug test-intel test-stock test-workflow test-pictures test-unikernel \
-	test-packages host-table test-baseline mutants records selftests fuzz bench gate check build \
+	test-packages host-table test-baseline mutants records selftests fuzz bench gate check docs build \
 	shell deb rpm series clean
 .PHONY: help deps doctor $(COMMANDS)
 .DEFAULT_GOAL := help
@@ -112,6 +112,9 @@ gate: ## fail if samples cost more than the committed reference says
 	$(HOST)
 
 check: ## look for mistakes in Python, shell, C and patches, by the usual tools
+	$(HOST)
+
+docs: ## build the documentation as HTML; fails if Sphinx warns of a line of ours
 	$(HOST)
 
 build: ## fetch, assemble and build the patched host, no more

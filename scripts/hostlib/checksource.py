@@ -116,7 +116,7 @@ def sphinx_complaints(said: str, ours: Dict[str, Set[int]], new_files: Set[str])
 
 
 def documentation(tree: Tree, ours: Dict[str, Set[int]], folder: Path, logs: Path) -> Result:
-    """Build the parts of the documentation that we have lines in."""
+    """Build the parts of the documentation that we have lines in, in a folder."""
     name = "make htmldocs"
     if not shutil.which("sphinx-build"):
         return Result(name, not_tried="there is no sphinx-build")
@@ -133,19 +133,25 @@ def documentation(tree: Tree, ours: Dict[str, Set[int]], folder: Path, logs: Pat
             "make", "-C", str(tree.path), f"O={folder}", f"SPHINXDIRS={' '.join(parts)}",
             "htmldocs"], log)
         said = log.read_text(errors="replace")
-        pages = [str(page.with_suffix("")) for page in folder.rglob("*.html")]
+        written = [str(page.with_suffix("")) for page in folder.rglob("*.html")]
         absent = [document for document in documents if not any(
-            page.endswith(document[len("Documentation"):-len(".rst")]) for page in pages)]
+            page.endswith(document[len("Documentation"):-len(".rst")]) for page in written)]
         return Result(name, sphinx_complaints(said, ours, set(tree.new_files))
                       + [f"{document} was not built" for document in absent])
     except Failure as failure:
         return Result(name, [str(failure)])
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
+
+
+def pages(tree: Tree, folder: Path) -> List[Path]:
+    """Where documentation() has left our documents."""
+    return sorted(page for path in tree.new_files if path.startswith("Documentation/")
+                  for page in folder.rglob(f"{Path(path).stem}.html")
+                  if str(page.with_suffix("")).endswith(path[len("Documentation"):-len(".rst")]))
 
 
 def run(tree: Tree, ours: Dict[str, Set[int]], folder: Path, jobs: int = 0) -> List[Result]:
     """Try all of it on an assembled tree; ours are the lines of checkbuild.our_lines()."""
     jobs = jobs or os.cpu_count() or 1
-    return [documentation(tree, ours, folder / "documentation", folder / "log"),
-            *coccicheck(tree.path, ours, jobs)]
+    built = documentation(tree, ours, folder / "documentation", folder / "log")
+    shutil.rmtree(folder / "documentation", ignore_errors=True)
+    return [built, *coccicheck(tree.path, ours, jobs)]

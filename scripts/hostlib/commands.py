@@ -551,6 +551,18 @@ def cmd_check(options: Options) -> int:
     return 0 if check.run(linux(options), build, results, options.jobs, compiled) else 1
 
 
+def cmd_docs(options: Options) -> int:
+    build = build_dir(options)
+    claim(build)
+    tree = Tree(build)
+    tree.assemble(linux(options))
+    ours = checkbuild.our_lines(tree, linux(options))
+    built = checksource.documentation(tree, ours, build / "docs", build / "log")
+    for page in checksource.pages(tree, build / "docs"):
+        say(f"Written: {page}")
+    return 0 if check.report([built]) else 1
+
+
 def cmd_clean(options: Options) -> int:
     folder = build_dir(options)
     if folder.exists():
@@ -633,6 +645,9 @@ COMMANDS: Dict[str, Command] = {
         (*_SOURCE, "jobs", "all"), ("source", "series", "check"),
         (("jobs", "do N things at once, not one for each CPU"),
          ("all", "compile each patch as well, and by other compilers, for other architectures"))),
+    "docs": Command(
+        cmd_docs, "build the documentation as HTML; fails if Sphinx warns of a line of ours",
+        _SOURCE, ("source", "docs")),
     "build": Command(
         cmd_build, "fetch, assemble and build the patched host, no more",
         (*_BUILD, "arch", "kconfig", "baseline"), _BUILDS),

@@ -147,6 +147,17 @@ class DocumentationTest(unittest.TestCase):
                     {"Documentation/admin-guide/a.rst": {1}, "Documentation/virt/kvm/b.rst": {1},
                      "kernel/a.c": {1}}, folder, Path(tmp))
 
+    def test_pages_of_our_documents_only(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            wanted = Path(tmp) / "output" / "virt" / "kvm" / "a.html"
+            for page in (wanted, Path(tmp) / "output" / "other" / "a.html",
+                         wanted.with_name("b.html")):
+                page.parent.mkdir(parents=True, exist_ok=True)
+                page.write_text("")
+            tree = SimpleNamespace(new_files={"Documentation/virt/kvm/a.rst": 1, "b.rst": 1})
+            self.assertEqual(checksource.pages(
+                tree, Path(tmp)), [wanted])  # type: ignore[arg-type]
+
     def test_documents_that_are_in_no_page(self) -> None:
         pages = ["output/admin-guide/a.html", "output/virt/kvm/b.html"]
         self.assertEqual(self._build(*pages).complaints, [])
