@@ -8,7 +8,7 @@ HOST = @sh scripts/deps.sh check python && $(PYTHON) scripts/host.py $@
 # What host.py takes for its options.
 export BUILD KERNEL_SRC KERNEL_TARBALL KERNEL_SHA256 MIRROR BASE JOBS
 export ACCEL ARCH VENDOR GUEST KARGS KCONFIG BASELINE TESTS ALL QUICK TODAY
-export FUZZ_SECONDS FUZZ_CASES SEED MUTANTS CONFIG LOCALMOD JUNIT JSON
+export FUZZ_SECONDS FUZZ_CASES SEED MUTANTS CONFIG LOCALMOD RELEASE JUNIT JSON
 
 COMMANDS := demo test test-debug test-intel test-stock test-workflow test-pictures test-unikernel \
 	test-packages host-table test-baseline mutants records selftests fuzz bench gate check docs build \
@@ -47,6 +47,7 @@ help: ## print this help
 	@echo "  TODAY=N             try N mutants, on each day others; one of test-debug's two passes"
 	@echo "  PID=PID PERF=FILE   doctor: look at this VMM's guest, with this perf"
 	@echo "  CONFIG=FILE         deb, rpm: configure the kernel as this does, not as the running one"
+	@echo "  RELEASE=1           series: write them to series/, from nobody and not signed off"
 	@echo "  LOCALMOD=1          deb, rpm: leave out modules that are not loaded on this machine"
 	@echo "  JUNIT=FILE          test, selftests: write the results to it, as JUnit's XML"
 	@echo "  JSON=FILE           test, selftests: write them as KernelCI's JSON"

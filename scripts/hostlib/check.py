@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Callable, Iterable, List, Sequence
 
 from . import mutants, series
-from .source import Source
+from .source import LINUX, SERIES, Source
 from .tree import REPO, Tree, new_files, topics
 from .ui import Failure, Step, say
 
@@ -170,12 +170,22 @@ def _patches(tree: Path, mails: Path, accepted: Sequence[Accepted],
     def job(name: str, arguments: Sequence[str]) -> Callable[[], Result]:
         return lambda: _checkpatch(tree, name, accepted, arguments)
 
+    # The series of the repository are signed off by whoever posts them.
+    unsigned = "--no-signoff"
     paths = [str(mail) for mail in sorted(mails.rglob("*.patch"))]
     if len(paths) != len(topics()):
         raise Failure(f"{mails} has {len(paths)} mails of {len(topics())} patches")
     return [job("checkpatch of C files in no mail", ["-f", *without_mail()]),
-            *(job(f"checkpatch of mails, part {part + 1}", paths[part::number])
+            *(job(f"checkpatch of mails, part {part + 1}", [unsigned, *paths[part::number]])
               for part in range(number))]
+
+
+def _released(mails: Path) -> Result:
+    """Whether the repository's series are what its patches say."""
+    if LINUX != SERIES:
+        return Result("series", not_tried="it is that of another Linux")
+    return Result("series", [f"series/{name} is not what the patches say; write all anew with "
+                             "make series RELEASE=1" for name in series.stale(mails)[:1]])
 
 
 def _mutants(tree: Tree) -> Result:
@@ -224,11 +234,12 @@ def run(source: Source, build: Path, folder: Path, number: int = 0,
     """
     mails = folder / "series"
     mails.mkdir()
-    series.write(source, build, mails, sender="Nobody")
+    series.write(source, build, mails, release=True)
     accepted = read_accepted()
     number = number or os.cpu_count() or 1
     results = run_all([*_patches(build / "linux", mails, accepted, number), *_python(),
-                       *_shell(), lambda: _mutants(Tree(build))], number)
+                       *_shell(), lambda: _released(mails),
+                       lambda: _mutants(Tree(build))], number)
     for entry in accepted:
         if not any(entry in result.used for result in results):
             say(f"no longer said, correct {ACCEPTED.name}: {entry.kind} {entry.pattern}")

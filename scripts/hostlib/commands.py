@@ -482,9 +482,11 @@ def cmd_shell(options: Options) -> int:
 
 
 def cmd_series(options: Options) -> int:
-    folder = results_dir("series")
-    claim(build_dir(options))
-    for mails in series.write(linux(options), build_dir(options), folder):
+    build = build_dir(options)
+    claim(build)
+    written = (series.release(linux(options), build) if options.release
+               else series.write(linux(options), build, results_dir("series")))
+    for mails in written:
         say(f"git am {mails}/*.patch")
     return 0
 
@@ -666,7 +668,7 @@ COMMANDS: Dict[str, Command] = {
         _HOST, (*_BOOTS, "deb", "rpm", "packages")),
     "series": Command(
         cmd_series, "write the patches for a kernel's mailing list, for git am",
-        (*_SOURCE, "arch"), ("source", "series"),
+        (*_SOURCE, "arch", "release"), ("source", "series"),
         (("arch", "makes no difference, the series has both"),)),
     "clean": Command(
         cmd_clean, "remove what was built and measured; downloads are kept", ("build",),

@@ -40,6 +40,7 @@ class Options:
     one_today: bool = False
     config: str = ""
     localmod: bool = False
+    release: bool = False
     junit: str = ""
     json: str = ""
 
@@ -105,6 +106,7 @@ OPTIONS: Dict[str, Option] = {
     "config": Option("CONFIG", "configure the kernel as this file does, not as the running one",
                      "FILE"),
     "localmod": Option("LOCALMOD", "leave out modules that are not loaded; let VMs run here"),
+    "release": Option("RELEASE", "write them to series/, from nobody and not signed off"),
     "junit": Option("JUNIT", "write the results to it, as JUnit's XML", "FILE"),
     "json": Option("JSON", "write the results as KernelCI's JSON, to standard output unless FILE "
                    "is named; all else goes to standard error then", "FILE", alone="-"),

@@ -1,16 +1,26 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Turn patches and new files into series that "git am" takes."""
 
+import filecmp
+import os
 import re
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import List
+from typing import Dict, List
 
-from .source import LINUX, Source
+from .source import LINUX, SERIES, Source
 from .tree import PATCHES, REPO, Topic, Tree, apply_patch, new_files, patched_files, topics
 from .ui import Failure, Step
+
+
+# The series as the repository has them: a reader needs no command of ours.
+RELEASE = REPO / "series"
+
+# Nobody signs these off, and no setting of the git user's changes them.
+_RELEASE_SENDER = "Guest callchains"
+_RELEASE_ENV = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
 
 
 def parts() -> List[List[Topic]]:
@@ -19,12 +29,13 @@ def parts() -> List[List[Topic]]:
     return [[topic for topic in topics() if topic.series == name] for name in names]
 
 
-def write(source: Source, build: Path, folder: Path, sender: str = "") -> List[Path]:
+def write(source: Source, build: Path, folder: Path, release: bool = False) -> List[Path]:
     """Write one mail for each patch, with its new files, and a cover letter for each series.
 
     Args:
         folder: gets a folder for each series
-        sender: a name; if none is given, sender and sign-off are those of the git user
+        release: write the same bytes whoever writes them, and when, and sign nothing off;
+            otherwise sender and sign-off are those of the git user
 
     Returns:
         these folders, in the order in which "git am" takes what is in them
@@ -33,43 +44,94 @@ def write(source: Source, build: Path, folder: Path, sender: str = "") -> List[P
     tree = Tree(build)
     tree.assemble(source)
     with Step("Write three series"), tempfile.TemporaryDirectory() as tmp:
-        repo = Path(tmp)
+        repo = _Repository(Path(tmp), release)
         for path in patched_files():
-            (repo / path).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(tree.original(source, path), repo / path)
-        _git(repo, "init", "-q")
-        if sender:
-            _git(repo, "config", "user.name", sender)
-            _git(repo, "config", "user.email", "nobody@example.com")
-        _git(repo, "add", "-A")
-        _git(repo, "commit", "-q", "-m", f"Linux {LINUX}")
+            (repo.path / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(tree.original(source, path), repo.path / path)
+        repo.git("init", "-q")
+        repo.git("add", "-A")
+        repo.git("commit", "-q", "-m", f"Linux {LINUX}")
 
-        first = _first_versions(Path(tmp) / ".git" / "first")
+        first = _first_versions(repo.path / ".git" / "first")
         for number, part in enumerate(parts(), 1):
             name = part[0].series
             # The cover letter's text is the description of a branch.
-            _git(repo, "checkout", "-q", "-b", name)
-            _git(repo, "config", f"branch.{name}.description",
-                 (PATCHES / f"cover-{name}.txt").read_text())
+            repo.git("checkout", "-q", "-b", name)
+            repo.git("config", f"branch.{name}.description",
+                     (PATCHES / f"cover-{name}.txt").read_text())
             for topic in part:
-                _commit(repo, topic, first)
+                repo.commit(topic, first)
             mails = folder / f"{number}-{name}"
-            _git(repo, "format-patch", "-q", "--cover-letter", "--cover-from-description=subject",
-                 "-o", str(mails), f"{name}~{len(part)}..{name}")
+            repo.format_patches(mails, f"{name}~{len(part)}..{name}")
             # "git am" would stumble over it.
             (mails / "0000-cover-letter.patch").rename(mails / "cover-letter.txt")
             written.append(mails)
     return written
 
 
-def _commit(repo: Path, topic: Topic, first: Path) -> None:
-    """Commit one patch, with its new files as the folder "first" has them."""
-    apply_patch(topic.patch, repo)
-    for path in topic.new_files:
-        (repo / path).parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(first / path, repo / path)
-    _git(repo, "add", "-A")
-    _git(repo, "commit", "-q", "-s", "-F", "-", stdin=message(topic.patch))
+class _Repository:
+    """The git repository that mails are made from: the files that patches edit, no others."""
+
+    def __init__(self, path: Path, release: bool) -> None:
+        self.path = path
+        self._release = release
+        self._env: Dict[str, str] = {}
+        if release:
+            self._env = {**_RELEASE_ENV,
+                         **{f"GIT_{role}_{what}": value for role in ("AUTHOR", "COMMITTER")
+                            for what, value in (("NAME", _RELEASE_SENDER),
+                                                ("EMAIL", "nobody@example.com"))}}
+
+    def git(self, *args: str, stdin: str = "") -> None:
+        result = subprocess.run(["git", *args], cwd=self.path, input=stdin, text=True,
+                                env={**os.environ, **self._env}, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, check=False)
+        if result.returncode:
+            said = (result.stdout.strip() or "nothing").splitlines()[0]
+            raise Failure(f"git {args[0]} failed, it says: {said}; the mails need your name: "
+                          "git config --global user.name and user.email")
+
+    def commit(self, topic: Topic, first: Path) -> None:
+        """Commit one patch, with its new files as the folder "first" has them."""
+        apply_patch(topic.patch, self.path)
+        for path in topic.new_files:
+            (self.path / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(first / path, self.path / path)
+        self.git("add", "-A")
+        self.git("commit", "-q", *([] if self._release else ["-s"]), "-F", "-",
+                 stdin=message(topic.patch))
+
+    def format_patches(self, folder: Path, commits: str) -> None:
+        same = ["--zero-commit", "--no-signature"] if self._release else []
+        self.git("-c", "core.abbrev=12", "format-patch", "-q", "--cover-letter",
+                 "--cover-from-description=subject", *same, "-o", str(folder), commits)
+        if self._release:
+            # "git am" takes the present time for the date that is not there.
+            for mail in folder.glob("*.patch"):
+                mail.write_text(re.sub(r"^Date: .*\n", "", mail.read_text(), count=1,
+                                       flags=re.MULTILINE))
+
+
+def release(source: Source, build: Path) -> List[Path]:
+    """Write the series that the repository has."""
+    if LINUX != SERIES:
+        raise Failure(f"series/ is for Linux {SERIES}; leave RELEASE=1 out, or BASE=")
+    with tempfile.TemporaryDirectory() as tmp:
+        names = [mails.name for mails in write(source, build, Path(tmp), release=True)]
+        shutil.rmtree(RELEASE, ignore_errors=True)
+        shutil.copytree(tmp, RELEASE)
+    return [RELEASE / name for name in names]
+
+
+def stale(mails: Path) -> List[str]:
+    """Files of the repository's series that are not what write() has written to a folder."""
+    def contents(top: Path) -> Dict[str, Path]:
+        return {str(path.relative_to(top)): path for path in top.rglob("*") if path.is_file()}
+
+    ours, fresh = contents(RELEASE), contents(mails)
+    return sorted(name for name in ours.keys() | fresh.keys()
+                  if name not in ours or name not in fresh
+                  or not filecmp.cmp(ours[name], fresh[name], shallow=False))
 
 
 def _first_versions(folder: Path) -> Path:
@@ -89,12 +151,3 @@ def message(patch: Path) -> str:
     """The commit message at the head of a patch."""
     head = patch.read_text().split("\ndiff --git ", 1)[0]
     return re.sub(r"^Subject: ", "", head, count=1).strip() + "\n"
-
-
-def _git(repo: Path, *args: str, stdin: str = "") -> None:
-    result = subprocess.run(["git", *args], cwd=repo, input=stdin, text=True,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False)
-    if result.returncode:
-        said = (result.stdout.strip() or "nothing").splitlines()[0]
-        raise Failure(f"git {args[0]} failed, it says: {said}; the mails need your name: "
-                      "git config --global user.name and user.email")

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Tests of the series, as far as they need no Linux."""
 
+import os
+import re
 import tempfile
 import unittest
 from pathlib import Path
+from typing import Dict
+from unittest import mock
 
 from hostlib import series
 from hostlib.tree import PATCHES, REPO, apply_patch, new_files, topics
@@ -25,6 +29,52 @@ class SeriesTest(unittest.TestCase):
         self.assertEqual([part[0].series for part in parts], ["fixes", "kernel", "tools"])
         # "git am" takes one after the other, so that what is between them is in order.
         self.assertEqual([topic for part in parts for topic in part], topics())
+
+    def test_the_repository_has_a_mail_for_each_patch(self) -> None:
+        subjects = []
+        for mail in sorted(series.RELEASE.rglob("*.patch")):
+            head = re.sub(r"\n ", " ", mail.read_text().split("\n\n", 1)[0])
+            subjects += re.findall(r"^Subject: \[PATCH[^]]*\] (.*)$", head, re.MULTILINE)
+        self.assertEqual(subjects, [series.message(topic.patch).splitlines()[0]
+                                    for topic in topics()])
+
+    def test_mails_that_are_stale(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp, \
+                mock.patch.object(series, "RELEASE", Path(tmp) / "ours"):
+            for name, ours, fresh in (("same", "a", "a"), ("edited", "a", "b"),
+                                      ("gone", "a", None), ("new", None, "a")):
+                for folder, text in (("ours", ours), ("fresh", fresh)):
+                    path = Path(tmp) / folder / "1-fixes" / name
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    if text:
+                        path.write_text(text)
+            self.assertEqual(series.stale(Path(tmp) / "fresh"),
+                             ["1-fixes/edited", "1-fixes/gone", "1-fixes/new"])
+
+    def test_a_release_is_the_same_whoever_writes_it(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            said = []
+            for name, date in (("A", "2001-01-01T00:00:00"), ("B", "2002-02-02T00:00:00")):
+                environment = {"HOME": tmp, "GIT_AUTHOR_NAME": name, "GIT_COMMITTER_NAME": name,
+                               "GIT_AUTHOR_DATE": date, "GIT_COMMITTER_DATE": date}
+                with mock.patch.dict(os.environ, environment):
+                    said.append(self._mails(Path(tmp) / name))
+        self.assertEqual(*said)
+        self.assertNotIn("Signed-off-by", said[0]["0001-a.patch"])
+        self.assertIn("From: Guest callchains <nobody@example.com>", said[0]["0001-a.patch"])
+
+    def _mails(self, folder: Path) -> Dict[str, str]:
+        """What a release has of a repository with two commits."""
+        repo = series._Repository(folder, release=True)
+        folder.mkdir()
+        repo.git("init", "-q")
+        for text in ("a", "b"):
+            (folder / "file").write_text(f"{text}\n")
+            repo.git("add", "-A")
+            repo.git("commit", "-q", "-m", text if text != "b" else "a")
+        repo.git("config", "branch.master.description", "cover\n\ntext")
+        repo.format_patches(folder / "mails", "HEAD~1..HEAD")
+        return {mail.name: mail.read_text() for mail in (folder / "mails").iterdir()}
 
     def test_cover_letters_are_as_wide_as_mails_are(self) -> None:
         covers = sorted(PATCHES.glob("cover-*.txt"))
