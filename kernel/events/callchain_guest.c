@@ -37,10 +37,10 @@ static int __init init_guest_callchain_sysctl(void)
 core_initcall(init_guest_callchain_sysctl);
 
 /*
- * Return true if @event has a BPF program that calls stack helpers.  They read the chain
- * that is recorded, and expect a stack of the host, so that samples of guests must be
- * treated like samples of the host.  Programs that @event's program tail-calls are not
- * checked, and may read the guest's chain.
+ * Return true if @event has a BPF program that calls stack helpers.  These helpers read the
+ * recorded chain and expect a stack of the host, so that perf must treat a sample of a guest
+ * like one of the host.  Programs that this program tail-calls are not checked: they may read
+ * the guest's chain.
  */
 bool perf_callchain_is_hosts(const struct perf_event *event)
 {
@@ -66,14 +66,13 @@ bool perf_callchain_guest_wanted(const struct perf_event *event, unsigned int gu
  * perf_callchain_guest_init - decide whether an event's guest callchains can be deferred
  * @event: a new event; it has callchain buffers, so that the callchain sysctls can't change
  *
- * Clears attr.defer_guest_callchain if @event takes no chains of guests, or if the stack
- * must be walked in the PMI: all samples of an exit share their part of a deferred chain,
- * so that @event must not exclude any of it.  Three words of this part count as contexts:
- * two markers and the cookie.
+ * Clears attr.defer_guest_callchain if @event takes no callchains of guests, or leaves out
+ * a part of them by exclude_callchain_*: all samples of an exit have the same first part of
+ * a deferred chain.  That part takes three contexts: two markers and the cookie.
  *
- * Context: task, before @event is installed.
+ * Context: task, before @event is installed.  Takes no locks.
  *
- * Return: zero, or -EINVAL if @event wants a deferred stack, and can't defer.
+ * Return: zero, or -EINVAL if @event asks for a deferred stack and can't defer.
  */
 int perf_callchain_guest_init(struct perf_event *event)
 {
@@ -81,7 +80,7 @@ int perf_callchain_guest_init(struct perf_event *event)
 
 	if (attr->exclude_guest || !attr->sample_max_stack || attr->exclude_callchain_kernel ||
 	    attr->exclude_callchain_user || sysctl_perf_event_max_contexts_per_stack < 3) {
-		/* The callchain has the cookie without which no stack can be deferred. */
+		/* A deferred stack needs the cookie, which is in the deferred callchain. */
 		if (attr->defer_guest_callchain && attr->sample_stack_guest)
 			return -EINVAL;
 		attr->defer_guest_callchain = 0;
@@ -100,8 +99,8 @@ guest_callchain_walk(struct perf_sample_data *data, const struct perf_event_attr
 	int rctx;
 
 	/*
-	 * The guest's memory is read through the VMM's mappings, which may be
-	 * gone, or not be the ones that are loaded.
+	 * The walk reads the guest's memory through the VMM's mappings: these
+	 * must be loaded.
 	 */
 	if (!max_contexts || !nmi_uaccess_okay())
 		return &__empty_callchain;
@@ -113,13 +112,13 @@ guest_callchain_walk(struct perf_sample_data *data, const struct perf_event_attr
 	if (!entry)
 		return &__empty_callchain;
 
-	/* A marker comes first.  All fits: the sysctls don't change while there are buffers. */
+	/* Leave room for a marker.  The buffer has room for all: the sysctls can't change now. */
 	ips = &entry->ip[1];
 	nr = static_call(__perf_guest_stack_walk)(ips, attr->sample_max_stack, &nr_kernel);
 	if (nr)
 		data->guest_ip = ips[0];
 
-	/* The walk finds the whole chain; drop what is excluded. */
+	/* The walk finds entries of the kernel and of user mode; drop those that are excluded. */
 	if (attr->exclude_callchain_kernel) {
 		nr -= nr_kernel;
 		memmove(ips, &ips[nr_kernel], nr * sizeof(*ips));
@@ -141,15 +140,15 @@ guest_callchain_walk(struct perf_sample_data *data, const struct perf_event_attr
  *
  * request->callchain is the first part of the chain.  It has four words: a context marker,
  * the guest's instruction pointer, PERF_CONTEXT_USER_DEFERRED, and the cookie of the
- * PERF_RECORD_CALLCHAIN_DEFERRED that will bring the rest.  Readers join the two as they
+ * PERF_RECORD_CALLCHAIN_DEFERRED that will have the rest.  Readers join the two as they
  * do for user mode.  The entries of the record begin with a context marker of their own.
  *
  * The request needs no lock: the hypervisor gives it to one PMI at a time, and the vCPU's
- * thread does not continue before the PMI is done.  All samples before that share one
- * record, and this part of the chain.
+ * thread, which serves it, can't go on before the PMI is done.  All samples of an exit share
+ * one record, and this part of the chain.
  *
- * Inlined, as the PMI's cost counts.  The hypervisor finds the guest's state and IP in one
- * call, and has checked the sysctl.  The other words were written before.
+ * Inlined to keep the PMI short.  The hypervisor finds the guest's state and IP in one
+ * call, and has checked the sysctl.  The other words are already set.
  */
 static __always_inline struct perf_guest_callchain_request *
 guest_callchain_request(struct perf_sample_data *data, struct perf_event *event)
@@ -184,7 +183,7 @@ guest_callchain_request(struct perf_sample_data *data, struct perf_event *event)
 	return request;
 }
 
-/* Not inlined: requests for deferred chains don't need this function's stack frame. */
+/* Not inlined, so that requests for deferred chains don't set up this stack frame. */
 static noinline struct perf_callchain_entry *
 guest_callchain_get(struct perf_sample_data *data, struct perf_event *event)
 {
@@ -202,7 +201,7 @@ guest_callchain_get(struct perf_sample_data *data, struct perf_event *event)
 
 /**
  * perf_callchain_guest - get the callchain of the guest that a PMI interrupted
- * @data: the sample; its guest_state is set, and its guest_ip if the guest's IP is found
+ * @data: the sample; this sets its guest_state, and its guest_ip if the IP is found
  * @event: the event that is sampled, with attr.guest_callchain set; its exclude_*
  *	   bits and sample_max_stack (which does not count context markers) apply
  *
@@ -211,13 +210,13 @@ guest_callchain_get(struct perf_sample_data *data, struct perf_event *event)
  * hypervisor finds where user mode entered the guest's kernel, another context
  * marker and the entries of user mode follow.
  *
- * Context: that of the sample, mostly NMI or IRQ.  Does not fault the guest's
- * memory in.
+ * Context: any in which events are sampled: NMI, IRQ or task.  Does not sleep, and
+ * brings no page in.
  *
  * Return: the chain, or the first part of a deferred one, see
  * guest_callchain_request().  It is valid until the next sample in the same
  * context.  It is empty if @event may not see it, or if the guest's stack must not
- * be read.  NULL if the sample is one of the host, or must be treated like one, see
+ * be read.  NULL if the sample hit the host, or must be treated as if it did, see
  * perf_callchain_is_hosts().
  */
 struct perf_callchain_entry *perf_callchain_guest(struct perf_sample_data *data,
@@ -234,16 +233,16 @@ struct perf_callchain_entry *perf_callchain_guest(struct perf_sample_data *data,
 	return guest_callchain_get(data, event);
 }
 
-/* Enough to see what the guest was doing; consoles are slow. */
+/* Consoles are slow: print only the innermost entries. */
 #define GUEST_BACKTRACE_MAX	16
 
 /**
- * perf_guest_print_backtrace - print which guest this CPU runs, in a backtrace of the host
+ * perf_guest_print_backtrace - name the guest that this CPU runs in a backtrace of the host
  * @log_lvl: log level, a prefix for printk()
  *
- * Prints nothing unless the hypervisor counts the current interrupt as one that hit a
- * guest.  The guest's IP and callchain are printed if the hypervisor finds them, and if the
- * administrator and the VMM allow callchains.
+ * Prints nothing unless the hypervisor says that the current interrupt hit a guest.  Prints
+ * the guest's IP and callchain as well if the hypervisor finds them, and if the administrator
+ * and the VMM allow callchains.
  *
  * Context: NMI or IRQ, but not while a PMI walks the guest's stack: walks must not nest.
  */
@@ -256,8 +255,8 @@ void perf_guest_print_backtrace(const char *log_lvl)
 		return;
 
 	/*
-	 * Read the guest's memory only if the VMM's mappings are loaded, and not in a panic:
-	 * broken memory may have caused it.
+	 * Read the guest's memory only if the VMM's mappings are loaded.  Don't read it in a
+	 * panic, which broken memory may have caused.
 	 */
 	if (nmi_uaccess_okay() && !panic_in_progress())
 		max = ARRAY_SIZE(ips);

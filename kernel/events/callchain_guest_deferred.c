@@ -16,9 +16,9 @@
 static DEFINE_PER_CPU(u32, guest_callchain_count);
 
 /*
- * Return a new cookie, made like those of get_cookie() in kernel/unwind/deferred.c.  The
- * upper half is even here and odd there, so that the two kinds never match.  A cookie is
- * not zero, because its lower half isn't.
+ * Return a new cookie, made like those of get_cookie() in kernel/unwind/deferred.c.  Their
+ * upper half is odd, and that of guests' cookies is even, so that the two kinds never match.
+ * A cookie is never zero, as its lower half isn't.
  */
 static u64 guest_callchain_cookie(void)
 {
@@ -42,23 +42,23 @@ void perf_guest_callchain_request_init(struct perf_guest_callchain_request *requ
 }
 EXPORT_SYMBOL_FOR_KVM(perf_guest_callchain_request_init);
 
-/* The longest chain that fits into a record, whose size has 16 bits. */
+/* The longest chain that fits into a record: the size of a record has 16 bits. */
 #define MAX_DEFERRED	((U16_MAX - 256) / sizeof(u64))
 
 /**
- * __perf_guest_callchain_serve - walk the guest's stack as PMIs have requested
+ * __perf_guest_callchain_serve - make the walk of the guest's stack that PMIs requested
  * @request: the request; empty again when this function returns
  *
  * One walk serves all events that sampled the guest at this exit.  Its record goes
- * to all events of this task and of this CPU that take such records.  The record is
- * empty if nothing but the IP is found, or if there is no memory for a chain that is
- * longer than usual: readers of the samples expect a record.
+ * to all events of this task and of this CPU that take such records.  Readers of the
+ * samples expect a record: emit an empty one if only the IP is found, or if there is
+ * no memory for a long chain.
  *
  * unwind_deferred_request() can't do this: its task work runs after the exit was
  * handled, when the guest's registers and memory may have changed.
  *
- * Context: the vCPU's thread, right after the exit: before the hypervisor handles
- * the exit, and while it protects the guest's memory.  May sleep.
+ * Context: task, the vCPU's thread, after the exit and before the hypervisor handles
+ * it.  IRQs and preemption are enabled.  May sleep.
  */
 void __perf_guest_callchain_serve(struct perf_guest_callchain_request *request)
 {
@@ -70,7 +70,7 @@ void __perf_guest_callchain_serve(struct perf_guest_callchain_request *request)
 
 	misc = request->guest_state & PERF_GUEST_USER ? PERF_RECORD_MISC_GUEST_USER :
 							PERF_RECORD_MISC_GUEST_KERNEL;
-	/* Dump the stack first: a reader delivers the sample when its callchain has come. */
+	/* Dump the stack first: readers deliver a sample as soon as its callchain comes. */
 	if (request->stack_size)
 		perf_guest_stack_serve(request->callchain.ip[3], misc, request->stack_size);
 
@@ -81,13 +81,13 @@ void __perf_guest_callchain_serve(struct perf_guest_callchain_request *request)
 		trace.entries = (unsigned long *)ips;
 	}
 
-	/* The sample has the first entry, the IP: a marker takes its place here. */
+	/* The sample has the first entry, the IP.  Here, a marker takes its place. */
 	if (nr > 1)
 		trace.nr = guest_callchain_mark(ips, nr - 1, nr_kernel ? nr_kernel - 1 : 0);
 
 	/*
-	 * The record has the kernel's entries but the IP, plus their marker: nr_kernel
-	 * words, or none if the IP is the kernel's only entry.
+	 * The marker takes the place of the IP, so the kernel's part has nr_kernel words.
+	 * If the IP is the kernel's only entry, there is no such part.
 	 */
 	perf_callchain_deferred_emit(request->callchain.ip[3], misc, &trace,
 				     nr_kernel > 1 ? nr_kernel : 0);

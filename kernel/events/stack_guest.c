@@ -26,8 +26,8 @@ static bool guest_stack_visible(const struct perf_event_attr *attr, unsigned int
  * @data: the sample; the sizes of its other fields are known, except that of AUX data
  * @event: the event that is sampled; its dumps are not deferred
  *
- * Sets data->guest_stack_size if @event may see the stack.  Some of the bytes may turn
- * out to be unreadable when the sample is written.
+ * Sets data->guest_stack_size if @event may see the stack.  When the sample is written,
+ * some of these bytes may turn out to be unreadable.
  *
  * Context: as perf_callchain_guest().
  */
@@ -42,7 +42,7 @@ void __perf_prepare_guest_stack(struct perf_sample_data *data, struct perf_event
 		return;
 
 	used = perf_sample_data_size(data, event) + sizeof(struct perf_guest_stack_info);
-	/* AUX data gets the room that is left, but its size field must fit. */
+	/* AUX data takes the room that is left over, but leave room for its size field. */
 	if (event->attr.sample_type & PERF_SAMPLE_AUX)
 		used += sizeof(u64);
 	size = event->attr.sample_stack_guest;
@@ -57,8 +57,8 @@ void __perf_prepare_guest_stack(struct perf_sample_data *data, struct perf_event
 }
 
 /*
- * Output @size bytes, and the info that follows them.  The bytes begin with those of @stack
- * that can be read; the others are left as they were in the ring buffer.
+ * Output @size bytes, and the info that follows them.  The bytes of @stack that can be read
+ * come first; the rest stays as it was in the ring buffer.
  */
 static void output_stack(struct perf_output_handle *handle, const struct perf_guest_stack *stack,
 			 unsigned int size)
@@ -93,9 +93,9 @@ void perf_output_guest_stack(struct perf_output_handle *handle, unsigned int siz
 	int rctx;
 
 	/*
-	 * Hold the callchain buffer of this context: a copy that faults may hit a
-	 * tracepoint, and its event must not read the guest's stack, too, while the
-	 * hypervisor has changed PKRU for this dump.
+	 * Hold the callchain buffer of this context.  If the copy hits a tracepoint, e.g.
+	 * in a fault, the tracepoint's event finds no buffer, and can't read the guest's
+	 * stack as well: dumps and walks can't nest, as they change PKRU.
 	 */
 	if (get_callchain_entry(&rctx)) {
 		found = static_call(__perf_guest_stack_begin)(&stack, size);
@@ -158,13 +158,13 @@ static void output_record(struct perf_event *event, void *data)
 #define MAX_DEFERRED_SIZE	round_down(U16_MAX - 256, sizeof(u64))
 
 /**
- * perf_guest_stack_serve - emit a guest's stack whose dump was deferred
+ * perf_guest_stack_serve - make and emit a dump of a guest's stack that was deferred
  * @cookie: the cookie of the samples that the dump belongs to
  * @misc: PERF_RECORD_MISC_GUEST_*, the guest's mode in these samples
  * @size: how many bytes to dump at most
  *
- * The record is as long as the stack that the hypervisor finds.  If it finds none, the
- * record is empty: readers of the samples expect a record.
+ * The record is as long as the stack that the hypervisor finds.  Readers of the samples
+ * expect a record: emit an empty one if it finds none.
  *
  * Context: as __perf_guest_callchain_serve().  May sleep.
  */
