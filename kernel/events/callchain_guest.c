@@ -244,7 +244,7 @@ struct perf_callchain_entry *perf_callchain_guest(struct perf_sample_data *data,
  * the guest's IP and callchain as well if the hypervisor finds them, and if the administrator
  * and the VMM allow callchains.
  *
- * Context: NMI or IRQ, but not while a PMI walks the guest's stack: walks must not nest.
+ * Context: NMI or IRQ.  An NMI that interrupts a walk of the stack makes no second walk.
  */
 void perf_guest_print_backtrace(const char *log_lvl)
 {

@@ -799,12 +799,12 @@ static void guest_unwind_srcu_unlock(struct kvm *kvm, int idx)
 }
 
 /*
- * Make memslots, and the memory of the guest, readable until guest_memory_end().
- * Page tables of the guest are read by user accesses, too.  Return the SRCU index.
+ * Protect memslots, and load the host's PKRU, until guest_memory_end().  Not only
+ * stacks, but page tables, too, are read by user accesses.  Return the SRCU index.
  */
 static int guest_memory_begin(struct kvm_vcpu *vcpu)
 {
-	/* NMIs are handled before KVM has saved the guest's PKRU and loaded the host's. */
+	/* KVM handles NMIs before it saves the guest's PKRU and loads the host's. */
 	if (kvm_handling_nmi_from_guest(vcpu))
 		kvm_load_host_pkru(vcpu);
 
@@ -819,7 +819,7 @@ static void guest_memory_end(struct kvm_vcpu *vcpu, int srcu_idx)
 		kvm_load_guest_pkru(vcpu);
 }
 
-/* Return true if the host can see the guest's registers, and is allowed to read its stack. */
+/* Return true if the host can see the guest's registers, and may read its stack. */
 static __always_inline bool guest_shows_stack(struct kvm_vcpu *vcpu)
 {
 	enum kvm_callchain_policy policy = READ_ONCE(vcpu->kvm->callchain_policy);
@@ -887,7 +887,7 @@ unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned 
 	if (!state.end)
 		state.end = UNWIND_END_DEPTH;
 
-	/* Atomics aren't needed: only the vCPU's thread and its interrupts walk, one at a time. */
+	/* No need for atomics: only the vCPU's thread and its interrupts walk, one at a time. */
 	static_assert(ARRAY_SIZE(vcpu->stat.callchain_ends) == UNWIND_END_NO_MEMORY);
 	vcpu->stat.callchain_walks++;
 	vcpu->stat.callchain_frames += state.nr;
@@ -925,13 +925,13 @@ static unsigned int guest_stack_map(struct guest_unwind_state *state,
 }
 
 /*
- * Find the guest's stack, at most @size bytes of it from the stack pointer up, and the
- * registers by which it can be unwound.  Memslots stay until kvm_arch_vcpu_stack_end(), but
- * the VMM's mappings may change after this has checked that they are normal memory: a copy
- * must not fault pages in, but end there.  Return false if the host must not read the guest's
- * stack.
+ * Find at most @size bytes of the guest's stack, from the stack pointer up, and the registers
+ * that an unwinder needs.  Memslots stay until kvm_arch_vcpu_stack_end(), but the VMM's
+ * mappings may change after this function has found normal memory there: a copy must end at
+ * a page that is missing, and not fault it in.  Return false if the host must not read the
+ * guest's stack.
  *
- * Called where kvm_arch_vcpu_stack_walk() is.
+ * Called in the same contexts as kvm_arch_vcpu_stack_walk().
  */
 bool kvm_arch_vcpu_stack_begin(struct kvm_vcpu *vcpu, struct perf_guest_stack *stack,
 			       unsigned int size)
@@ -972,7 +972,7 @@ bool kvm_arch_vcpu_stack_begin(struct kvm_vcpu *vcpu, struct perf_guest_stack *s
 	return true;
 }
 
-/* End what a successful kvm_arch_vcpu_stack_begin() has begun. */
+/* Called when perf has copied the pages that kvm_arch_vcpu_stack_begin() found. */
 void kvm_arch_vcpu_stack_end(struct kvm_vcpu *vcpu, struct perf_guest_stack *stack)
 {
 	guest_memory_end(vcpu, stack->priv);
