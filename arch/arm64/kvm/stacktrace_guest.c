@@ -2,9 +2,9 @@
 /*
  * Walk the stack of a guest, by its frame records, through its page tables.
  *
- * The guest has written everything that is followed here, and may change it
- * while it is read: each step is checked, and each loop has a bound that the
- * guest can't change.
+ * The guest writes everything that a walk follows, and may change it during
+ * the walk: check each step, and give each loop a bound that the guest can't
+ * change.
  */
 
 #include <linux/kvm_host.h>
@@ -18,13 +18,13 @@
 /* Reasons why a walk of a guest's stack ended, in the order of struct kvm_vcpu_stat. */
 enum guest_unwind_end {
 	UNWIND_CONTINUE,
-	UNWIND_END_LAST,	/* a frame that returns nowhere, the outermost one */
+	UNWIND_END_LAST,	/* the outermost frame: it has no return address */
 	UNWIND_END_DEPTH,	/* perf takes no more entries, or not this one */
 	UNWIND_END_UNALIGNED,	/* an unaligned frame pointer, or implausible saved registers */
 	UNWIND_END_BACKWARDS,	/* not a frame pointer, or a cycle */
 	UNWIND_END_NONCANONICAL, /* an address outside of both halves, or in the wrong one */
 	UNWIND_END_UNMAPPED,	/* the guest can't read there */
-	UNWIND_END_NO_MEMORY,	/* the host can't: no memslot, or nothing mapped */
+	UNWIND_END_NO_MEMORY,	/* no memslot, or memory that isn't at hand */
 };
 
 /*
@@ -49,12 +49,12 @@ enum guest_unwind_end {
 #define LINUX_RECORD_FINAL	1
 #define LINUX_RECORD_REGS	2
 
-/* The granule of the walk's translations: the smallest page of any guest or host. */
+/* The walk translates pieces of this size, the smallest page of any guest or host. */
 #define UNWIND_PAGE_SIZE	SZ_4K
 
 /*
- * How many stacks of a kernel a walk may leave for a lower one.  Linux goes from the
- * overflow stack to the stack for IRQs, and to the task's.
+ * How many times a walk may leave a stack for a lower one.  A walk of Linux may go from the
+ * overflow stack to the IRQ stack, and from there to the task's stack.
  */
 #define UNWIND_MAX_LEFT		3
 
@@ -75,13 +75,13 @@ struct guest_stack_range {
  * @stack:	the part of the current stack that was walked: the caller's frame
  *		record lies at @stack.high or above
  * @left:	the parts of other stacks that were walked
- * @nr_left:	how many these are
+ * @nr_left:	the number of these parts
  * @tcr:	the guest's TCR_EL1
  * @sctlr:	the guest's SCTLR_EL1
  * @user:	the walk is not, or no longer, in the guest's kernel
  * @be:		the guest's words are big-endian
  * @page_gva:	guest virtual address of the piece of stack that was translated last
- * @piece:	where the host's kernel has it mapped; NULL if there is none
+ * @piece:	where the host's kernel has mapped that piece; NULL if there is none
  */
 struct guest_unwind_state {
 	struct kvm_vcpu		*vcpu;
@@ -126,7 +126,7 @@ static u64 guest_untag(const struct guest_unwind_state *state, u64 addr)
 	return state->tcr & tbi ? (u64)sign_extend64(addr, 55) : addr;
 }
 
-/* Return @addr as it is when the bits above the guest's addresses are all as bit 55. */
+/* Return @addr with all bits above the guest's virtual addresses set to bit 55. */
 static u64 guest_extend(const struct guest_unwind_state *state, u64 addr)
 {
 	u64 above = GENMASK_ULL(63, guest_va_bits(state, addr));
@@ -140,9 +140,9 @@ static bool guest_canonical(const struct guest_unwind_state *state, u64 addr)
 }
 
 /*
- * Remove what pointer authentication has put into a return address: its signature is in
- * the bits that addresses don't need.  A guest without it has no signatures, so that its
- * address must be canonical as it is.
+ * Remove the signature that pointer authentication has put into a return address, in the
+ * bits that addresses don't need.  Guests without pointer authentication have no signatures:
+ * there, leave the address alone, as it must be canonical.
  */
 static u64 guest_strip_pac(const struct guest_unwind_state *state, u64 addr)
 {
@@ -162,8 +162,8 @@ static enum guest_unwind_end guest_unwind_store(struct guest_unwind_state *state
 }
 
 /*
- * Get the VMM's page at @hva if that is normal memory, or was swapped out.  GUP refuses the
- * registers of devices, where reads have side effects.
+ * Get the VMM's page at @hva if it is normal memory.  GUP refuses the registers of devices,
+ * where reads have side effects.  For swapped memory, see kvm_get_swapped_page().
  */
 static struct page *host_get_page(unsigned long hva)
 {
@@ -173,8 +173,8 @@ static struct page *host_get_page(unsigned long hva)
 }
 
 /*
- * Return where the host's kernel has the guest's memory at @gpa mapped, or NULL.  The caller
- * must pass it to guest_peek_unmap(), which gives the page back.
+ * Return the address at which the host's kernel has mapped the guest's memory at @gpa, or
+ * NULL.  The caller must pass this address to guest_peek_unmap(), which puts the page.
  *
  * Don't read by the VMM's mapping: it may change meanwhile, and on CPUs that don't set
  * Access flags, a read of a page that was aged takes a page fault.  Hold the page, but don't
@@ -185,7 +185,7 @@ static const void *guest_peek_map(struct kvm_vcpu *vcpu, gpa_t gpa)
 	struct kvm_memory_slot *slot = kvm_vcpu_gfn_to_memslot(vcpu, gpa_to_gfn(gpa));
 	struct page *page;
 
-	/* Memslots that are KVM's own, or are being removed, are not the guest's memory. */
+	/* KVM's own memslots, and those that are being removed, are not the guest's memory. */
 	if (!kvm_is_visible_memslot(slot))
 		return NULL;
 
@@ -199,15 +199,12 @@ static void guest_peek_unmap(const void *kva)
 		put_page(virt_to_page(kva));
 }
 
-/**
- * kvm_peek_guest - read a descriptor of the guest's page tables, and change nothing
- * @vcpu: the vCPU
- * @gpa: where it is, a multiple of 8
- * @val: is set to it
+/*
+ * Read the descriptor of the guest's page tables that is at @gpa, a multiple of 8, into *@val,
+ * and change nothing.  Return zero, or -EFAULT if there is no memory at @gpa, or if it can't
+ * be had without waiting.
  *
- * Context: as kvm_arch_vcpu_stack_walk() of a deferred walk, with kvm->srcu held.
- *
- * Return: zero, or an error if there is no memory at @gpa, or if it isn't at hand.
+ * Called in deferred walks, with kvm->srcu held.
  */
 int kvm_peek_guest(struct kvm_vcpu *vcpu, gpa_t gpa, u64 *val)
 {
@@ -229,7 +226,7 @@ static enum guest_unwind_end guest_unwind_map(struct guest_unwind_state *state, 
 	struct s1_walk_info wi = {
 		.regime	= TR_EL10,
 		.as_el0	= state->user,
-		/* The guest's kernel could not read memory of user mode: nor can the walk. */
+		/* Obey PAN: don't read user memory that the guest's kernel can't read. */
 		.pan	= !state->user && (*vcpu_cpsr(state->vcpu) & PSR_PAN_BIT),
 		.peek	= true,
 	};
@@ -249,7 +246,7 @@ static enum guest_unwind_end guest_unwind_map(struct guest_unwind_state *state, 
 	return state->piece ? UNWIND_CONTINUE : UNWIND_END_NO_MEMORY;
 }
 
-/* Read an aligned word of the guest's stack.  Most lie on the page that was translated last. */
+/* Read an aligned word of the stack.  Most words lie on the page that was translated last. */
 static enum guest_unwind_end guest_unwind_read(struct guest_unwind_state *state,
 					       gva_t gva, u64 *word)
 {
@@ -262,7 +259,7 @@ static enum guest_unwind_end guest_unwind_read(struct guest_unwind_state *state,
 			return end;
 	}
 
-	/* The guest chooses @gva: mask the offset, so that speculation stays on the page, too. */
+	/* The guest chooses @gva: mask the offset, so that speculation stays on the page. */
 	val = READ_ONCE(*(const u64 *)(state->piece +
 				       (gva & (UNWIND_PAGE_SIZE - sizeof(u64)))));
 	*word = state->be ? be64_to_cpu((__force __be64)val) : le64_to_cpu((__force __le64)val);
@@ -275,9 +272,9 @@ static bool is_in_range(const struct guest_stack_range *range, u64 addr)
 }
 
 /*
- * Go on to the frame record at @frame.  On one stack, each lies above the last one.  A
- * kernel has several stacks, in any order: leave one for a lower one a few times.  Never
- * come back to what was walked before, so that there are no cycles.
+ * Go on to the frame record at @frame.  On one stack, each record lies above the last one.
+ * A kernel has several stacks, in any order: a walk may leave a stack for a lower one a few
+ * times.  It must never come back to a part that it has walked, so that it has no cycles.
  */
 static enum guest_unwind_end guest_unwind_step(struct guest_unwind_state *state, u64 frame)
 {
@@ -320,13 +317,13 @@ static enum guest_unwind_end guest_unwind_user(struct guest_unwind_state *state,
 	state->stack.high = state->stack.low;
 
 	end = guest_unwind_store(state, pc);
-	/* 32-bit code has other frames, if any. */
+	/* 32-bit code has no frame records of this kind. */
 	return !end && pstate & PSR_MODE32_BIT ? UNWIND_END_LAST : end;
 }
 
 /*
- * Return UNWIND_CONTINUE if @pc and @pstate are those of user mode, as a kernel has saved
- * them: user mode has the lower half of the addresses, and runs with IRQs on.
+ * Return UNWIND_CONTINUE if @pc and @pstate can be those of user mode, as a kernel saves
+ * them: user mode has the lower half of the addresses, and runs with IRQs enabled.
  */
 static enum guest_unwind_end guest_check_user(u64 pc, u64 pstate)
 {
@@ -338,7 +335,7 @@ static enum guest_unwind_end guest_check_user(u64 pc, u64 pstate)
 
 /*
  * Return true if the entry code of the guest's kernel has cleared the general registers.
- * Until it makes the frame record, it uses few of them again, and none of X24 to X27.
+ * Until that code makes the frame record, it uses few registers, and none of X24 to X27.
  */
 static bool guest_unwind_cleared(const struct guest_unwind_state *state)
 {
@@ -353,9 +350,9 @@ static bool guest_unwind_cleared(const struct guest_unwind_state *state)
 }
 
 /*
- * The guest's kernel is at the first instructions after an entry from user mode, or at the
- * last ones before it returns: X29 is still or again user mode's, and so are ELR and SPSR.
- * In between, the entry code clears X29, once it has saved it at SP.
+ * Continue in user mode if the guest's kernel is at the first instructions after an entry
+ * from user mode, or at the last ones before it returns: X29, ELR and SPSR are user mode's
+ * there.  If the entry code has cleared X29 already, take it from where it was saved, at SP.
  */
 static enum guest_unwind_end guest_unwind_edge(struct guest_unwind_state *state)
 {
@@ -374,14 +371,14 @@ static enum guest_unwind_end guest_unwind_edge(struct guest_unwind_state *state)
 			guest_unwind_read(state, regs + LINUX_REGS_X29, &state->fp);
 	}
 
-	/* The kernel may keep something else in SP_EL0: user mode's first frame is anywhere. */
+	/* SP_EL0 may be the kernel's own: user mode's first frame may then lie anywhere. */
 	return guest_unwind_user(state, pc, is_upper_half(sp) ? 0 : sp, state->fp, pstate);
 }
 
 /*
  * Continue with the registers that a Linux guest has saved at @regs.  Check that they are
- * plausible, as any guest may have such a record.  Read in ascending order, so that no page
- * is translated twice.
+ * plausible, as any guest may have such a record.  Read in ascending order, so as not to
+ * translate a page twice.
  */
 static enum guest_unwind_end guest_unwind_regs(struct guest_unwind_state *state, u64 regs,
 					       bool from_user)
@@ -430,8 +427,8 @@ static enum guest_unwind_end guest_unwind_regs(struct guest_unwind_state *state,
 }
 
 /*
- * Both words of a frame record are zero: it is the outermost one, or has a type that says
- * more.  Linux before 6.13 has no type.
+ * Both words of the frame record at @frame are zero: it is the outermost record, or the next
+ * word is a type.  Linux before 6.13 has no type.
  */
 static enum guest_unwind_end guest_unwind_meta(struct guest_unwind_state *state, u64 frame)
 {
@@ -455,7 +452,7 @@ static enum guest_unwind_end guest_unwind_meta(struct guest_unwind_state *state,
 		break;
 	}
 
-	/* What is not user mode's registers is no part of the chain, which ends as it should. */
+	/* If these are not user mode's registers, ignore them: this is the outermost record. */
 	return state->user ? end : UNWIND_END_LAST;
 }
 
@@ -465,7 +462,7 @@ static enum guest_unwind_end guest_unwind_next(struct guest_unwind_state *state)
 	u64 frame = guest_untag(state, state->fp), next_fp, ra;
 	enum guest_unwind_end end;
 
-	/* A kernel in the upper half has its stacks there. */
+	/* A kernel in the upper half has its stacks there, too. */
 	if (!state->user && is_upper_half(state->ips[state->nr - 1]) && !is_upper_half(frame))
 		return guest_unwind_edge(state);
 
@@ -505,7 +502,7 @@ static u64 guest_unwind_sp(struct kvm_vcpu *vcpu)
 	if ((*vcpu_cpsr(vcpu) & PSR_MODE_MASK) != PSR_MODE_EL1h)
 		return vcpu_gp_regs(vcpu)->sp;
 
-	/* Preemption does no harm: registers are on the CPU again when this continues. */
+	/* Preemption is harmless: when this continues, the registers are on the CPU again. */
 	return vcpu_get_flag(vcpu, SYSREGS_ON_CPU) ? read_sysreg(sp_el1) :
 						     __vcpu_sys_reg(vcpu, SP_EL1);
 }
@@ -539,13 +536,13 @@ static enum guest_unwind_end guest_unwind(struct guest_unwind_state *state)
 /*
  * Return true if the host can see the guest's registers, and is allowed to read its stack.
  *
- * In protected mode, the hypervisor keeps them: those of protected VMs from the host, and
- * those of other VMs until the host asks for them.
+ * In protected mode, the hypervisor keeps the registers: it never shows those of protected
+ * VMs to the host, and shows those of other VMs only when the host asks for them.
  *
- * With nested virtualization, a guest has more translation regimes and a second stage of
- * its own, which may be a guest's guest's: not supported.
+ * Guests with nested virtualization are not supported: they have more translation regimes,
+ * and their own guests have a second stage.
  *
- * Inlined, as each PMI asks this.
+ * Inlined, as each PMI calls this.
  */
 static __always_inline bool guest_shows_stack(struct kvm_vcpu *vcpu)
 {
@@ -562,9 +559,9 @@ static __always_inline bool guest_shows_stack(struct kvm_vcpu *vcpu)
 }
 
 /*
- * Return true if the vCPU's thread makes a walk that a PMI has requested: registers are
+ * Return true if the vCPU's thread makes a walk that a PMI has requested: the registers are
  * those of the exit, and the walk may sleep.  Handlers of IRQs, NMIs and tracepoints may
- * have interrupted it, and are not preemptible.
+ * interrupt that walk, but they are not preemptible.
  */
 static bool guest_may_walk(struct kvm_vcpu *vcpu)
 {
@@ -577,13 +574,13 @@ static bool guest_may_walk(struct kvm_vcpu *vcpu)
  * @nr_kernel are the guest kernel's.  The guest's memory is never written.  It
  * is read with the rights of the code whose frames are walked.
  *
- * Only deferred walks read the stack; others, in the PMI, find the IP only.  A
- * PMI may come as long as the vCPU is loaded, when its registers are partly on
- * the CPU and partly in memory, or are being changed by KVM: if it doesn't come
- * right after an exit, find nothing.
+ * Only deferred walks read the stack; walks in the PMI find only the IP.  If the
+ * PMI doesn't come right after an exit, find nothing: a PMI may come as long as
+ * the vCPU is loaded, and its registers may then be partly on the CPU and partly
+ * in memory, or KVM may be changing them.
  *
- * The work is bounded by @max: an entry takes at most seven words and four
- * walks of the page tables.
+ * @max bounds the work.  An entry takes at most seven words and four walks of the
+ * page tables.
  */
 unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned int max,
 				      unsigned int *nr_kernel)
@@ -604,7 +601,7 @@ unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned 
 	if (!guest_unwind_store(&state, *vcpu_pc(vcpu)) && max > 1 && guest_may_walk(vcpu))
 		end = vcpu_mode_is_32bit(vcpu) ? UNWIND_END_LAST : guest_unwind(&state);
 
-	/* Statistics are those of deferred walks: one at a time, by the vCPU's thread. */
+	/* Count deferred walks only: the vCPU's thread makes them one at a time. */
 	if (guest_may_walk(vcpu)) {
 		static_assert(ARRAY_SIZE(vcpu->stat.callchain_ends) == UNWIND_END_NO_MEMORY);
 		vcpu->stat.callchain_walks++;
@@ -620,8 +617,8 @@ unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned 
  * Return the vCPU's request for a deferred walk of the guest's stack, or NULL if there
  * must be none.
  *
- * Only one PMI at a time may write the request.  So refuse one that has interrupted the
- * handler of another interrupt, and events of tracepoints that an interrupt can interrupt.
+ * Only one PMI at a time may write the request.  So refuse a PMI that has interrupted the
+ * handler of another interrupt, and a tracepoint that an interrupt can interrupt.
  */
 struct perf_guest_callchain_request *kvm_arch_vcpu_callchain_request(struct kvm_vcpu *vcpu)
 {
@@ -638,7 +635,7 @@ struct perf_guest_callchain_request *kvm_arch_vcpu_callchain_request(struct kvm_
 	return request;
 }
 
-/* Dumps of the stack are for guests without frame pointers.  Here, each has frame records. */
+/* Dumps are for kernels without frame pointers.  Kernels of arm64 have frame records. */
 bool kvm_arch_vcpu_stack_begin(struct kvm_vcpu *vcpu, struct perf_guest_stack *stack,
 			       unsigned int size)
 {

@@ -2,9 +2,9 @@
 /*
  * Walk the stack of a guest, by its frame pointers, through its page tables.
  *
- * The guest has written everything that is followed here, and may change it
- * while it is read: each step is checked, and each loop has a bound that the
- * guest can't change.
+ * The guest writes everything that a walk follows, and may change it during
+ * the walk: check each step, and give each loop a bound that the guest can't
+ * change.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -183,8 +183,8 @@ out:
 }
 
 /*
- * Return true if there is normal memory at @hva.  A deferred walk may sleep, and asks for
- * memory that was swapped out.
+ * Return true if there is normal memory at @hva.  A deferred walk may sleep: it also gets
+ * memory that was swapped out, see kvm_get_swapped_page().
  */
 static bool guest_unwind_is_memory(struct kvm_vcpu *vcpu, unsigned long hva)
 {
@@ -193,7 +193,7 @@ static bool guest_unwind_is_memory(struct kvm_vcpu *vcpu, unsigned long hva)
 	if (host_maps_memory(vcpu->kvm->mm, hva))
 		return true;
 
-	/* PMIs can't sleep, nor can tracepoints that are hit while KVM enables IRQs for a PMI. */
+	/* Neither PMIs nor tracepoints that are hit while KVM enables IRQs for a PMI can sleep. */
 	if (vcpu->arch.handling_intr_from_guest)
 		return false;
 
@@ -227,7 +227,7 @@ static enum guest_unwind_end guest_unwind_map(struct guest_unwind_state *state, 
 	if (gpa == INVALID_GPA)
 		return UNWIND_END_UNMAPPED;
 
-	/* Memslots that are KVM's own, e.g. for the APIC, are not the guest's memory. */
+	/* KVM's own memslots, e.g. for the APIC, are not the guest's memory. */
 	slot = kvm_vcpu_gfn_to_memslot(vcpu, gpa_to_gfn(gpa));
 	if (!kvm_is_visible_memslot(slot))
 		return UNWIND_END_NO_MEMORY;
@@ -243,8 +243,8 @@ static enum guest_unwind_end guest_unwind_map(struct guest_unwind_state *state, 
 
 /*
  * Read one word.  Words are aligned, so that each lies on one page; a frame may
- * lie on two.  access_ok() isn't needed: KVM checks that a memslot lies in user
- * memory when it adds the memslot.  The guest chooses @gva; __get_user() has a
+ * lie on two.  access_ok() isn't needed: when KVM adds a memslot, it checks that
+ * the memslot lies in user memory.  The guest chooses @gva; __get_user() has a
  * barrier against speculation past the checks of @gva.
  */
 static enum guest_unwind_end guest_unwind_read(struct guest_unwind_state *state,
@@ -274,7 +274,7 @@ static enum guest_unwind_end guest_unwind_read(struct guest_unwind_state *state,
 	return r ? UNWIND_END_NO_MEMORY : UNWIND_CONTINUE;
 }
 
-/* If state->fp encodes a pointer to pt_regs (ENCODE_FRAME_POINTER), set @regs and return true. */
+/* If state->fp encodes a pointer to pt_regs (ENCODE_FRAME_POINTER), set *@regs, return true. */
 static bool guest_unwind_is_entry(const struct guest_unwind_state *state, gva_t *regs)
 {
 	/* Linux has flat segments. */
@@ -286,7 +286,7 @@ static bool guest_unwind_is_entry(const struct guest_unwind_state *state, gva_t 
 		*regs = state->fp - 1;
 		return IS_ALIGNED(*regs, 8);
 	case 4:
-		/* The mark is valid only if the kernel's stack lies in the upper half. */
+		/* Only a kernel whose stack lies in the upper half can encode pointers so. */
 		*regs = state->fp | BIT(31);
 		return *regs != state->fp && (state->sp & BIT(31)) && IS_ALIGNED(*regs, 4);
 	default:
@@ -325,7 +325,7 @@ guest_unwind_check_saved_reg(const struct guest_unwind_state *state, unsigned in
  * Continue with the registers that were saved at @regs when code was interrupted.
  * Check that they are plausible: @regs may be a guess, as system calls don't mark
  * their frame, and any guest may have an odd frame pointer.  Read in ascending
- * order, so that no page is translated twice.
+ * order, so as not to translate a page twice.
  */
 static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state, gva_t regs)
 {
@@ -355,7 +355,7 @@ static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state
 			return UNWIND_END_BACKWARDS;
 		break;
 	case LINUX_USER_RPL:
-		/* User mode of 64-bit kernels has the lower half of the addresses. */
+		/* With 64-bit kernels, user mode has the lower half of the addresses. */
 		if ((s64)saved[SAVED_IP] < 0)
 			return UNWIND_END_NONCANONICAL;
 		/* Switch to user mode's stack, once, and read it with user mode's rights. */
@@ -377,8 +377,8 @@ static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state
 
 /*
  * At a system call, a 64-bit kernel saves pt_regs and clears the frame pointer.  The frame
- * of the first function that it calls lies right below pt_regs.  Continue with these if
- * they are user mode's.
+ * of the first function that it calls lies right below pt_regs.  Continue with the registers
+ * in pt_regs if they are user mode's.
  */
 static enum guest_unwind_end guest_unwind_outermost(struct guest_unwind_state *state)
 {
@@ -400,8 +400,8 @@ static enum guest_unwind_end guest_unwind_outermost(struct guest_unwind_state *s
 }
 
 /*
- * If user mode's registers lie right below @top, the end of the stack that @sp lies on,
- * continue with them and return true.
+ * @top is the end of the stack that @sp lies on.  If user mode's registers lie right below
+ * @top, continue with them and return true.
  */
 static bool guest_unwind_task_regs(struct guest_unwind_state *state, u64 sp, gva_t top)
 {
@@ -437,14 +437,14 @@ static noinline bool guest_is_syscall_context(const struct guest_unwind_state *s
 }
 
 /*
- * Return true if the guest is at the first instructions of a system call, or at the last
- * ones: IP is in the upper half, the kernel's, but SP is still or again user mode's.  RCX
- * and R11 have user mode's IP and flags then: SYSCALL puts them there, and SYSRET takes
- * them from there.
+ * Return true if the guest is at the first or the last instructions of a system call: IP is
+ * in the kernel's half of the addresses, the upper one, but SP is user mode's.  RCX and R11
+ * have user mode's IP and flags then: SYSCALL puts them there, and SYSRET takes them from
+ * there.
  */
 static __always_inline bool guest_has_user_stack(const struct guest_unwind_state *state)
 {
-	/* Leave out 32-bit programs, whose stack lies below 4 GiB: their EBP is an argument. */
+	/* Leave out 32-bit programs: their stack lies below 4 GiB, and EBP is an argument. */
 	return unlikely((s64)state->ips[0] < 0) && unlikely((s64)state->sp >= 0) &&
 	       state->sp > U32_MAX && guest_is_syscall_context(state);
 }
@@ -477,7 +477,7 @@ static void guest_unwind_syscall(struct guest_unwind_state *state)
  * and state->end says why it ends there.  In Linux, the stacks of IRQs and exceptions end
  * below an unmapped page.  The last word on an IRQ's stack is the stack pointer that was
  * saved; on an exception's stack, SS follows it.  The last word on a task's stack is user
- * mode's SS, zero, or what FRED puts there.
+ * mode's SS, zero, or a word that FRED pushes.
  */
 static bool guest_stack_interrupted(struct guest_unwind_state *state, gva_t end, u64 *sp)
 {
@@ -488,7 +488,7 @@ static bool guest_stack_interrupted(struct guest_unwind_state *state, gva_t end,
 	    end - state->sp < 2 * sizeof(u64) || guest_unwind_read(state, end - sizeof(u64), &word))
 		return false;
 
-	/* SS */
+	/* If this is SS, the stack pointer is the word before it. */
 	if (word <= U16_MAX && guest_unwind_read(state, end - 2 * sizeof(u64), &word))
 		return false;
 
@@ -502,13 +502,13 @@ static bool guest_stack_interrupted(struct guest_unwind_state *state, gva_t end,
 }
 
 /*
- * Return the end of the stack that @sp lies on: where a task's stack would end, or the
- * first address from @sp up that can't be read.  Set state->end to UNWIND_CONTINUE in the
- * first case, and to why that address can't be read in the second.
+ * Return the end of the stack that @sp lies on: the address where a task's stack would end,
+ * or the first address from @sp up that can't be read.  Set state->end to UNWIND_CONTINUE in
+ * the first case, and to the reason why the address can't be read in the second.
  */
 static gva_t guest_stack_end(struct guest_unwind_state *state, u64 sp)
 {
-	/* An empty stack's pointer is its end. */
+	/* If the stack is empty, @sp is its end. */
 	gva_t top = ((sp - 1) | (LINUX_THREAD_SIZE_64 - 1)) + 1, gva;
 
 	for (gva = sp; gva != top; gva = (gva & PAGE_MASK) + PAGE_SIZE) {
@@ -522,7 +522,7 @@ static gva_t guest_stack_end(struct guest_unwind_state *state, u64 sp)
 }
 
 /*
- * Find user mode's registers on the kernel's stack, or on the one that an IRQ or exception
+ * Find user mode's registers on the kernel's stack, or on the stack that an IRQ or exception
  * interrupted; at a system call's entry and exit, take them from RCX and RBP.  Return true if
  * the walk can continue in user mode.
  */
@@ -552,7 +552,7 @@ static noinline bool guest_unwind_kernel_stack(struct guest_unwind_state *state)
 		if (!state->end) {
 			if (guest_unwind_task_regs(state, sp, end))
 				return true;
-			/* An IRQ's stack may end at such an address below an unmapped page. */
+			/* An IRQ's stack may also end here, below an unmapped page. */
 			if (!linked && !state->user)
 				state->end = guest_unwind_map(state, end);
 		}
@@ -569,12 +569,12 @@ static noinline bool guest_unwind_kernel_stack(struct guest_unwind_state *state)
 /*
  * If frame pointers have not led to the outermost frame, continue in user mode with the
  * registers that are saved on the task's stack: kernels that are built without frame pointers
- * use RBP for something else, so that their chains break anywhere.  Return true if there is
+ * use RBP for something else, so that their chains may end anywhere.  Return true if there is
  * more to walk.
  */
 static bool guest_unwind_task(struct guest_unwind_state *state)
 {
-	/* Test for the most common end of walks first. */
+	/* Test first for the end that most walks have. */
 	if ((state->end == UNWIND_END_LAST && state->nr > 1) ||
 	    state->end == UNWIND_END_DEPTH || state->nr == state->max || state->user ||
 	    state->word < 8)
@@ -583,7 +583,7 @@ static bool guest_unwind_task(struct guest_unwind_state *state)
 	return guest_unwind_kernel_stack(state);
 }
 
-/* Read a frame at any address, with words of any size. */
+/* Read a frame at any aligned address, with words of any size. */
 static enum guest_unwind_end guest_unwind_frame(struct guest_unwind_state *state, gva_t frame)
 {
 	enum guest_unwind_end end;
@@ -607,9 +607,9 @@ static enum guest_unwind_end guest_unwind_frame(struct guest_unwind_state *state
 }
 
 /*
- * Return the address on @gva's page below which a frame of 64-bit code must begin for
- * guest_unwind_page() to read it: such a frame ends before the page does, so that the
- * address after the frame doesn't wrap.
+ * Return a limit for guest_unwind_page(), which only reads frames of @gva's page that begin
+ * below it.  In 64-bit code, such a frame ends before the page does, so that the address
+ * after the frame doesn't wrap.
  */
 static u64 guest_frames_end(gva_t gva)
 {
@@ -618,9 +618,9 @@ static u64 guest_frames_end(gva_t gva)
 
 /*
  * Return the address of the frame at @fp on the page at @page_hva.  The guest chooses
- * @fp, and under speculation the caller's checks don't bound it: the mask keeps the
- * frame's first word, which becomes the next @fp, on the page.  The compiler would drop
- * the mask because of these checks, so hide @fp from it.
+ * @fp, and under speculation the caller's checks don't bound it.  The mask keeps the
+ * frame's first word, which becomes the next @fp, on the page.  Hide @fp from the
+ * compiler, which would drop the mask because of these checks.
  */
 static __always_inline const u64 __user *guest_frame_nospec(const void __user *page_hva, u64 fp)
 {
@@ -649,7 +649,7 @@ static noinline enum guest_unwind_end guest_unwind_page(struct guest_unwind_stat
 
 	page_hva = state->page_hva;
 
-	/* Memslots lie in user memory, so that this does not fail. */
+	/* Memslots lie in user memory, so this can't fail. */
 	if (!user_access_begin(page_hva, PAGE_SIZE))
 		return UNWIND_END_NO_MEMORY;
 
@@ -772,8 +772,8 @@ static __always_inline void guest_unwind_start(struct guest_unwind_state *state,
 }
 
 /*
- * Return true if some of the guest's memory is ciphertext to the host, or is not
- * at the addresses of the VMM that its memslots have.
+ * Return true if some of the guest's memory is ciphertext to the host, or does not
+ * lie at the VMM's addresses that its memslots have.
  */
 static bool guest_memory_is_private(struct kvm_vcpu *vcpu)
 {
@@ -783,7 +783,7 @@ static bool guest_memory_is_private(struct kvm_vcpu *vcpu)
 /*
  * An NMI that hit the guest has interrupted neither a user of SRCU nor the holder of
  * a lock on this CPU: __srcu_read_lock() is safe here, whatever the flavor of SRCU.
- * srcu_read_lock() would warn, as it checks the flavor.
+ * In NMIs, srcu_read_lock() would warn, as it checks the flavor.
  */
 static int guest_unwind_srcu_lock(struct kvm *kvm)
 {
@@ -799,8 +799,8 @@ static void guest_unwind_srcu_unlock(struct kvm *kvm, int idx)
 }
 
 /*
- * Protect memslots, and load the host's PKRU, until guest_memory_end().  Not only
- * stacks, but page tables, too, are read by user accesses.  Return the SRCU index.
+ * Protect memslots, and load the host's PKRU, until guest_memory_end(): walks read
+ * the guest's stacks and page tables by user accesses.  Return the SRCU index.
  */
 static int guest_memory_begin(struct kvm_vcpu *vcpu)
 {
@@ -846,7 +846,7 @@ static void guest_unwind(struct guest_unwind_state *state)
 
 	srcu_idx = guest_memory_begin(vcpu);
 	pagefault_disable();
-	/* Check this first: RBP leads to frames of the program, not of the kernel. */
+	/* Check this first: in this case, RBP leads to the program's frames. */
 	if (guest_has_user_stack(state))
 		guest_unwind_syscall(state);
 	do {
@@ -864,8 +864,8 @@ static void guest_unwind(struct guest_unwind_state *state)
  * added.  The guest's memory is never written.  It is read with the rights of the
  * code whose frames are walked.
  *
- * The work is bounded by @max.  An entry takes at most five words and two walks of the
- * page tables: a frame has two words, and five registers of an entry frame are read.  The
+ * @max bounds the work.  An entry takes at most five words and two walks of the page
+ * tables: a frame has two words, and five registers of an entry frame are read.  The
  * search for user mode's registers, done once, takes at most 22 words and nine walks.
  *
  * Called in the PMI (IRQ or NMI) that hit the guest, where KVM may read registers into
@@ -957,7 +957,7 @@ bool kvm_arch_vcpu_stack_begin(struct kvm_vcpu *vcpu, struct perf_guest_stack *s
 	stack->nr_pages = 0;
 
 	stack->priv = guest_memory_begin(vcpu);
-	/* Don't dump a program's stack for an IP in the kernel: it has no frames of the kernel. */
+	/* If the kernel runs on a program's stack, don't dump it: it has no kernel frames. */
 	if (guest_memory_is_private(vcpu) || guest_has_user_stack(&state))
 		return true;
 
@@ -990,7 +990,7 @@ struct perf_guest_callchain_request *kvm_arch_vcpu_callchain_request(struct kvm_
 	if (!guest_shows_stack(vcpu))
 		return NULL;
 
-	/* What kvm_guest_state() and kvm_guest_get_ip() would find, with fewer calls. */
+	/* Find the same as kvm_guest_state() and kvm_guest_get_ip(), with fewer calls. */
 	request->guest_state = PERF_GUEST_ACTIVE;
 	if (kvm_x86_call(get_cpl)(vcpu))
 		request->guest_state |= PERF_GUEST_USER;
