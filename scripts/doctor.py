@@ -51,7 +51,7 @@ CAP_PERFMON = 38
 SEARCH_SECONDS = 180
 QUICK_SECONDS = 20
 
-# A deferred chain has three words that count as contexts, see perf_callchain_guest_init().
+# A deferred chain has three words that count as contexts, see perf_guest_callchain_init().
 DEFERRED_CONTEXTS = 3
 USUAL_MAX_STACK = 127
 

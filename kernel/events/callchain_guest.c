@@ -42,7 +42,7 @@ core_initcall(init_guest_callchain_sysctl);
  * like one of the host.  Programs that this program tail-calls are not checked: they may read
  * the guest's chain.
  */
-bool perf_callchain_is_hosts(const struct perf_event *event)
+bool perf_callchain_for_host(const struct perf_event *event)
 {
 	const struct bpf_prog *prog = READ_ONCE(event->prog);
 
@@ -50,7 +50,7 @@ bool perf_callchain_is_hosts(const struct perf_event *event)
 }
 
 /* Return true if @event may see the stack of the guest that the current task runs. */
-bool perf_callchain_guest_wanted(const struct perf_event *event, unsigned int guest_state)
+bool perf_guest_callchain_allowed(const struct perf_event *event, unsigned int guest_state)
 {
 	const struct perf_event_attr *attr = &event->attr;
 
@@ -63,7 +63,7 @@ bool perf_callchain_guest_wanted(const struct perf_event *event, unsigned int gu
 }
 
 /**
- * perf_callchain_guest_init - decide whether an event's guest callchains can be deferred
+ * perf_guest_callchain_init - decide whether an event's guest callchains can be deferred
  * @event: a new event; it has callchain buffers, so that the callchain sysctls can't change
  *
  * Clears attr.defer_guest_callchain if @event takes no callchains of guests, or leaves out
@@ -74,7 +74,7 @@ bool perf_callchain_guest_wanted(const struct perf_event *event, unsigned int gu
  *
  * Return: zero, or -EINVAL if @event asks for a deferred stack and can't defer.
  */
-int perf_callchain_guest_init(struct perf_event *event)
+int perf_guest_callchain_init(struct perf_event *event)
 {
 	struct perf_event_attr *attr = &event->attr;
 
@@ -151,7 +151,7 @@ guest_callchain_walk(struct perf_sample_data *data, const struct perf_event_attr
  * call, and has checked the sysctl.  The other words are already set.
  */
 static __always_inline struct perf_guest_callchain_request *
-guest_callchain_request(struct perf_sample_data *data, struct perf_event *event)
+guest_callchain_defer(struct perf_sample_data *data, struct perf_event *event)
 {
 	struct perf_guest_callchain_request *request;
 	unsigned int guest_state;
@@ -163,8 +163,8 @@ guest_callchain_request(struct perf_sample_data *data, struct perf_event *event)
 
 	guest_state = request->guest_state;
 	guest_ip = request->guest_ip;
-	if (unlikely(perf_callchain_is_hosts(event) ||
-		     !perf_callchain_guest_wanted(event, guest_state)))
+	if (unlikely(perf_callchain_for_host(event) ||
+		     !perf_guest_callchain_allowed(event, guest_state)))
 		return NULL;
 
 	/* An IP that the guest chooses must not pass for a context marker. */
@@ -185,22 +185,22 @@ guest_callchain_request(struct perf_sample_data *data, struct perf_event *event)
 
 /* Not inlined, so that requests for deferred chains don't set up this stack frame. */
 static noinline struct perf_callchain_entry *
-guest_callchain_get(struct perf_sample_data *data, struct perf_event *event)
+guest_callchain_immediate(struct perf_sample_data *data, struct perf_event *event)
 {
 	unsigned int guest_state = perf_sample_guest_state(data, event);
 
-	if (!guest_state || perf_callchain_is_hosts(event))
+	if (!guest_state || perf_callchain_for_host(event))
 		return NULL;
 
-	if (event->attr.defer_guest_callchain || perf_callchain_guest_never() ||
-	    !perf_callchain_guest_wanted(event, guest_state))
+	if (event->attr.defer_guest_callchain || perf_guest_callchain_disabled() ||
+	    !perf_guest_callchain_allowed(event, guest_state))
 		return &__empty_callchain;
 
 	return guest_callchain_walk(data, &event->attr);
 }
 
 /**
- * perf_callchain_guest - get the callchain of the guest that a PMI interrupted
+ * perf_guest_callchain - get the callchain of the guest that a PMI interrupted
  * @data: the sample; this sets its guest_state, and its guest_ip if the IP is found
  * @event: the event that is sampled, with attr.guest_callchain set; its exclude_*
  *	   bits and sample_max_stack (which does not count context markers) apply
@@ -214,23 +214,23 @@ guest_callchain_get(struct perf_sample_data *data, struct perf_event *event)
  * brings no page in.
  *
  * Return: the chain, or the first part of a deferred one, see
- * guest_callchain_request().  It is valid until the next sample in the same
+ * guest_callchain_defer().  It is valid until the next sample in the same
  * context.  It is empty if @event may not see it, or if the guest's stack must not
  * be read.  NULL if the sample hit the host, or must be treated as if it did, see
- * perf_callchain_is_hosts().
+ * perf_callchain_for_host().
  */
-struct perf_callchain_entry *perf_callchain_guest(struct perf_sample_data *data,
+struct perf_callchain_entry *perf_guest_callchain(struct perf_sample_data *data,
 						  struct perf_event *event)
 {
 	struct perf_guest_callchain_request *request;
 
 	if (event->attr.defer_guest_callchain) {
-		request = guest_callchain_request(data, event);
+		request = guest_callchain_defer(data, event);
 		if (likely(request))
 			return &request->callchain;
 	}
 
-	return guest_callchain_get(data, event);
+	return guest_callchain_immediate(data, event);
 }
 
 /* Consoles are slow: print only the innermost entries. */

@@ -29,15 +29,15 @@ static bool guest_stack_visible(const struct perf_event_attr *attr, unsigned int
  * Sets data->guest_stack_size if @event may see the stack.  When the sample is written,
  * some of these bytes may turn out to be unreadable.
  *
- * Context: as perf_callchain_guest().
+ * Context: as perf_guest_callchain().
  */
 void __perf_prepare_guest_stack(struct perf_sample_data *data, struct perf_event *event)
 {
 	unsigned int guest_state = perf_sample_guest_state(data, event), size, used;
 
 	/* The guest's memory is read through the VMM's mappings, see guest_callchain_walk(). */
-	if (!guest_state || perf_callchain_is_hosts(event) ||
-	    perf_callchain_guest_never() || !perf_callchain_guest_wanted(event, guest_state) ||
+	if (!guest_state || perf_callchain_for_host(event) ||
+	    perf_guest_callchain_disabled() || !perf_guest_callchain_allowed(event, guest_state) ||
 	    !guest_stack_visible(&event->attr, guest_state) || !nmi_uaccess_okay())
 		return;
 
@@ -84,7 +84,7 @@ static void output_stack(struct perf_output_handle *handle, const struct perf_gu
  * @handle: the output handle of the sample
  * @size: how many bytes __perf_prepare_guest_stack() has made room for; not zero
  *
- * Context: as perf_callchain_guest().  Does not fault the guest's memory in.
+ * Context: as perf_guest_callchain().  Does not fault the guest's memory in.
  */
 void perf_output_guest_stack(struct perf_output_handle *handle, unsigned int size)
 {
