@@ -13,14 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Callable, Iterable, List, Sequence
+from typing import Callable, Iterable, List, Optional, Sequence
 
 from . import mutants, series
 from .source import LINUX, SERIES, Source
-from .tree import REPO, Tree, new_files, topics
+from .tree import REPO, SCRIPTS, Tree, new_files, topics
 from .ui import Failure, Step, say
 
-SCRIPTS = REPO / "scripts"
 ACCEPTED = SCRIPTS / "checkpatch-accepted.txt"
 
 # A reason that is none.
@@ -36,12 +35,14 @@ class Result:
     to_mend: complaints that wait for another day
     used: why there are no more of them
     not_tried: why nobody looked
+    before: it has passed in an earlier run, with the same files
     """
     name: str
     complaints: List[str] = field(default_factory=list)
     to_mend: List[str] = field(default_factory=list)
     used: List["Accepted"] = field(default_factory=list)
     not_tried: str = ""
+    before: bool = False
 
 
 @dataclass(frozen=True)
@@ -205,25 +206,30 @@ def run_all(jobs: Sequence[Callable[[], Result]], number: int) -> List[Result]:
         return results
 
 
-def report(results: Sequence[Result]) -> bool:
-    """Print what was found; whether all have passed."""
+def report(results: Iterable[Result]) -> bool:
+    """Print what was found as soon as it is known; whether all have passed."""
+    count = failed = skipped = before = 0
     for result in results:
         for text in result.to_mend:
             say(f"to be mended: {text}")
-    for result in results:
         for text in result.complaints:
             say(f"failed: {result.name}: {text}")
         if result.not_tried:
             say(f"not tried: {result.name}: {result.not_tried}")
-    failed = sum(bool(result.complaints) for result in results)
-    skipped = sum(bool(result.not_tried) for result in results)
-    say(f"{len(results) - failed - skipped} passed, {failed} failed"
+        count += 1
+        failed += bool(result.complaints)
+        skipped += bool(result.not_tried)
+        before += result.before
+    say(f"{count - failed - skipped} passed, {failed} failed"
         + (f", {skipped} not tried" if skipped else ""))
+    if before:
+        say(f"{before} of them passed in an earlier run, and nothing of them has changed; "
+            "make clean has all be done anew")
     return not failed
 
 
 def run(source: Source, build: Path, folder: Path, number: int = 0,
-        more: Callable[[Path], List[Result]] = lambda mails: []) -> bool:
+        more: Optional[Callable[[Path], Iterable[Result]]] = None) -> bool:
     """Check all; the mails that are checked are left in a folder.
 
     Args:
@@ -245,5 +251,4 @@ def run(source: Source, build: Path, folder: Path, number: int = 0,
             say(f"no longer said, correct {ACCEPTED.name}: {entry.kind} {entry.pattern}")
     # What is known by now is said before hours of work.
     passed = report(results)
-    compiled = more(mails)
-    return (not compiled or report(compiled)) and passed
+    return (not more or report(more(mails))) and passed

@@ -2,7 +2,8 @@
 """Compile what the series touches as a maintainer's robots would.
 
 One build for each of WAYS, which must say nothing of a line of ours; then each patch of each
-series, in order, with the option on and off.
+series, in order, with the option on and off.  What has passed is not built again as long as
+nothing of it changes: see inputs().
 """
 
 import difflib
@@ -12,14 +13,15 @@ import shutil
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterable, List, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, Sequence, Set, Tuple
 
 from . import kconfig, optionoff
 from .build import CONFIGS, PERF_FLAGS, SELFTESTS, cached_cc
 from .check import Result
+from .passed import Passed, digest
 from .source import Source
-from .tree import Tree, topics
-from .ui import Failure, Step, run_logged
+from .tree import SCRIPTS, Tree, topics
+from .ui import Failure, run_logged, say
 
 # What is compiled: all of perf's core, KVM, and the other files that are edited.
 _COMMON = ("kernel/events/", "lib/nmi_backtrace.o")
@@ -250,6 +252,31 @@ def of_objects(said: str) -> List[str]:
     return [f"{path}: {text}" for path, text in dict.fromkeys(_OBJTOOL.findall(said))]
 
 
+def checkers() -> str:
+    """A digest of what checks: edits of it make all be checked anew."""
+    files = [CONFIGS / "check.config",
+             *(SCRIPTS / "hostlib" / f"{name}.py"
+               for name in ("build", "checkbuild", "checksource", "kconfig", "optionoff"))]
+    return digest(*(path.read_text() for path in files))
+
+
+def inputs(source: Source, tree: Tree) -> str:
+    """A digest of the tree, and of what checks it."""
+    return digest(source.name, checkers(),
+                  *(f"{path}\n{(tree.path / path).read_text(errors='replace')}"
+                    for path in sorted(tree.ours())))
+
+
+def _version_of(way: Way, tree: Path) -> str:
+    """What the compiler of a way says that it is; nothing if it can't be tried."""
+    try:
+        compiler_of(way, tree)
+    except NotTried:
+        return ""
+    program = find_clang(tree, way.kvm.split("/")[1]) if way.compiler == "clang" else way.compiler
+    return said_by(program, "--version")
+
+
 def _try_way(way: Way, tree: Tree, ours: Dict[str, Set[int]], folder: Path, logs: Path,
              jobs: int) -> Result:
     # What an earlier run left has been compiled, and says nothing any more.
@@ -283,45 +310,68 @@ def _programs(paths: Iterable[str]) -> Set[str]:
             for path in paths if path.startswith("tools/")}
 
 
-def each_patch(source: Source, mails: Iterable[Path], folder: Path, logs: Path,
-               jobs: int) -> List[Result]:
-    """Apply one mail after the other to a tree of its own, and compile what it touches."""
+def _chain(source: Source, mails: Sequence[Path], kernels: Sequence[Way], tree: Path) -> List[str]:
+    """A key for each mail: of all that was edited up to there, and of what compiles it."""
+    key = digest(source.name, checkers(), *(_version_of(way, tree) for way in kernels))
+    keys = []
+    for mail in mails:
+        # The message, and the number of mails, compile to nothing.
+        key = digest(key, *mail.read_text().split("\ndiff --git ")[1:])
+        keys.append(key)
+    return keys
+
+
+def each_patch(source: Source, mails: Sequence[Path], folder: Path, logs: Path, jobs: int,
+               passed: Passed) -> Iterator[Result]:
+    """Apply one mail after the other to a tree of its own, and compile what it touches.
+
+    Those at the head that have passed are applied only.
+    """
     tree = Tree(folder, patched=False, instruments=False)
     shutil.rmtree(folder, ignore_errors=True)
     tree.assemble(source)
     with (tree.path / "lib/Kconfig.debug").open("a") as options:
         options.write(_SELECT)
     kernels = []
-    results = []
     for number, way in enumerate(EACH):
         try:
             kernels.append(_Kernel(way, tree.path, folder / f"kernel{number}", logs, jobs))
         except NotTried as reason:
-            results.append(Result(f"each patch, {way.name}", not_tried=str(reason)))
-    for kernel in kernels:
-        kernel.configure()
+            yield Result(f"each patch, {way.name}", not_tried=str(reason))
     on, off, *_ = kernels
-    objects = optionoff.Objects(off.folder)
+    keys = _chain(source, mails, EACH, tree.path)
+    before = next((number for number, key in enumerate(keys) if key not in passed), len(keys))
+    objects = None
     changes: Dict[str, List[str]] = {}
-    for mail, topic in zip(mails, topics()):
-        results.append(Result(mail.name))
+    for number, (mail, key, topic) in enumerate(zip(mails, keys, topics())):
+        result = Result(mail.name, before=number < before)
         try:
-            if topic.series == "kernel" and not changes:
-                # What fixes change is meant for all kernels.
-                off.compile("before the kernel series")
+            if number == before:
+                for kernel in kernels:
+                    kernel.configure()
+            # What fixes change is meant for all kernels.
+            if topic.series == "kernel" and number >= before and not objects:
+                off.compile("before the kernel series" if not changes else "what has passed")
+                objects = optionoff.Objects(off.folder)
                 objects.changed(_OBJECTS)
             _apply(mail, tree.path)
-            for kernel in kernels:
-                _compile_kernel(mail, kernel)
-            _compile_programs(mail, tree.path, on, folder, logs, jobs)
+            if number >= before:
+                for kernel in kernels:
+                    _compile_kernel(mail, kernel)
+                _compile_programs(mail, tree.path, on, folder, logs, jobs)
+            noted = (objects.changed(_OBJECTS) if objects and number >= before
+                     else passed.notes(key) or [])
             if topic.series == "kernel":
-                changes[topic.patch.name] = objects.changed(_OBJECTS)
+                changes[topic.patch.name] = noted
+            passed.add(key, noted)
         except Failure as failure:
-            results[-1].complaints.append(str(failure))
-    for kernel in kernels:
-        results.append(Result("the last patch's configuration", kernel.missing()))
-    return [*results, Result("object code without the option",
-                             optionoff.complaints(changes, optionoff.read_accepted()))]
+            result.complaints.append(str(failure))
+        yield result
+    if before < len(keys):
+        yield from (Result("the last patch's configuration", kernel.missing())
+                    for kernel in kernels)
+    yield Result("object code without the option",
+                 optionoff.complaints(changes, optionoff.read_accepted()))
 
 
 def _apply(mail: Path, tree: Path) -> None:
@@ -367,14 +417,19 @@ def _compile_programs(mail: Path, tree: Path, kernel: _Kernel, folder: Path, log
 
 
 def run(source: Source, tree: Tree, ours: Dict[str, Set[int]], mails: Path, folder: Path,
-        jobs: int = 0) -> List[Result]:
+        passed: Passed, jobs: int = 0) -> Iterator[Result]:
     """Try all of it; mails are those of series.write(), ours the lines of our_lines()."""
     jobs = jobs or os.cpu_count() or 1
     logs = folder / "log"
-    results = []
     for way in WAYS:
-        results.append(_try_way(way, tree, ours, folder / "way", logs, jobs))
+        key = digest(inputs(source, tree), repr(way), _version_of(way, tree.path))
+        if key in passed:
+            yield Result(way.name, before=True)
+            continue
+        result = _try_way(way, tree, ours, folder / "way", logs, jobs)
+        if not result.complaints and not result.not_tried:
+            passed.add(key)
+        yield result
     paths = sorted(mails.rglob("*.patch"))
-    with Step(f"Compile each of {len(topics())} patches"):
-        results += each_patch(source, paths, folder / "each", logs, jobs)
-    return results
+    say(f"        Compile each of {len(topics())} patches")
+    yield from each_patch(source, paths, folder / "each", logs, jobs, passed)

@@ -6,12 +6,14 @@ import os
 import re
 import shutil
 import subprocess
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Dict, List, Sequence, Set
+from typing import Dict, Iterator, List, Sequence, Set
 
 from .check import Result
 from .checkbuild import complaints, said_by
+from .passed import Passed, digest
 from .tree import Tree
 from .ui import Failure, Step, run_logged
 
@@ -70,19 +72,33 @@ def _spatch(rule: Path, tree: Path, files: Sequence[str]) -> str:
     return done.stdout
 
 
-def coccicheck(tree: Path, ours: Dict[str, Set[int]], jobs: int) -> List[Result]:
-    """Apply each of the kernel's rules to all C files that we have lines in."""
+def coccicheck(tree: Path, ours: Dict[str, Set[int]], jobs: int, passed: Passed,
+               inputs: str) -> List[Result]:
+    """Apply each of the kernel's rules to all C files that we have lines in.
+
+    Args:
+        passed: rules that have passed are not applied again
+        inputs: a digest of the tree
+    """
     if not shutil.which("spatch"):
         return [Result("coccicheck", not_tried="there is no spatch")]
     version = said_by("spatch", "--version").split()[2]
     files = sorted(path for path in ours if path.endswith(".c"))
+    lock = threading.Lock()
 
     def apply(rule: Path) -> Result:
         name = f"coccicheck, {rule.name}"
+        key = digest(inputs, str(rule.relative_to(tree)), version)
+        if key in passed:
+            return Result(name, before=True)
         try:
             judged = {path: lines for path, lines in ours.items()
                       if (rule.name, path) not in _ACCEPTED}
-            return Result(name, complaints(_spatch(rule, tree, files), judged, [_COCCI]))
+            result = Result(name, complaints(_spatch(rule, tree, files), judged, [_COCCI]))
+            if not result.complaints:
+                with lock:
+                    passed.add(key)
+            return result
         except Failure as failure:
             return Result(name, [str(failure)])
 
@@ -149,9 +165,10 @@ def pages(tree: Tree, folder: Path) -> List[Path]:
                   if str(page.with_suffix("")).endswith(path[len("Documentation"):-len(".rst")]))
 
 
-def run(tree: Tree, ours: Dict[str, Set[int]], folder: Path, jobs: int = 0) -> List[Result]:
+def run(tree: Tree, ours: Dict[str, Set[int]], folder: Path, passed: Passed, inputs: str,
+        jobs: int = 0) -> Iterator[Result]:
     """Try all of it on an assembled tree; ours are the lines of checkbuild.our_lines()."""
     jobs = jobs or os.cpu_count() or 1
-    built = documentation(tree, ours, folder / "documentation", folder / "log")
+    yield documentation(tree, ours, folder / "documentation", folder / "log")
     shutil.rmtree(folder / "documentation", ignore_errors=True)
-    return [built, *coccicheck(tree.path, ours, jobs)]
+    yield from coccicheck(tree.path, ours, jobs, passed, inputs)

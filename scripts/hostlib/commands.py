@@ -11,7 +11,7 @@ import shutil
 import sys
 import unittest
 from pathlib import Path
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, Iterator, List, Optional, Tuple
 
 from . import allselftests, arm64, baseline, bench, check, checkbuild, checksource, fuzz, gate
 from . import hosttable, installed, intel, ktap, mutants, objectcode, package, perftests, pictures
@@ -20,6 +20,7 @@ from .arch import ARCHS, ARM64, X86
 from .build import CONFIGS, Build
 from .emulated import Complaint, EmulatedHost, choose_accel
 from .options import GUESTS, Command, Options
+from .passed import Passed
 from .selftests import Counts
 from .tree import BASELINE_V3, REPO, Tree
 from .ui import Failure, claim, host_folder, say
@@ -542,15 +543,16 @@ def cmd_check(options: Options) -> int:
     build = build_dir(options)
     claim(build)
 
-    def compiled(mails: Path) -> List[check.Result]:
-        if not options.all:
-            return []
+    def compiled(mails: Path) -> Iterator[check.Result]:
         tree, folder = Tree(build), build / "check"
         ours = checkbuild.our_lines(tree, linux(options))
-        return [*checksource.run(tree, ours, folder, options.jobs),
-                *checkbuild.run(linux(options), tree, ours, mails, folder, options.jobs)]
+        passed = Passed(folder / "passed.json")
+        yield from checksource.run(tree, ours, folder, passed,
+                                   checkbuild.inputs(linux(options), tree), options.jobs)
+        yield from checkbuild.run(linux(options), tree, ours, mails, folder, passed, options.jobs)
 
-    return 0 if check.run(linux(options), build, results, options.jobs, compiled) else 1
+    return 0 if check.run(linux(options), build, results, options.jobs,
+                          compiled if options.all else None) else 1
 
 
 def cmd_docs(options: Options) -> int:

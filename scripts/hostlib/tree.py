@@ -16,6 +16,7 @@ from .source import LINUX, SERIES, Source
 from .ui import Failure, Step, run_logged
 
 REPO = Path(__file__).resolve().parents[2]
+SCRIPTS = REPO / "scripts"
 PATCHES = REPO / "patches" / f"v{SERIES}"
 # Laid over each tree, and no part of the series.
 INSTRUMENTS = REPO / "patches" / "instruments"

@@ -5,11 +5,15 @@ import os
 import tempfile
 import unittest
 from pathlib import Path
+from types import SimpleNamespace
 from typing import List
 from unittest import mock
 
 from hostlib import checkbuild
+from hostlib.check import Result
 from hostlib.checkbuild import NotTried, Way
+from hostlib.passed import Passed
+from hostlib.ui import Failure
 
 _SAID = """make[1]: Entering directory '/work'
 ../virt/kvm/kvm_main.c:7:3: warning: ours [-Wunused]
@@ -182,3 +186,77 @@ class EachPatchTest(unittest.TestCase):
             kernel.is_edited.return_value = False
             checkbuild._compile_kernel(_mail(tmp, "arch/x86/kvm/Kconfig"), kernel)
             self.assertEqual([call[0] for call in kernel.method_calls], ["is_edited"])
+
+
+class ResumeTest(unittest.TestCase):
+    """Three patches, of which the first is a fix, and kernels that compile anything."""
+
+    def setUp(self) -> None:
+        tmp = tempfile.TemporaryDirectory()
+        self.addCleanup(tmp.cleanup)
+        self.tmp = Path(tmp.name)
+        self.texts = ["a", "b", "c"]
+        self.fails = ""
+        self.compiled: List[str] = []
+        topics = [SimpleNamespace(series=series, patch=Path(f"{name}.patch"))
+                  for series, name in (("fixes", "a"), ("kernel", "b"), ("kernel", "c"))]
+
+        def compile_kernel(mail: Path, _: object) -> None:
+            self.compiled.append(mail.name[0])
+            if mail.name[0] == self.fails:
+                raise Failure("broken")
+
+        tree = mock.Mock(path=self.tmp)
+        objects = mock.Mock()
+        objects.changed.side_effect = lambda _: [f"a.o: {''.join(self.compiled[-1:])}"]
+        for name, value in (("Tree", lambda *_, **__: tree), ("_Kernel", mock.Mock()),
+                            ("topics", lambda: topics), ("_apply", mock.Mock()),
+                            ("EACH", checkbuild.EACH[:2]), ("_version_of", lambda *_: "gcc 1"),
+                            ("_compile_kernel", compile_kernel),
+                            ("_compile_programs", mock.Mock()),
+                            ("optionoff.Objects", lambda _: objects),
+                            ("optionoff.read_accepted", lambda: [])):
+            patcher = mock.patch.object(
+                checkbuild.optionoff if "." in name else checkbuild, name.split(".")[-1], value)
+            patcher.start()
+            self.addCleanup(patcher.stop)
+        checkbuild._Kernel.return_value.missing.return_value = []  # type: ignore[attr-defined]
+        (self.tmp / "lib").mkdir()
+
+    def _run(self) -> List[Result]:
+        mails = []
+        for name, text in zip("abc", self.texts):
+            mails.append(self.tmp / f"{name}.patch")
+            mails[-1].write_text(f"[PATCH]\ndiff --git a/{text}")
+        self.compiled = []
+        return list(checkbuild.each_patch(
+            SimpleNamespace(name="linux"), mails,  # type: ignore[arg-type]
+            self.tmp / "each", self.tmp, 1, Passed(self.tmp / "passed.json")))
+
+    def _before(self) -> List[str]:
+        """Those that passed in an earlier run."""
+        return [result.name[0] for result in self._run() if result.before]
+
+    def test_all_are_compiled_once(self) -> None:
+        self.assertEqual(self._before(), [])
+        self.assertEqual(self.compiled, ["a", "a", "b", "b", "c", "c"])
+        self.assertEqual(self._before(), ["a", "b", "c"])
+        self.assertEqual(self.compiled, [])
+
+    def test_from_the_first_that_differs(self) -> None:
+        self._run()
+        self.texts[1] = "edited"
+        self.assertEqual(self._before(), ["a"])
+        self.assertEqual(self.compiled, ["b", "b", "c", "c"])
+
+    def test_from_the_one_that_failed(self) -> None:
+        self.fails = "b"
+        results = {result.name: result.complaints for result in self._run()}
+        self.assertEqual((results["a.patch"], results["b.patch"]), ([], ["broken"]))
+        self.fails = ""
+        self.assertEqual(self._before(), ["a"])
+
+    def test_changes_of_objects_are_remembered(self) -> None:
+        for _ in range(2):
+            self.assertEqual(self._run()[-1].complaints,
+                             ["b.patch changes a.o: b", "c.patch changes a.o: c"])

@@ -13,6 +13,7 @@ from unittest import mock
 
 from hostlib import checksource
 from hostlib.check import Result
+from hostlib.passed import Passed
 from hostlib.tree import REPO
 from hostlib.ui import Failure
 
@@ -46,7 +47,8 @@ class CoccicheckTest(unittest.TestCase):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
 
-    def _check(self, said: str, status: int = 0, missing: str = "ocamlopt") -> List[Result]:
+    def _check(self, said: str, status: int = 0, missing: str = "ocamlopt",
+               inputs: str = "") -> List[Result]:
         self.asked: List[List[str]] = []
 
         def run(argv: List[str], **_: object) -> object:
@@ -59,7 +61,8 @@ class CoccicheckTest(unittest.TestCase):
                 mock.patch.object(checksource.subprocess, "run", run), \
                 contextlib.redirect_stdout(io.StringIO()):
             return checksource.coccicheck(self.tree, {
-                "virt/kvm/kvm_main.c": {7}, "kernel/events/new.c": {1, 2, 3}, "a.h": {1}}, 2)
+                "virt/kvm/kvm_main.c": {7}, "kernel/events/new.c": {1, 2, 3}, "a.h": {1}}, 2,
+                Passed(self.tree / "passed.json"), inputs)
 
     def test_of_our_lines_only(self) -> None:
         results = {result.name: result for result in self._check(_COCCI)}
@@ -84,7 +87,7 @@ class CoccicheckTest(unittest.TestCase):
             ("coccicheck, c.cocci", "it only patches"),
             ("coccicheck, d.cocci", "there is no ocamlopt"), ("coccicheck, a.cocci", "")])
         self.assertEqual(len(self.asked), 1)
-        self._check("", missing="")
+        self._check("", missing="", inputs="another tree")
         self.assertEqual(len(self.asked), 2)
 
     def test_interrupted(self) -> None:
@@ -101,6 +104,14 @@ class CoccicheckTest(unittest.TestCase):
                 self.assertRaises(KeyboardInterrupt):
             self._check("")
         self.assertLess(len(tried), 10)
+
+    def test_a_rule_that_has_passed_waits_for_another_tree(self) -> None:
+        for inputs, said, tried in (("a", _COCCI, 1), ("a", "", 1), ("a", _COCCI, 0),
+                                    ("b", "", 1)):
+            result = self._check(said, inputs=inputs)[-1]
+            self.assertEqual(len(self.asked), tried)
+            self.assertEqual(result.before, not tried)
+            self.assertEqual(bool(result.complaints), bool(said and tried))
 
     def test_rule_that_breaks(self) -> None:
         for said, status, complaint in (
