@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Sequence, Set, Tuple
@@ -20,7 +21,7 @@ from .build import CONFIGS, PERF_FLAGS, SELFTESTS, cached_cc
 from .check import Result
 from .passed import Passed, digest
 from .source import Source
-from .tree import SCRIPTS, Tree, topics
+from .tree import SCRIPTS, Tree, patched_files, topics
 from .ui import Failure, run_logged, say
 
 # What is compiled: all of perf's core, KVM, and the other files that are edited.
@@ -252,17 +253,15 @@ def of_objects(said: str) -> List[str]:
     return [f"{path}: {text}" for path, text in dict.fromkeys(_OBJTOOL.findall(said))]
 
 
-def checkers() -> str:
+def _checker(*names: str) -> str:
     """A digest of what checks: edits of it make all be checked anew."""
-    files = [CONFIGS / "check.config",
-             *(SCRIPTS / "hostlib" / f"{name}.py"
-               for name in ("build", "checkbuild", "checksource", "kconfig", "optionoff"))]
+    files = [CONFIGS / "check.config", *(SCRIPTS / "hostlib" / f"{name}.py" for name in names)]
     return digest(*(path.read_text() for path in files))
 
 
-def inputs(source: Source, tree: Tree) -> str:
-    """A digest of the tree, and of what checks it."""
-    return digest(source.name, checkers(),
+def inputs(source: Source, tree: Tree, *checker: str) -> str:
+    """A digest of a tree and of what checks it: modules in this folder."""
+    return digest(source.name, _checker(*checker),
                   *(f"{path}\n{(tree.path / path).read_text(errors='replace')}"
                     for path in sorted(tree.ours())))
 
@@ -310,26 +309,50 @@ def _programs(paths: Iterable[str]) -> Set[str]:
             for path in paths if path.startswith("tools/")}
 
 
-def _chain(source: Source, mails: Sequence[Path], kernels: Sequence[Way], tree: Path) -> List[str]:
-    """A key for each mail: of all that was edited up to there, and of what compiles it."""
-    key = digest(source.name, checkers(), *(_version_of(way, tree) for way in kernels))
-    keys = []
+def _states(originals: Path, mails: Sequence[Path]) -> List[str]:
+    """Digests of what is edited: as it was, and after each mail.
+
+    Args:
+        originals: the files that mails edit; this applies the mails there
+    """
+    def state() -> str:
+        return digest(*(f"{path.relative_to(originals)}\n{path.read_text(errors='replace')}"
+                        for path in sorted(originals.rglob("*")) if path.is_file()))
+
+    states = [state()]
     for mail in mails:
-        # The message, and the number of mails, compile to nothing.
-        key = digest(key, *mail.read_text().split("\ndiff --git ")[1:])
-        keys.append(key)
-    return keys
+        try:
+            _apply(mail, originals)
+        except Failure:
+            # Whoever compiles it says so.
+            pass
+        states.append(state())
+    return states
+
+
+def _keys(source: Source, tree: Tree, mails: Sequence[Path]) -> List[str]:
+    """What each mail depends on: the files before it and after it, and what compiles them."""
+    same = digest(source.name, _checker("build", "checkbuild", "kconfig", "optionoff"),
+                  *(_version_of(way, tree.path) for way in EACH))
+    with tempfile.TemporaryDirectory() as tmp:
+        for path in patched_files():
+            if (tree.path / path).exists():
+                (Path(tmp) / path).parent.mkdir(parents=True, exist_ok=True)
+                shutil.copy2(tree.path / path, Path(tmp) / path)
+        states = _states(Path(tmp), mails)
+    return [digest(same, before, after) for before, after in zip(states, states[1:])]
 
 
 def each_patch(source: Source, mails: Sequence[Path], folder: Path, logs: Path, jobs: int,
                passed: Passed) -> Iterator[Result]:
     """Apply one mail after the other to a tree of its own, and compile what it touches.
 
-    Those at the head that have passed are applied only.
+    Those that have passed, between the same files, are applied only.
     """
     tree = Tree(folder, patched=False, instruments=False)
     shutil.rmtree(folder, ignore_errors=True)
     tree.assemble(source)
+    keys = _keys(source, tree, mails)
     with (tree.path / "lib/Kconfig.debug").open("a") as options:
         options.write(_SELECT)
     kernels = []
@@ -339,35 +362,36 @@ def each_patch(source: Source, mails: Sequence[Path], folder: Path, logs: Path, 
         except NotTried as reason:
             yield Result(f"each patch, {way.name}", not_tried=str(reason))
     on, off, *_ = kernels
-    keys = _chain(source, mails, EACH, tree.path)
-    before = next((number for number, key in enumerate(keys) if key not in passed), len(keys))
-    objects = None
+    objects = optionoff.Objects(off.folder)
     changes: Dict[str, List[str]] = {}
-    for number, (mail, key, topic) in enumerate(zip(mails, keys, topics())):
-        result = Result(mail.name, before=number < before)
+    # Whether the kernels and the objects are those of the patch before.
+    are_built = False
+    for mail, key, topic in zip(mails, keys, topics()):
+        # What fixes change is meant for all kernels.
+        counts = topic.series == "kernel"
+        result = Result(mail.name, before=key in passed)
         try:
-            if number == before:
+            if result.before:
+                are_built = False
+            elif not are_built:
                 for kernel in kernels:
                     kernel.configure()
-            # What fixes change is meant for all kernels.
-            if topic.series == "kernel" and number >= before and not objects:
-                off.compile("before the kernel series" if not changes else "what has passed")
-                objects = optionoff.Objects(off.folder)
+                    kernel.compile(f"before {_title(mail)}")
                 objects.changed(_OBJECTS)
+                are_built = True
             _apply(mail, tree.path)
-            if number >= before:
+            if not result.before:
                 for kernel in kernels:
                     _compile_kernel(mail, kernel)
                 _compile_programs(mail, tree.path, on, folder, logs, jobs)
-            noted = (objects.changed(_OBJECTS) if objects and number >= before
-                     else passed.notes(key) or [])
-            if topic.series == "kernel":
-                changes[topic.patch.name] = noted
-            passed.add(key, noted)
+                passed.add(key, objects.changed(_OBJECTS))
+            if counts:
+                changes[topic.patch.name] = passed.notes(key) or []
         except Failure as failure:
             result.complaints.append(str(failure))
+            are_built = False
         yield result
-    if before < len(keys):
+    if are_built:
         yield from (Result("the last patch's configuration", kernel.missing())
                     for kernel in kernels)
     yield Result("object code without the option",
@@ -422,7 +446,8 @@ def run(source: Source, tree: Tree, ours: Dict[str, Set[int]], mails: Path, fold
     jobs = jobs or os.cpu_count() or 1
     logs = folder / "log"
     for way in WAYS:
-        key = digest(inputs(source, tree), repr(way), _version_of(way, tree.path))
+        key = digest(inputs(source, tree, "build", "checkbuild", "kconfig"), repr(way),
+                     _version_of(way, tree.path))
         if key in passed:
             yield Result(way.name, before=True)
             continue

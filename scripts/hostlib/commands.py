@@ -548,7 +548,8 @@ def cmd_check(options: Options) -> int:
         ours = checkbuild.our_lines(tree, linux(options))
         passed = Passed(folder / "passed.json")
         yield from checksource.run(tree, ours, folder, passed,
-                                   checkbuild.inputs(linux(options), tree), options.jobs)
+                                   checkbuild.inputs(linux(options), tree, "checksource"),
+                                   options.jobs)
         yield from checkbuild.run(linux(options), tree, ours, mails, folder, passed, options.jobs)
 
     return 0 if check.run(linux(options), build, results, options.jobs,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """What "make check ALL=1" makes of what compilers say."""
 
+import difflib
 import os
 import tempfile
 import unittest
@@ -211,7 +212,7 @@ class ResumeTest(unittest.TestCase):
         objects.changed.side_effect = lambda _: [f"a.o: {''.join(self.compiled[-1:])}"]
         for name, value in (("Tree", lambda *_, **__: tree), ("_Kernel", mock.Mock()),
                             ("topics", lambda: topics), ("_apply", mock.Mock()),
-                            ("EACH", checkbuild.EACH[:2]), ("_version_of", lambda *_: "gcc 1"),
+                            ("EACH", checkbuild.EACH[:2]), ("_keys", self._keys),
                             ("_compile_kernel", compile_kernel),
                             ("_compile_programs", mock.Mock()),
                             ("optionoff.Objects", lambda _: objects),
@@ -222,6 +223,11 @@ class ResumeTest(unittest.TestCase):
             self.addCleanup(patcher.stop)
         checkbuild._Kernel.return_value.missing.return_value = []  # type: ignore[attr-defined]
         (self.tmp / "lib").mkdir()
+
+    def _keys(self, *_: object) -> List[str]:
+        """Each patch appends its text to a file."""
+        after = ["".join(self.texts[:number]) for number in range(4)]
+        return [f"{first} {second}" for first, second in zip(after, after[1:])]
 
     def _run(self) -> List[Result]:
         mails = []
@@ -249,14 +255,53 @@ class ResumeTest(unittest.TestCase):
         self.assertEqual(self._before(), ["a"])
         self.assertEqual(self.compiled, ["b", "b", "c", "c"])
 
+    def test_until_the_files_are_the_same_again(self) -> None:
+        self.texts = ["a", "bc", "d"]
+        self._run()
+        self.texts = ["ab", "c", "d"]
+        self.assertEqual(self._before(), ["c"])
+        self.assertEqual(self.compiled, ["a", "a", "b", "b"])
+
+    def test_what_is_built_is_that_of_the_patch_before(self) -> None:
+        self._run()
+        before = checkbuild._Kernel.return_value.compile  # type: ignore[attr-defined]
+        before.reset_mock()
+        self.texts[2] = "edited"
+        self._run()
+        # One kernel with the option, and one without.
+        self.assertEqual([call[0][0].split()[0] for call in before.call_args_list],
+                         ["before"] * 2)
+
     def test_from_the_one_that_failed(self) -> None:
         self.fails = "b"
         results = {result.name: result.complaints for result in self._run()}
         self.assertEqual((results["a.patch"], results["b.patch"]), ([], ["broken"]))
         self.fails = ""
-        self.assertEqual(self._before(), ["a"])
+        self.assertEqual(self._before(), ["a", "c"])
 
     def test_changes_of_objects_are_remembered(self) -> None:
         for _ in range(2):
             self.assertEqual(self._run()[-1].complaints,
                              ["b.patch changes a.o: b", "c.patch changes a.o: c"])
+
+
+class StatesTest(unittest.TestCase):
+    def test_what_is_the_same_has_the_same_digest(self) -> None:
+        def mail(name: str, old: str, new: str) -> Path:
+            path = Path(tmp) / f"{name}.patch"
+            path.write_text("message\ndiff --git a/f b/f\n" + "".join(difflib.unified_diff(
+                old.splitlines(True), new.splitlines(True), "a/f", "b/f")))
+            return path
+
+        def states(*mails: Path) -> List[str]:
+            with tempfile.TemporaryDirectory() as folder:
+                (Path(folder) / "f").write_text("1\n2\n")
+                return checkbuild._states(Path(folder), mails)
+
+        with tempfile.TemporaryDirectory() as tmp:
+            first, second = mail("1", "1\n2\n", "a\n2\n"), mail("2", "a\n2\n", "a\nb\n")
+            self.assertEqual(len(set(states(first, second))), 3)
+            self.assertEqual(states(first, second)[2],
+                             states(mail("both", "1\n2\n", "a\nb\n"))[1])
+            # One that does not apply changes nothing.
+            self.assertEqual(states(first, first)[1:], [states(first)[1]] * 2)
