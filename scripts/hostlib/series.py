@@ -102,7 +102,7 @@ class _Repository:
                  stdin=message(topic.patch))
 
     def format_patches(self, folder: Path, commits: str) -> None:
-        same = ["--zero-commit", "--no-signature"] if self._release else []
+        same = ["--zero-commit", "--no-signature", "--no-numbered"] if self._release else []
         self.git("-c", "core.abbrev=12", "format-patch", "-q", "--cover-letter",
                  "--cover-from-description=subject", *same, "-o", str(folder), commits)
         if self._release:
