@@ -53,6 +53,7 @@ class CoccicheckTest(unittest.TestCase):
 
         def run(argv: List[str], **_: object) -> object:
             self.asked.append(argv)
+            self.groups = Path(argv[-1]).read_text()
             return SimpleNamespace(stdout=said, returncode=status)
 
         with mock.patch.object(checksource.shutil, "which",
@@ -69,8 +70,10 @@ class CoccicheckTest(unittest.TestCase):
         self.assertEqual(results["coccicheck, a.cocci"].complaints, [
             "virt/kvm/kvm_main.c:7: WARNING: NULL check before a free is not needed",
             "kernel/events/new.c:3: Unneeded semicolon"])
-        self.assertEqual(self.asked[0][-4:], ["--no-includes", "--include-headers",
-                                              "kernel/events/new.c", "virt/kvm/kvm_main.c"])
+        self.assertEqual(self.asked[0][-4:-1], ["--no-includes", "--include-headers",
+                                                "--file-groups"])
+        # An empty line ends a group.
+        self.assertEqual(self.groups, "kernel/events/new.c\n\nvirt/kvm/kvm_main.c\n")
 
     def test_what_is_accepted(self) -> None:
         accepted = {("a.cocci", "kernel/events/new.c"): "why"}
