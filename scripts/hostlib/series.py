@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Dict, List
 
-from .source import LINUX, SERIES, Source
+from .source import LINUX, PINNED, SERIES, Source
 from .tree import PATCHES, REPO, Topic, Tree, apply_patch, new_files, patched_files, topics
 from .ui import Failure, Step
 
@@ -114,7 +114,8 @@ class _Repository:
 
 def release(source: Source, build: Path) -> List[Path]:
     """Write the series that the repository has."""
-    if LINUX != SERIES:
+    # Only copies for another base have this.
+    if PINNED:
         raise Failure(f"series/ is for Linux {SERIES}; leave RELEASE=1 out, or BASE=")
     with tempfile.TemporaryDirectory() as tmp:
         names = [mails.name for mails in write(source, build, Path(tmp), release=True)]

@@ -34,6 +34,19 @@ diff --git a/mm/b.h b/mm/b.h
 """
 
 
+class ReleasedTest(unittest.TestCase):
+    def test_a_stale_mail_fails(self) -> None:
+        for stale, complaints in (([], 0), (["1-fixes/a", "1-fixes/b"], 1)):
+            with mock.patch.object(check.series, "stale", return_value=stale), \
+                    mock.patch.object(check, "PINNED", None):
+                self.assertEqual(len(check._released(Path()).complaints), complaints)
+
+    def test_another_base_has_none(self) -> None:
+        with mock.patch.object(check, "PINNED", mock.Mock()):
+            result = check._released(Path())
+        self.assertTrue(result.not_tried and not result.complaints)
+
+
 class FindingsTest(unittest.TestCase):
     def test_of_a_mail(self) -> None:
         with tempfile.TemporaryDirectory() as tmp:

@@ -11,6 +11,7 @@ from unittest import mock
 
 from hostlib import series
 from hostlib.tree import PATCHES, REPO, apply_patch, new_files, topics
+from hostlib.ui import Failure
 
 
 class SeriesTest(unittest.TestCase):
@@ -50,6 +51,14 @@ class SeriesTest(unittest.TestCase):
                         path.write_text(text)
             self.assertEqual(series.stale(Path(tmp) / "fresh"),
                              ["1-fixes/edited", "1-fixes/gone", "1-fixes/new"])
+
+    def test_a_base_has_no_release(self) -> None:
+        # 7.3-rc7 has the version of 7.3, and another package.
+        with mock.patch.object(series, "PINNED", mock.Mock()), \
+                mock.patch.object(series, "write") as write, \
+                self.assertRaisesRegex(Failure, "RELEASE=1"):
+            series.release(mock.Mock(), Path())
+        write.assert_not_called()
 
     def test_a_release_is_the_same_whoever_writes_it(self) -> None:
         with tempfile.TemporaryDirectory() as tmp:
