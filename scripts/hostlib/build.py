@@ -27,6 +27,9 @@ SELFTESTS = [*COMMON_SELFTESTS, *(f"x86/guest_callchain_{name}" for name in (
     "entry_test", "hostile_test", "lbr_test", "memory_test", "modes_test", "no_side_effects_test",
     "reload_test", "stack_test", "tracepoint_test"))]
 
+# Of perf's selftests, which are built into a folder beside KVM's.
+PERF_EVENTS_TEST = "perf_events/sw_event_samples"
+
 # Of Linux's own, some that show whether another architecture's host does what ours need, within
 # a minute each.  Not debug-exceptions, which takes many without VHE; not get-reg-list, which says
 # several times that all is skipped, and passes; and not psci_test: where the kernel is preempted
@@ -157,9 +160,10 @@ class Build:
     def tests(self) -> List[str]:
         """Our test programs that this kernel can run."""
         if self.arch is not X86:
-            return self._selftests()
+            return [*self._selftests(), PERF_EVENTS_TEST]
         runs_32bit = "CONFIG_IA32_EMULATION=y\n" in (self.kernel / ".config").read_text()
-        return [*SELFTESTS, *([TEST_32BIT] if runs_32bit else []), *INSTRUMENT_TESTS]
+        return [*SELFTESTS, PERF_EVENTS_TEST, *([TEST_32BIT] if runs_32bit else []),
+                *INSTRUMENT_TESTS]
 
     def _selftests(self) -> List[str]:
         """What the selftests' Makefile builds, by its names below their folder."""
@@ -315,7 +319,7 @@ class Build:
 
     def _build_selftests(self, kernel_inputs: str) -> None:
         stamp = self.path / "selftests.stamp"
-        programs = [*self._selftests(), *self._instruments()]
+        programs = [*self._selftests(), PERF_EVENTS_TEST, *self._instruments()]
         inputs = _hash([kernel_inputs, *programs, *self._overlay(("tools/testing/",))])
         products = [self.selftests / program for program in programs]
         if self._is_current(stamp, inputs, *products):
@@ -328,6 +332,11 @@ class Build:
             *self._make_selftests(), f"TEST_GEN_PROGS_{arch}={' '.join(self._selftests())}",
             f"TEST_PROGS_{arch}=", f"TEST_GEN_PROGS_EXTENDED_{arch}="],
             self.log_dir / "selftests.log", env=self._env)
+        folder, program = PERF_EVENTS_TEST.split("/")
+        (self.selftests / folder).mkdir(exist_ok=True)
+        run_logged("Build perf's selftest", [
+            *self._make_selftests(f"selftests/{folder}", folder), f"TEST_GEN_PROGS={program}"],
+            self.log_dir / "perf-events.log", env=self._env)
         if self.arch is X86:
             run_logged("Build the instruments", [
                 *self._make_selftests("guest_callchain"), f"KDIR={self.kernel}", f"MO={modules}",
@@ -339,10 +348,12 @@ class Build:
             self._build_bench_module(modules)
         stamp.write_text(inputs)
 
-    def _make_selftests(self, folder: str = "selftests/kvm") -> List[str]:
+    def _make_selftests(self, folder: str = "selftests/kvm", output: str = "") -> List[str]:
+        """How to build what is in a folder of tools/testing, beside KVM's selftests or below."""
         headers = self.kernel / "usr/include"
         return ["make", "-C", str(self.tree.path / "tools/testing" / folder), self._jobs,
-                f"OUTPUT={self.selftests}", f"O={self.kernel}", f"KHDR_INCLUDES=-isystem {headers}",
+                f"OUTPUT={self.selftests / output}", f"O={self.kernel}",
+                f"KHDR_INCLUDES=-isystem {headers}",
                 *([] if self.arch is X86 else _cross(self.arch, self.root, [headers]))]
 
     def all_selftests(self) -> List[str]:

@@ -18,7 +18,7 @@ from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple, Union
 
 from . import intel, objectcode, selftests
 from .arch import ARCHS, X86, Arch
-from .build import INSTRUMENT_TESTS, SELFTESTS, TEST_32BIT, Build
+from .build import INSTRUMENT_TESTS, PERF_EVENTS_TEST, SELFTESTS, TEST_32BIT, Build
 from .emulated import Complaint
 from .source import Source
 from .tree import REPO, Tree, apply_patch
@@ -88,7 +88,7 @@ def parse(patch: Path) -> Mutant:
     elif not diff.startswith("diff --git "):
         wrong = 'behind its header and an empty line must come the diff, from "diff --git" on'
     touched = tuple(re.findall(r"^\+\+\+ b/(\S+)", diff, re.MULTILINE))
-    ours = [*SELFTESTS, TEST_32BIT, *INSTRUMENT_TESTS]
+    ours = [*SELFTESTS, PERF_EVENTS_TEST, TEST_32BIT, *INSTRUMENT_TESTS]
     known = {test.split("/")[-1] for test in ours} | _CHECKS.keys()
     tests = tuple(header.get("Tests", "").split())
     if set(tests) - known:

@@ -148,16 +148,24 @@ class EachPatchTest(unittest.TestCase):
         kernel = mock.Mock(folder=Path("/each/kernel"))
         with tempfile.TemporaryDirectory() as tmp, \
                 mock.patch.object(checkbuild, "run_logged") as run:
-            checkbuild._compile_programs(_mail(tmp, "tools/testing/selftests/kvm/a.c"),
-                                         Path("/linux"), kernel, Path("/each"), Path("/log"), 1)
-        kernel.headers.assert_called_once()
-        self.assertIn("KHDR_INCLUDES=-isystem /each/kernel/usr/include", run.call_args[0][1])
+            checkbuild._compile_programs(
+                _mail(tmp, "tools/testing/selftests/kvm/a.c",
+                      "tools/testing/selftests/perf_events/b.c"),
+                Path("/linux"), kernel, Path(tmp), Path("/log"), 1)
+        for (_, argv, _), of_kvm in zip((call[0] for call in run.call_args_list), (True, False)):
+            self.assertIn("KHDR_INCLUDES=-isystem /each/kernel/usr/include", argv)
+            self.assertEqual("TEST_PROGS_x86=" in argv, of_kvm)
+        self.assertEqual([call[0][1][2] for call in run.call_args_list],
+                         [f"/linux/tools/testing/selftests/{name}"
+                          for name in ("kvm", "perf_events")])
+        self.assertEqual(kernel.headers.call_count, 2)
 
     def test_programs_by_folder(self) -> None:
         for path, programs in (("virt/kvm/kvm_main.c", set()), ("Documentation/a.rst", set()),
                                ("tools/perf/a.c", {"perf"}),
                                ("tools/include/uapi/linux/a.h", {"perf"}),
-                               ("tools/testing/selftests/kvm/x86/a.c", {"selftests"})):
+                               ("tools/testing/selftests/kvm/x86/a.c", {"kvm"}),
+                               ("tools/testing/selftests/perf_events/a.c", {"perf_events"})):
             with self.subTest(path):
                 self.assertEqual(checkbuild._programs([path]), programs)
 

@@ -1,0 +1,157 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Two events that count the same software event must not share the data of their samples: each
+ * sample has the ID of its own event, and a callchain only if that event asks for one.
+ */
+#define _GNU_SOURCE
+
+#include <linux/perf_event.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "kselftest_harness.h"
+
+#define NR_FAULTS	16
+
+/* Room for all samples, each with a callchain of the default depth. */
+#define NR_RING_PAGES	16
+
+/* PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, and PERF_SAMPLE_CALLCHAIN if the event asks for it. */
+struct sample {
+	struct perf_event_header header;
+	__u64 id;
+	__u64 ip;
+	__u64 nr;
+	__u64 ips[];
+};
+
+struct event {
+	int fd;
+	__u64 id;
+	struct perf_event_mmap_page *ring;
+};
+
+FIXTURE(sw_event_samples)
+{
+	long page_size;
+	struct event with;	/* has a callchain in its samples */
+	struct event without;
+};
+
+/* perf visits events of one kind in an order that depends on which one was opened first. */
+FIXTURE_VARIANT(sw_event_samples)
+{
+	bool with_first;
+};
+
+FIXTURE_VARIANT_ADD(sw_event_samples, with_callchain_first)
+{
+	.with_first = true,
+};
+
+FIXTURE_VARIANT_ADD(sw_event_samples, with_callchain_last)
+{
+	.with_first = false,
+};
+
+static bool open_event(struct event *event, __u64 sample_type, long page_size)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_SOFTWARE,
+		.size = sizeof(attr),
+		.config = PERF_COUNT_SW_PAGE_FAULTS,
+		.sample_period = 1,
+		.sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | sample_type,
+		.disabled = 1,
+		.exclude_kernel = 1,
+	};
+
+	event->fd = syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0);
+	if (event->fd < 0)
+		return false;
+
+	event->ring = mmap(NULL, (1 + NR_RING_PAGES) * page_size, PROT_READ | PROT_WRITE,
+			   MAP_SHARED, event->fd, 0);
+	return event->ring != MAP_FAILED && !ioctl(event->fd, PERF_EVENT_IOC_ID, &event->id);
+}
+
+FIXTURE_SETUP(sw_event_samples)
+{
+	self->page_size = sysconf(_SC_PAGE_SIZE);
+	if (variant->with_first)
+		ASSERT_TRUE(open_event(&self->with, PERF_SAMPLE_CALLCHAIN, self->page_size));
+	ASSERT_TRUE(open_event(&self->without, 0, self->page_size));
+	if (!variant->with_first)
+		ASSERT_TRUE(open_event(&self->with, PERF_SAMPLE_CALLCHAIN, self->page_size));
+}
+
+static void close_event(struct event *event, long page_size)
+{
+	munmap(event->ring, (1 + NR_RING_PAGES) * page_size);
+	close(event->fd);
+}
+
+FIXTURE_TEARDOWN(sw_event_samples)
+{
+	close_event(&self->with, self->page_size);
+	close_event(&self->without, self->page_size);
+}
+
+/* Return the sample at *@offset or behind, and move *@offset behind it; NULL if there is none. */
+static const struct sample *next_sample(const struct event *event, __u64 *offset)
+{
+	const struct sample *sample;
+
+	/* The ring is larger than all records, so none of them wraps around. */
+	while (*offset < __atomic_load_n(&event->ring->data_head, __ATOMIC_ACQUIRE)) {
+		sample = (void *)event->ring + event->ring->data_offset + *offset;
+		*offset += sample->header.size;
+		if (sample->header.type == PERF_RECORD_SAMPLE)
+			return sample;
+	}
+	return NULL;
+}
+
+TEST_F(sw_event_samples, are_apart)
+{
+	const struct sample *sample;
+	unsigned int nr;
+	__u64 offset;
+	char *memory;
+
+	memory = mmap(NULL, NR_FAULTS * self->page_size, PROT_READ | PROT_WRITE,
+		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, memory);
+	/* One fault a page.  Without huge pages, this fails and isn't needed. */
+	madvise(memory, NR_FAULTS * self->page_size, MADV_NOHUGEPAGE);
+
+	ASSERT_EQ(0, ioctl(self->with.fd, PERF_EVENT_IOC_ENABLE, 0));
+	ASSERT_EQ(0, ioctl(self->without.fd, PERF_EVENT_IOC_ENABLE, 0));
+	for (nr = 0; nr < NR_FAULTS; nr++)
+		memory[nr * self->page_size] = 1;
+	ASSERT_EQ(0, ioctl(self->with.fd, PERF_EVENT_IOC_DISABLE, 0));
+	ASSERT_EQ(0, ioctl(self->without.fd, PERF_EVENT_IOC_DISABLE, 0));
+	munmap(memory, NR_FAULTS * self->page_size);
+
+	for (nr = 0, offset = 0; (sample = next_sample(&self->with, &offset)); nr++) {
+		ASSERT_EQ(self->with.id, sample->id);
+		ASSERT_EQ(offsetof(struct sample, ips[sample->nr]), sample->header.size);
+		/* A context marker, and the address that has faulted. */
+		ASSERT_GE(sample->nr, 2);
+		ASSERT_EQ((__u64)PERF_CONTEXT_USER, sample->ips[0]);
+		ASSERT_EQ(sample->ip, sample->ips[1]);
+	}
+	ASSERT_GE(nr, NR_FAULTS);
+
+	for (nr = 0, offset = 0; (sample = next_sample(&self->without, &offset)); nr++) {
+		ASSERT_EQ(self->without.id, sample->id);
+		ASSERT_EQ(offsetof(struct sample, nr), sample->header.size);
+	}
+	ASSERT_GE(nr, NR_FAULTS);
+}
+
+TEST_HARNESS_MAIN
