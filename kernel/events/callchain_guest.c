@@ -248,8 +248,9 @@ struct perf_callchain_entry *perf_guest_callchain(struct perf_sample_data *data,
  */
 void perf_guest_print_backtrace(const char *log_lvl)
 {
-	unsigned int max = 1, nr, nr_kernel = 0, i;
+	unsigned int max = 1, nr = 0, nr_kernel = 0, i;
 	u64 ips[GUEST_BACKTRACE_MAX];
+	int rctx;
 
 	if (!perf_guest_state())
 		return;
@@ -260,7 +261,16 @@ void perf_guest_print_backtrace(const char *log_lvl)
 	 */
 	if (nmi_uaccess_okay() && !panic_in_progress())
 		max = ARRAY_SIZE(ips);
-	nr = static_call(__perf_guest_stack_walk)(ips, max, &nr_kernel);
+
+	/*
+	 * Keep events of tracepoints that the walk hits from sampling: they would walk the
+	 * stack, too, and walks can't nest, as they change PKRU.
+	 */
+	rctx = perf_swevent_get_recursion_context();
+	if (rctx >= 0) {
+		nr = static_call(__perf_guest_stack_walk)(ips, max, &nr_kernel);
+		perf_swevent_put_recursion_context(rctx);
+	}
 
 	printk("%sGuest of VMM %d, vCPU %d\n", log_lvl, task_tgid_nr(current),
 	       static_call(__perf_guest_get_vcpu_id)());

@@ -17,15 +17,18 @@ static DEFINE_PER_CPU(u32, guest_callchain_count);
 
 /*
  * Return a new cookie, made like those of get_cookie() in kernel/unwind/deferred.c.  Their
- * upper half is odd, and that of guests' cookies is even, so that the two kinds never match.
- * A cookie is never zero, as its lower half isn't.
+ * count is odd, and that of guests' cookies is even, so that the two kinds never match.  A
+ * cookie is never zero, as its CPU isn't.
  */
 static u64 guest_callchain_cookie(void)
 {
+	union unwind_task_id cookie;
+
 	guard(preempt)();
 
-	return (u64)this_cpu_add_return(guest_callchain_count, 2) << 32 |
-	       (smp_processor_id() + 1);
+	cookie.cpu = smp_processor_id() + 1;
+	cookie.cnt = this_cpu_add_return(guest_callchain_count, 2);
+	return cookie.id;
 }
 
 /**

@@ -201,8 +201,8 @@ static void guest_peek_unmap(const void *kva)
 
 /*
  * Read the descriptor of the guest's page tables that is at @gpa, a multiple of 8, into *@val,
- * and change nothing.  Return zero, or -EFAULT if there is no memory at @gpa, or if it can't
- * be had without waiting.
+ * and change nothing.  Return zero, or -EFAULT if there is no memory at @gpa, or if that
+ * would have to be read from swap.
  *
  * Called in deferred walks, with kvm->srcu held.
  */

@@ -9,6 +9,7 @@
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
 #include <linux/kvm_host.h>
+#include <linux/memremap.h>
 #include <linux/mm.h>
 #include <linux/perf_event.h>
 #include <linux/uaccess.h>
@@ -139,9 +140,9 @@ static enum guest_unwind_end guest_unwind_store(struct guest_unwind_state *state
 
 /*
  * Return true if the host's page tables map @hva to normal memory.  Refuse special
- * entries, as GUP does: a memslot may be a device's registers, where reads have side
- * effects.  IRQs are off to keep the tables from being freed, and each entry is read
- * once, as in host_pfn_mapping_level().
+ * entries and P2PDMA pages, as GUP does: a memslot may be a device's registers, where
+ * reads have side effects, or a device's memory.  IRQs are off to keep the tables from
+ * being freed, and each entry is read once, as in host_pfn_mapping_level().
  */
 static bool host_maps_memory(struct mm_struct *mm, unsigned long hva)
 {
@@ -176,7 +177,7 @@ static bool host_maps_memory(struct mm_struct *mm, unsigned long hva)
 	}
 
 	pte = READ_ONCE(*pte_offset_kernel(&pmd, hva));
-	normal = pte_present(pte) && !pte_special(pte);
+	normal = pte_present(pte) && !pte_special(pte) && !is_pci_p2pdma_page(pte_page(pte));
 out:
 	local_irq_restore(flags);
 	return normal;
@@ -679,7 +680,9 @@ static noinline enum guest_unwind_end guest_unwind_page(struct guest_unwind_stat
 	} while (likely(ip < ip_end) && likely(fp >= sp) && likely(fp < frames_end) &&
 		 IS_ALIGNED(fp, 8));
 
-	state->nr_reads += !!end * 2;
+	/* Count the frame that has ended the walk. */
+	if (end)
+		state->nr_reads += 2;
 	goto out;
 
 fault:
