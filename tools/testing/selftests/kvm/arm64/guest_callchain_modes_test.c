@@ -11,22 +11,10 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "guest_modes.h"
-#include "guest_stack.h"
-#include "kvm_test_harness.h"
-#include "kvm_util.h"
-#include "perf_callchain.h"
-#include "processor.h"
-#include "test_util.h"
+#include "callchain_guest.h"
 #include "userfaultfd_util.h"
 
-#define NR_SAMPLES	20
-#define MAX_FRAMES	120
-#define TIMEOUT		100
 #define MAX_TRIES	1000
-
-/* More entries than there are pages. */
-#define DIRTY_RING_SIZE	(4096 * sizeof(struct kvm_dirty_gfn))
 
 #define SYSCTL		"/proc/sys/kernel/perf_event_guest_callchain"
 
@@ -36,15 +24,6 @@
  */
 #define DEVICE_VARIABLE	"KVM_SELFTEST_DEVICE"
 
-/* Made-up return addresses begin here, where nothing is mapped. */
-#define FAKE_TEXT	0x700000000000ULL
-
-#define STACK_GVA	0x10000000ULL
-#define OTHER_SLOT	10
-#define OTHER_GPA	BIT_ULL(32)
-#define OTHER_GVA	0x20000000ULL
-#define OTHER_PAGES	16
-
 #define FILE_SLOT	11
 #define FILE_GPA	BIT_ULL(33)
 #define FILE_GVA	0x40000000ULL
@@ -52,16 +31,10 @@
 /* An address whose last table is that of no other. */
 #define TABLE_GVA	0x30000000ULL
 
-#define TEST_PTE_USER	BIT_ULL(6)
-#define TEST_PTE_RDONLY	BIT_ULL(7)
-
 #define TCR_TBI0	BIT_ULL(37)
 
-#define PSTATE_EL0	0x0ULL
 #define PSTATE_EL0_32	0x10ULL
-#define PSTATE_EL1H	0x3c5ULL
 #define PSTATE_I	BIT_ULL(7)
-#define PSTATE_PAN_SET	BIT_ULL(22)
 
 /* A Linux guest's struct pt_regs: words, by their index, and where the frame record is. */
 enum {
@@ -91,70 +64,6 @@ void guest_traps(void);
 asm(".pushsection .text; .balign 64; .global guest_traps; guest_traps:\n"
     "mov x29, x19; mrs x29, id_aa64isar0_el1; b guest_traps; .popsection");
 
-static const struct perf_event_attr attr = { .exclude_host = 1 };
-
-/*
- * struct guest - a guest, and what is known of its stack
- * @mode:	page size, and width of addresses
- * @user:	it runs in EL0
- * @pauth:	it may sign addresses
- * @dirty_ring:	its VM has a ring of dirty pages
- * @upper:	bits to add to an address for the upper half, TTBR1's; or zero
- * @vm:		its VM
- * @vcpu:	the VM's vCPU
- * @nr_frames:	how many frame records its stack has
- * @stack_size:	how many bytes
- * @frames:	addresses of the frame records, innermost first
- * @ras:	their return addresses
- * @e:		the chain that a walk must find
- */
-struct guest {
-	enum vm_guest_mode mode;
-	bool user;
-	bool pauth;
-	bool dirty_ring;
-	u64 upper;
-	struct kvm_vm *vm;
-	struct kvm_vcpu *vcpu;
-	unsigned int nr_frames;
-	u64 stack_size;
-	gva_t frames[MAX_FRAMES + 1];
-	u64 ras[MAX_FRAMES];
-	struct callchain_expectation e;
-};
-
-static u64 get_sys(struct guest *g, u32 reg)
-{
-	return vcpu_get_reg(g->vcpu, KVM_ARM64_SYS_REG(reg));
-}
-
-static void set_sys(struct guest *g, u32 reg, u64 val)
-{
-	vcpu_set_reg(g->vcpu, KVM_ARM64_SYS_REG(reg), val);
-}
-
-/* Addresses in the upper half are mapped as in the lower one: both halves have the same tables. */
-static void *hva(struct guest *g, gva_t gva)
-{
-	return addr_gva2hva(g->vm, gva & ~g->upper);
-}
-
-static void write_word(struct guest *g, gva_t gva, u64 word)
-{
-	*(u64 *)hva(g, gva) = word;
-}
-
-static void set_pte_bits(struct guest *g, gva_t gva, u64 size, u64 clear, u64 set)
-{
-	u64 off;
-
-	for (off = 0; off < size; off += g->vm->page_size) {
-		u64 *pte = virt_get_pte_hva(g->vm, (gva & ~g->upper) + off);
-
-		*pte = (*pte & ~clear) | set;
-	}
-}
-
 /* Write a Linux guest's registers, and the record in them. */
 static void write_regs(struct guest *g, gva_t regs, u64 x29, u64 sp, u64 pc, u64 pstate, u64 type)
 {
@@ -164,122 +73,6 @@ static void write_regs(struct guest *g, gva_t regs, u64 x29, u64 sp, u64 pc, u64
 	write_word(g, regs + 8 * REGS_PSTATE, pstate);
 	write_word(g, regs + 8 * REGS_TYPE, type);
 }
-
-static void set_sp(struct guest *g, u64 sp)
-{
-	vcpu_set_reg(g->vcpu, g->user ? ARM64_CORE_REG(regs.sp) : ARM64_CORE_REG(sp_el1), sp);
-}
-
-/* Expect the IP, and the return addresses of the first frames. */
-static void expect_frames(struct guest *g, const char *name, unsigned int nr)
-{
-	unsigned int i;
-
-	g->e.name = name;
-	g->e.cpumode = g->user ? PERF_RECORD_MISC_GUEST_USER : PERF_RECORD_MISC_GUEST_KERNEL;
-	g->e.ip = (u64)guest_loop | g->upper;
-	g->e.nr = 0;
-	g->e.ips[g->e.nr++] = g->user ? PERF_CONTEXT_GUEST_USER : PERF_CONTEXT_GUEST_KERNEL;
-	g->e.ips[g->e.nr++] = g->e.ip;
-	for (i = 0; i < nr; i++)
-		g->e.ips[g->e.nr++] = g->ras[i];
-}
-
-static void expect_entry(struct guest *g, u64 ip)
-{
-	g->e.ips[g->e.nr++] = ip;
-}
-
-/*
- * Build a stack, and let the vCPU run on it.  A frame record is the caller's frame pointer, and
- * the return address above it.  In the outermost one, both are zero.
- */
-static void build_stack(struct guest *g, unsigned int nr_frames, unsigned int stride,
-			unsigned int offset)
-{
-	unsigned int i;
-	gva_t base;
-	u64 fp;
-
-	g->nr_frames = nr_frames;
-	g->stack_size = vm_page_align(g->vm, offset + (nr_frames + 4) * stride + 0x1000);
-	base = vm_alloc(g->vm, g->stack_size, STACK_GVA) | g->upper;
-	fp = base + 0x400 + offset;
-
-	for (i = 0; i < nr_frames; i++, fp += stride) {
-		g->frames[i] = fp;
-		g->ras[i] = (FAKE_TEXT + (i + 1) * 0x40) | g->upper;
-		write_word(g, fp, fp + stride);
-		write_word(g, fp + 8, g->ras[i]);
-	}
-	g->frames[i] = fp;
-	write_word(g, fp, 0);
-	write_word(g, fp + 8, 0);
-
-	if (g->user)
-		set_pte_bits(g, base, g->stack_size, 0, TEST_PTE_USER);
-	vcpu_set_fp(g->vcpu, g->frames[0]);
-	set_sp(g, g->frames[0] - 0x20);
-	expect_frames(g, "whole", nr_frames);
-}
-
-static void create_guest(struct guest *g, enum vm_guest_mode mode, bool user, bool upper)
-{
-	struct kvm_vcpu_init init;
-
-	g->mode = mode;
-	g->user = user;
-	g->upper = 0;
-	g->vm = __vm_create(VM_SHAPE(mode), 1, 0);
-	if (g->dirty_ring)
-		vm_enable_dirty_ring(g->vm, DIRTY_RING_SIZE);
-	kvm_get_default_vcpu_target(g->vm, &init);
-	/* Walks refuse guests that have EL2. */
-	init.features[0] &= ~BIT(KVM_ARM_VCPU_HAS_EL2);
-	if (g->pauth)
-		init.features[0] |= BIT(KVM_ARM_VCPU_PTRAUTH_ADDRESS) |
-				    BIT(KVM_ARM_VCPU_PTRAUTH_GENERIC);
-	g->vcpu = aarch64_vcpu_add(g->vm, 0, &init, guest_loop);
-	kvm_arch_vm_finalize_vcpus(g->vm);
-
-	if (upper) {
-		vcpu_use_upper_half(g->vcpu);
-		g->upper = GENMASK_ULL(63, g->vm->va_bits);
-	}
-	if (user)
-		set_pte_bits(g, (gva_t)guest_loop & ~(g->vm->page_size - 1), g->vm->page_size,
-			     0, TEST_PTE_USER | TEST_PTE_RDONLY);
-	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.pc), (u64)guest_loop | g->upper);
-	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.pstate), user ? PSTATE_EL0 : PSTATE_EL1H);
-}
-
-static void compare(struct guest *g)
-{
-	vcpu_run_and_compare(g->vcpu, PMI_NMI_DEFERRED, &attr, NR_SAMPLES, &g->e);
-}
-
-/* Compare, and check that each walk ended for this reason. */
-static void compare_with_end(struct guest *g, const char *end)
-{
-	u64 walks = vcpu_get_stat(g->vcpu, callchain_walks);
-	u64 ends = vcpu_get_callchain_end_stat(g->vcpu, end);
-
-	compare(g);
-	walks = vcpu_get_stat(g->vcpu, callchain_walks) - walks;
-	ends = vcpu_get_callchain_end_stat(g->vcpu, end) - ends;
-	TEST_ASSERT(walks && ends == walks, "%s: %lu of %lu walks ended as '%s'", g->e.name,
-		    ends, walks, end);
-}
-
-#define SKIP_UNLESS_SAMPLED()						\
-do {									\
-	const char *why_not;						\
-									\
-	if (is_protected_host())					\
-		SKIP(return, "A host in protected mode shows nothing");	\
-	if (!pmi_source_available(PMI_NMI_DEFERRED, &why_not))		\
-		SKIP(return, "%s", why_not);				\
-} while (0)
 
 /* Whole stacks, in each granule, exception level, and half of the addresses. */
 FIXTURE(whole)
@@ -349,19 +142,6 @@ FIXTURE_VARIANT_ADD(el, el1) { };
 FIXTURE_VARIANT_ADD(el, el1_ttbr1) { .upper = true };
 FIXTURE_VARIANT_ADD(el, el0) { .user = true };
 
-#define SKIP_UNLESS_4_KIB_GUESTS()						\
-do {										\
-	if (!guest_modes[VM_MODE_P40V48_4K].supported)				\
-		SKIP(return, "The host has no guests with pages of 4 KiB");	\
-} while (0)
-
-/* For tests that page out, map or count single pages: the host's are as large as the guest's. */
-#define SKIP_UNLESS_4_KIB_HOST()						\
-do {										\
-	if (getpagesize() != 0x1000)						\
-		SKIP(return, "The host's pages are not 4 KiB");			\
-} while (0)
-
 FIXTURE_SETUP(el)
 {
 	SKIP_UNLESS_SAMPLED();
@@ -374,26 +154,6 @@ FIXTURE_TEARDOWN(el)
 {
 	host_restore();
 	kvm_vm_free(self->g.vm);
-}
-
-#define SMALL_FRAMES	8
-#define BROKEN		4
-
-/* Let the frame below the broken one lead elsewhere, and expect the frames up to there. */
-static void compare_broken(struct guest *g, const char *name, u64 fp, const char *end)
-{
-	write_word(g, g->frames[BROKEN - 1], fp);
-	expect_frames(g, name, BROKEN);
-	compare_with_end(g, end);
-	write_word(g, g->frames[BROKEN - 1], g->frames[BROKEN]);
-}
-
-static void compare_return_address(struct guest *g, const char *name, u64 ra, const char *end)
-{
-	write_word(g, g->frames[BROKEN] + 8, ra);
-	expect_frames(g, name, BROKEN);
-	compare_with_end(g, end);
-	write_word(g, g->frames[BROKEN] + 8, g->ras[BROKEN]);
 }
 
 /* Each chain has the frames below the broken one, and no more. */
@@ -582,16 +342,6 @@ static bool is_in_memory(void *page)
 
 	TEST_ASSERT(!mincore(page, getpagesize(), &in_core), "mincore(): %s", strerror(errno));
 	return in_core & 1;
-}
-
-/* Add memory that the guest never touches. */
-static void *add_other_memory(struct guest *g)
-{
-	vm_userspace_mem_region_add(g->vm, VM_MEM_SRC_ANONYMOUS, OTHER_GPA, OTHER_SLOT,
-				    OTHER_PAGES, 0);
-	virt_map(g->vm, OTHER_GVA, OTHER_GPA, OTHER_PAGES);
-	set_pte_bits(g, OTHER_GVA, OTHER_PAGES * 0x1000, 0, g->user ? TEST_PTE_USER : 0);
-	return addr_gpa2hva(g->vm, OTHER_GPA);
 }
 
 /* Have a table of descriptors at @gpa, which is that of TABLE_GVA and of nothing else. */
