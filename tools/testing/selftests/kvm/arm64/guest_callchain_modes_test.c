@@ -4,6 +4,7 @@
  * each chain as a whole.  The walk is deferred: it is made when the guest has exited.
  */
 #include <fcntl.h>
+#include <linux/sizes.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -63,6 +64,23 @@ asm(".pushsection .text; .balign 64; .global guest_exits; guest_exits:\n"
 void guest_traps(void);
 asm(".pushsection .text; .balign 64; .global guest_traps; guest_traps:\n"
     "mov x29, x19; mrs x29, id_aa64isar0_el1; b guest_traps; .popsection");
+
+/*
+ * Compute with general and with FP registers, on an array of X1 + 16 bytes at X0, for X2 rounds.
+ * Then write to where X3 leads.  X8 is a factor.
+ */
+void guest_works(void);
+asm(".pushsection .text; .balign 256; .global guest_works; guest_works:\n"
+    ".irp n,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31\n"
+    "dup v\\n\\().2d, x8\n"
+    ".endr\n"
+    "1: and x4, x7, x1; eor x6, x4, x1\n"
+    "ldr x5, [x0, x4]; madd x7, x7, x8, x5; add x7, x7, x2; str x7, [x0, x4]\n"
+    "ldr q0, [x0, x4]; add v1.2d, v1.2d, v0.2d; eor v2.16b, v2.16b, v1.16b\n"
+    "scvtf d3, x7; fadd d4, d4, d3; fdiv d5, d4, d3; eor v2.16b, v2.16b, v5.16b\n"
+    "str q2, [x0, x6]\n"
+    "subs x2, x2, #1; b.ne 1b; str x7, [x3]\n"
+    "2: b 2b; .popsection");
 
 /* Write a Linux guest's registers, and the record in them. */
 static void write_regs(struct guest *g, gva_t regs, u64 x29, u64 sp, u64 pc, u64 pstate, u64 type)
@@ -124,6 +142,59 @@ TEST_F_TIMEOUT(whole, chain, TIMEOUT)
 {
 	build_stack(&self->g, 100, 0x7f8, 0x3f8);
 	compare_with_end(&self->g, "last");
+}
+
+/* Addresses with this bit lead to the same tables as those without it. */
+#define WIDE_ALIAS	BIT_ULL(50)
+
+/*
+ * Let a guest have addresses of 52 bits, although its tables are the library's, for 48.  Those of
+ * 4 KiB need one more level above them.  For the other granules, the root gets more entries.
+ */
+static void use_52_bit_addresses(struct guest *g)
+{
+	unsigned int levels = g->vm->mmu.pgtable_levels;
+	u64 *table, tcr = get_sys(g, SYS_TCR_EL1);
+	gpa_t root = g->vm->mmu.pgd;
+
+	if (g->vm->page_size == SZ_4K) {
+		root = vm_alloc_page_table(g->vm);
+		table = addr_gpa2hva(g->vm, root);
+		table[0] = g->vm->mmu.pgd | PGD_TYPE_TABLE | PTE_VALID;
+		levels++;
+	}
+	table = addr_gpa2hva(g->vm, root);
+	table[WIDE_ALIAS >> (g->vm->page_shift + (levels - 1) * (g->vm->page_shift - 3))] =
+		table[0];
+
+	tcr &= ~(TCR_EL1_T0SZ_MASK | TCR_EL1_T1SZ_MASK);
+	tcr |= SYS_FIELD_PREP(TCR_EL1, T0SZ, 12) | SYS_FIELD_PREP(TCR_EL1, T1SZ, 12);
+	set_sys(g, SYS_TCR_EL1, tcr);
+	set_sys(g, SYS_TTBR0_EL1, root);
+	g->alias = WIDE_ALIAS;
+	if (!g->upper)
+		return;
+
+	set_sys(g, SYS_TTBR1_EL1, root);
+	g->upper = GENMASK_ULL(63, 52);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.pc), (u64)guest_loop | g->upper);
+}
+
+/* The library has no modes with addresses of 52 bits. */
+TEST_F_TIMEOUT(whole, wide, TIMEOUT)
+{
+	struct guest *g = &self->g;
+
+	if (g->vm->pa_bits != 52)
+		SKIP(return, "Guests of this mode have addresses of up to 48 bits");
+	/* Physical addresses of 52 bits imply this only for smaller pages. */
+	if (g->vm->page_size == SZ_64K &&
+	    !SYS_FIELD_GET(ID_AA64MMFR2_EL1, VARange, get_sys(g, SYS_ID_AA64MMFR2_EL1)))
+		SKIP(return, "This CPU has no virtual addresses of 52 bits");
+
+	use_52_bit_addresses(g);
+	build_stack(g, 100, 0x7f8, 0x3f8);
+	compare_with_end(g, "last");
 }
 
 /* All else is tested with the granule of 4 KiB. */
@@ -602,6 +673,99 @@ TEST_F_TIMEOUT(el, read_only, TIMEOUT)
 	free(dirty);
 }
 
+#define WORK_SIZE	0x4000
+#define WORK_ROUNDS	2000000
+#define WORK_FACTOR	0x5851f42d4c957f2dULL
+
+/* Let a guest run guest_works() on a stack.  Return its array. */
+static u64 *build_worker(struct guest *g)
+{
+	const u64 user = g->user ? TEST_PTE_USER : 0;
+	gva_t array;
+	unsigned int i;
+	u64 *words;
+
+	build_stack(g, SMALL_FRAMES, 0x40, 0);
+	if (g->user)
+		set_pte_bits(g, (gva_t)guest_works & ~0xfffULL, 0x1000, 0,
+			     TEST_PTE_USER | TEST_PTE_RDONLY);
+	array = vm_alloc(g->vm, WORK_SIZE, OTHER_GVA);
+	set_pte_bits(g, array, WORK_SIZE, 0, user);
+	words = hva(g, array);
+	for (i = 0; i < WORK_SIZE / sizeof(*words); i++)
+		words[i] = i * WORK_FACTOR;
+
+	/* There is no memory: a write is an exit to the VMM. */
+	virt_pg_map(g->vm, TABLE_GVA, OTHER_GPA);
+	set_pte_bits(g, TABLE_GVA, 0x1000, 0, user);
+
+	for (i = 4; i <= 28; i++)
+		vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[0]) + 2 * i, i * WORK_FACTOR);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[0]), array | g->upper);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[1]), WORK_SIZE - 16);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[2]), WORK_ROUNDS);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[3]), TABLE_GVA | g->upper);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[8]), WORK_FACTOR);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.pc), (u64)guest_works | g->upper);
+	return words;
+}
+
+struct work {
+	struct guest *g;
+	unsigned int nr_guest;
+};
+
+/* The stack stays what it is, wherever the guest is. */
+static void compare_work(const struct callchain_sample *s, void *arg)
+{
+	struct work *work = arg;
+	struct guest *g = work->g;
+
+	if (!callchain_sample_is_guest(s) || s->hit_kvm)
+		return;
+	TEST_ASSERT(s->nr == g->e.nr && s->ips[0] == g->e.ips[0] && s->ips[1] == s->ip,
+		    "A chain of %lu entries", s->nr);
+	TEST_ASSERT(!memcmp(&s->ips[2], g->ras, SMALL_FRAMES * sizeof(u64)),
+		    "A chain of other frames");
+	work->nr_guest++;
+}
+
+/*
+ * A walk may sleep while the guest's registers are on the CPU.  A guest that computes must come to
+ * the results of a twin that nobody samples.
+ */
+TEST_F_TIMEOUT(el, state, TIMEOUT)
+{
+	static u8 sampled[0x10000], alone[0x10000];
+	struct guest *g = &self->g, twin = {};
+	struct work work = { .g = g };
+	struct kvm_reg_list *list;
+	u64 *words, *twin_words;
+	size_t used;
+
+	create_guest(&twin, VM_MODE_P40V48_4K, variant->user, variant->upper);
+	words = build_worker(g);
+	twin_words = build_worker(&twin);
+	TEST_ASSERT(!memcmp(words, twin_words, WORK_SIZE), "The twins begin with other arrays");
+
+	vcpu_run_sampled_to_exit(g->vcpu, PMI_NMI_DEFERRED, &attr, compare_work, &work);
+	TEST_ASSERT_KVM_EXIT_REASON(g->vcpu, KVM_EXIT_MMIO);
+	TEST_ASSERT(work.nr_guest >= NR_SAMPLES / 2, "Only %u samples are the guest's",
+		    work.nr_guest);
+	vcpu_run(twin.vcpu);
+	TEST_ASSERT_KVM_EXIT_REASON(twin.vcpu, KVM_EXIT_MMIO);
+
+	TEST_ASSERT(!memcmp(g->vcpu->run->mmio.data, twin.vcpu->run->mmio.data, 8),
+		    "The results differ");
+	TEST_ASSERT(!memcmp(words, twin_words, WORK_SIZE), "The arrays differ");
+	list = vcpu_get_reg_list(g->vcpu);
+	used = save_vcpu(g, list, sampled, sizeof(sampled));
+	TEST_ASSERT(save_vcpu(&twin, list, alone, sizeof(alone)) == used &&
+		    !memcmp(sampled, alone, used), "The vCPU's registers differ");
+	free(list);
+	kvm_vm_free(twin.vm);
+}
+
 /* A walk in the PMI would not be sound: it has the IP only. */
 TEST_F_TIMEOUT(el, immediate, TIMEOUT)
 {
@@ -1071,6 +1235,19 @@ TEST_F_TIMEOUT(linux_guest, user, TIMEOUT)
 {
 	struct guest *g = &self->g;
 
+	expect_entry(g, PERF_CONTEXT_GUEST_USER);
+	expect_entry(g, USER_IP);
+	expect_entry(g, USER_RA);
+	compare_with_end(g, "last");
+}
+
+/* PAN keeps the kernel from user mode's memory, but not user mode. */
+TEST_F_TIMEOUT(linux_guest, pan, TIMEOUT)
+{
+	struct guest *g = &self->g;
+
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.pstate), PSTATE_EL1H | PSTATE_PAN_SET);
+	g->e.name = "PAN";
 	expect_entry(g, PERF_CONTEXT_GUEST_USER);
 	expect_entry(g, USER_IP);
 	expect_entry(g, USER_RA);
