@@ -22,10 +22,10 @@ _NEEDS_GIB = 6
 # Our selftests; a kernel has a hundred more, which need not be built here.
 COMMON_SELFTESTS = [*(f"guest_callchain_{name}" for name in (
     "test", "attr_test", "backtrace_test", "churn_test", "control_test", "deferred_test",
-    "depth_test", "lifetime_test", "many_test")), "memslots_debugfs_test"]
+    "depth_test", "lifetime_test", "many_test", "tracepoint_test")), "memslots_debugfs_test"]
 SELFTESTS = [*COMMON_SELFTESTS, *(f"x86/guest_callchain_{name}" for name in (
     "entry_test", "hostile_test", "lbr_test", "memory_test", "modes_test", "no_side_effects_test",
-    "reload_test", "stack_test", "tracepoint_test"))]
+    "pkru_test", "reload_test", "stack_test"))]
 
 # Of perf's selftests, which are built into a folder beside KVM's.
 PERF_EVENTS_TEST = "perf_events/sw_event_samples"

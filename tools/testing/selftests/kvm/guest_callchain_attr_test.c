@@ -95,6 +95,50 @@ CALLCHAIN_TEST(attr, combinations)
 	}
 }
 
+static void is_refused(struct perf_event_attr attr, const char *why)
+{
+	int fd = perf_event_open(&attr, 0, -1);
+
+	TEST_ASSERT(fd < 0 && errno == EINVAL, "perf takes %s", why);
+}
+
+/* Which events may ask for dumps of guests' stacks.  On arm64 as well, where dumps are empty. */
+CALLCHAIN_TEST(attr, stack_combinations)
+{
+	struct perf_event_attr attr = {
+		.type = PERF_TYPE_SOFTWARE,
+		.size = sizeof(attr),
+		.config = PERF_COUNT_SW_CPU_CLOCK,
+		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_GUEST_STACK,
+		.guest_callchain = 1,
+	};
+	int fd;
+
+	fd = perf_event_open(&attr, 0, -1);
+	TEST_ASSERT(fd >= 0, "perf_event_open() failed: %s", strerror(errno));
+	close(fd);
+
+	attr.sample_stack_guest = 12;
+	is_refused(attr, "a size that is no multiple of 8");
+	attr.sample_stack_guest = 16;
+	attr.guest_callchain = 0;
+	is_refused(attr, "a guest's stack without its callchain");
+	attr.guest_callchain = 1;
+	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_GUEST_STACK;
+	is_refused(attr, "a guest's stack without any callchain");
+	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN;
+	is_refused(attr, "a size without PERF_SAMPLE_GUEST_STACK");
+
+	attr.defer_guest_callchain = 1;
+	fd = perf_event_open(&attr, 0, -1);
+	TEST_ASSERT(fd >= 0, "perf_event_open() with a deferred stack failed: %s", strerror(errno));
+	close(fd);
+	attr.sample_type |= PERF_SAMPLE_GUEST_STACK;
+	is_refused(attr, "a deferred stack in the sample");
+	attr.sample_type = PERF_SAMPLE_IP;
+	is_refused(attr, "a deferred stack without any callchain");
+}
+
 struct neighbour {
 	unsigned int nr_guest;
 	unsigned int nr_records;

@@ -210,6 +210,7 @@ static inline bool callchain_sample_is_guest(const struct callchain_sample *samp
 int pmu_type(const char *name);
 bool has_userfaults(void);
 int read_number(const char *path);
+int tracepoint_id(const char *name);
 bool write_number(const char *path, int value);
 bool host_override(const char *path, int value);
 void host_restore(void);

@@ -6,10 +6,12 @@
 #include <limits.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -857,6 +859,30 @@ int read_number(const char *path)
 	int value;
 
 	return read_setting(path, &value) ? value : -1;
+}
+
+#define TRACEFS	"/sys/kernel/tracing"
+
+/*
+ * tracepoint_id - return the ID of a tracepoint, which is the config of its events
+ * @name:	its folder in tracefs, e.g. "irq/softirq_entry"
+ *
+ * Mounts tracefs in a mount namespace of this thread, where others don't see it, if it isn't
+ * mounted.
+ *
+ * Return: the ID, or -1 if the tracepoint isn't there, or if this user can't read its ID.
+ */
+int tracepoint_id(const char *name)
+{
+	char path[PATH_MAX];
+
+	if (access(TRACEFS "/events", F_OK) &&
+	    (unshare(CLONE_NEWNS) || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) ||
+	     mount("tracefs", TRACEFS, "tracefs", 0, NULL)))
+		return -1;
+
+	snprintf(path, sizeof(path), TRACEFS "/events/%s/id", name);
+	return read_number(path);
 }
 
 /*

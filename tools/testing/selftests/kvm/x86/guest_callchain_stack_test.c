@@ -393,59 +393,10 @@ CALLCHAIN_TEST(stack, wraps)
 	run_and_compare(self->vcpu, variant->source, attr_of_size(4096), &e);
 }
 
-static void is_refused(struct perf_event_attr attr, const char *why)
-{
-	int fd;
-
-	attr.type = PERF_TYPE_SOFTWARE;
-	attr.config = PERF_COUNT_SW_CPU_CLOCK;
-	attr.size = sizeof(attr);
-	fd = perf_event_open(&attr, 0, -1);
-	TEST_ASSERT(fd < 0 && errno == EINVAL, "perf takes %s", why);
-}
-
 /* TEST() has 30 seconds, too few on a slow host. */
 FIXTURE(global) {};
 FIXTURE_SETUP(global) {}
 FIXTURE_TEARDOWN(global) {}
-
-CALLCHAIN_TEST(global, attr)
-{
-	struct perf_event_attr attr = attr_of_size(0);
-	const char *why_not;
-	int fd;
-
-	if (!pmi_source_available(PMI_IRQ, &why_not))
-		SKIP(return, "%s", why_not);
-
-	attr.guest_callchain = 1;
-	attr.type = PERF_TYPE_SOFTWARE;
-	attr.config = PERF_COUNT_SW_CPU_CLOCK;
-	attr.size = sizeof(attr);
-	fd = perf_event_open(&attr, 0, -1);
-	TEST_ASSERT(fd >= 0, "perf_event_open() failed: %s", strerror(errno));
-	close(fd);
-
-	attr.sample_stack_guest = 12;
-	is_refused(attr, "a size that is no multiple of 8");
-	attr.sample_stack_guest = 16;
-	attr.guest_callchain = 0;
-	is_refused(attr, "a guest's stack without its callchain");
-	attr.guest_callchain = 1;
-	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_GUEST_STACK;
-	is_refused(attr, "a guest's stack without any callchain");
-	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN;
-	is_refused(attr, "a size without PERF_SAMPLE_GUEST_STACK");
-
-	attr.defer_guest_callchain = 1;
-	fd = perf_event_open(&attr, 0, -1);
-	TEST_ASSERT(fd >= 0, "perf_event_open() with a deferred stack failed: %s", strerror(errno));
-	close(fd);
-	attr.sample_type |= PERF_SAMPLE_GUEST_STACK;
-	is_refused(attr, "a deferred stack in the sample");
-	attr.sample_type = PERF_SAMPLE_IP;
-	is_refused(attr, "a deferred stack without any callchain");
-}
 
 static void ignore_sample(const struct callchain_sample *s, void *arg)
 {
