@@ -62,7 +62,16 @@ if grep -qw function $tracing/available_tracers 2>/dev/null; then
 fi
 """
 
-_PREPARE_OURS = TRACE + """
+# Where the kernel has the module: one of two CPUs hangs for so long that the watchdog has both
+# print a backtrace.
+_LOCKUP = """
+if modprobe -d "$BUILD_MODULES" -qn test_lockup; then
+	export KVM_SELFTEST_LOCKUP="modprobe -d $BUILD_MODULES test_lockup time_secs=12 \
+		disable_preempt=1"
+fi
+"""
+
+_PREPARE_OURS = TRACE + _LOCKUP + """
 # A PMU whose PMIs are NMIs; where there is a hardware counter, tests take that.
 insmod guest_callchain/test_pmi.ko &&
 	export KVM_SELFTEST_NMI_PMU=test_pmi \
@@ -70,18 +79,13 @@ insmod guest_callchain/test_pmi.ko &&
 # A device that nobody uses, see emulated.py.
 export KVM_SELFTEST_DEVICE={device:#x}
 mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
-# One of two CPUs hangs for so long that the watchdog has both print a backtrace.
-if modprobe -d "$BUILD_MODULES" -qn test_lockup; then
-	export KVM_SELFTEST_LOCKUP="modprobe -d $BUILD_MODULES test_lockup time_secs=12 \
-		disable_preempt=1"
-fi
 # Nobody else uses KVM here.
 export KVM_SELFTEST_RELOAD=1 KVM_SELFTEST_HOTPLUG=1
 """
 
 
 # What of this there is on other architectures' hosts: a counter, and no NMIs.
-_PREPARE_ARM64 = TRACE + """
+_PREPARE_ARM64 = TRACE + _LOCKUP + """
 case " $(cat /proc/cmdline) " in
 *" irqchip.gicv3_pseudo_nmi=1 "*)
 	dmesg | grep -q "using NMIs" || {{ echo "The PMU doesn't use pseudo-NMIs" >&2; exit 1; }} ;;
