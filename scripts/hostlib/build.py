@@ -332,11 +332,10 @@ class Build:
             *self._make_selftests(), f"TEST_GEN_PROGS_{arch}={' '.join(self._selftests())}",
             f"TEST_PROGS_{arch}=", f"TEST_GEN_PROGS_EXTENDED_{arch}="],
             self.log_dir / "selftests.log", env=self._env)
-        folder, program = PERF_EVENTS_TEST.split("/")
+        folder = os.path.dirname(PERF_EVENTS_TEST)
         (self.selftests / folder).mkdir(exist_ok=True)
-        run_logged("Build perf's selftest", [
-            *self._make_selftests(f"selftests/{folder}", folder), f"TEST_GEN_PROGS={program}"],
-            self.log_dir / "perf-events.log", env=self._env)
+        run_logged("Build perf's selftests", self._make_selftests(f"selftests/{folder}", folder),
+                   self.log_dir / "perf-events.log", env=self._env)
         if self.arch is X86:
             run_logged("Build the instruments", [
                 *self._make_selftests("guest_callchain"), f"KDIR={self.kernel}", f"MO={modules}",
