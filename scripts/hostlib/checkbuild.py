@@ -21,7 +21,7 @@ from .build import CONFIGS, PERF_FLAGS, SELFTESTS, cached_cc
 from .check import Result
 from .passed import Passed, digest
 from .source import Source
-from .tree import SCRIPTS, Tree, patched_files, topics
+from .tree import SCRIPTS, Tree, git_environment, patched_files, topics
 from .ui import Failure, run_logged, say
 
 # What is compiled: all of perf's core, KVM, and the other files that are edited.
@@ -401,7 +401,7 @@ def each_patch(source: Source, mails: Sequence[Path], folder: Path, logs: Path, 
 def _apply(mail: Path, tree: Path) -> None:
     done = subprocess.run(["git", "apply", "--whitespace=nowarn", str(mail)], cwd=tree,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          env={**os.environ, "GIT_CEILING_DIRECTORIES": str(tree.parent)},
+                          env=git_environment(GIT_CEILING_DIRECTORIES=str(tree.parent)),
                           check=False)
     if done.returncode:
         raise Failure(f"it does not apply: {done.stdout.strip()}")

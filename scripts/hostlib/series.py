@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Dict, List
 
 from .source import LINUX, PINNED, SERIES, Source
-from .tree import PATCHES, REPO, Topic, Tree, apply_patch, new_files, patched_files, topics
+from .tree import (PATCHES, REPO, Topic, Tree, apply_patch, git_environment, new_files,
+                   patched_files, topics)
 from .ui import Failure, Step
 
 
@@ -84,7 +85,7 @@ class _Repository:
 
     def git(self, *args: str, stdin: str = "") -> None:
         result = subprocess.run(["git", *args], cwd=self.path, input=stdin, text=True,
-                                env={**os.environ, **self._env}, stdout=subprocess.PIPE,
+                                env=git_environment(**self._env), stdout=subprocess.PIPE,
                                 stderr=subprocess.STDOUT, check=False)
         if result.returncode:
             said = (result.stdout.strip() or "nothing").splitlines()[0]

@@ -4,6 +4,7 @@
 A second run changes only what differs, so that an incremental build stays one.
 """
 
+import os
 import re
 import shutil
 import subprocess
@@ -27,6 +28,16 @@ _OVERLAY = ("arch", "include", "kernel", "tools", "virt", "Documentation")
 
 # Ours only in name: it stands where Linux has a file of its own.
 _NOT_OVERLAID = {"tools/testing/selftests/Makefile"}
+
+
+def git_environment(**more: str) -> Dict[str, str]:
+    """The environment of a git that is to work where it is run.
+
+    A git hook has variables that name the user's repository and its index: with them git would
+    work there.
+    """
+    return {**{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
+            **more}
 
 
 @dataclass(frozen=True)

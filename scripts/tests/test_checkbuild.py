@@ -3,6 +3,7 @@
 
 import difflib
 import os
+import subprocess
 import tempfile
 import unittest
 from pathlib import Path
@@ -291,6 +292,20 @@ class ResumeTest(unittest.TestCase):
         for _ in range(2):
             self.assertEqual(self._run()[-1].complaints,
                              ["b.patch changes a.o: b", "c.patch changes a.o: c"])
+
+
+class ApplyTest(unittest.TestCase):
+    def test_the_repository_of_a_hook_has_no_say(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            tree, mail = Path(tmp) / "build" / "linux", Path(tmp) / "a.patch"
+            subprocess.run(["git", "init", "-q", tmp], check=True)
+            tree.mkdir(parents=True)
+            (tree / "f").write_text("1\n")
+            mail.write_text("diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-1\n+2\n")
+            # There git passes by what lies above the folder that it is run in.
+            with mock.patch.dict(os.environ, {"GIT_DIR": f"{tmp}/.git", "GIT_WORK_TREE": tmp}):
+                checkbuild._apply(mail, tree)
+            self.assertEqual((tree / "f").read_text(), "2\n")
 
 
 class StatesTest(unittest.TestCase):

@@ -3,6 +3,7 @@
 
 import os
 import re
+import subprocess
 import tempfile
 import unittest
 from pathlib import Path
@@ -71,6 +72,16 @@ class SeriesTest(unittest.TestCase):
         self.assertEqual(*said)
         self.assertNotIn("Signed-off-by", said[0]["0001-a.patch"])
         self.assertIn("From: Guest callchains <nobody@example.com>", said[0]["0001-a.patch"])
+
+    def test_the_repository_of_a_hook_is_left_alone(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            mine = Path(tmp) / "mine"
+            subprocess.run(["git", "init", "-q", str(mine)], check=True)
+            before = sorted(path for path in mine.rglob("*"))
+            with mock.patch.dict(os.environ, {"GIT_DIR": str(mine / ".git"),
+                                              "GIT_INDEX_FILE": str(mine / ".git" / "index")}):
+                self.assertIn("0001-a.patch", self._mails(Path(tmp) / "ours"))
+            self.assertEqual(sorted(path for path in mine.rglob("*")), before)
 
     def _mails(self, folder: Path) -> Dict[str, str]:
         """What a release has of a repository with two commits."""
