@@ -5,18 +5,18 @@ import importlib.util
 import os
 import re
 import shutil
-import subprocess
 import tempfile
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Dict, Iterator, List, Sequence, Set
+from threading import Lock
+from typing import Callable, Dict, Iterator, List, Sequence, Set
 
+from .build import CONFIGS
 from .check import Result
 from .checkbuild import complaints, said_by
 from .passed import Passed, digest
 from .tree import Tree
-from .ui import Failure, Step, run_logged
+from .ui import Failure, Processes, Step, run_logged
 
 # A file, a line and columns, and what a rule's report prints, mostly in words of its own.
 _COCCI = re.compile(r"^(\S+?):(\d+):\d+-\d+: (.*)$", re.MULTILINE)
@@ -34,6 +34,12 @@ _ACCEPTED = {("minmax.cocci", "tools/testing/guest_callchain/callchain_oracle.c"
              "these are addresses",
              ("doublebitand.cocci", "tools/testing/guest_callchain/callchain_case.c"):
              "each call returns another random number"}
+
+# What spatch is told to know beside its own macros.
+MACROS = CONFIGS / "coccinelle.h"
+
+# Lines that spatch passes by, as it prints them.
+_UNPARSED = re.compile(r"^badcount: \d+\n((?:(?:bad: |BAD:!!!!! ).*\n)+)", re.MULTILINE)
 
 # A rule that takes longer than this for one file is given up, in seconds.
 _PATIENCE = 600
@@ -59,23 +65,98 @@ def rules(tree: Path, version: str) -> Dict[Path, str]:
     return found
 
 
-def _spatch(rule: Path, tree: Path, files: Sequence[str]) -> str:
-    """What a rule says of some files; raises Failure if it was not applied to all."""
-    options = re.search(r"Options:(.*)", rule.read_text())
-    with tempfile.NamedTemporaryFile("w", prefix="files.") as groups:
+def unparsed(said: str, text: str) -> Set[int]:
+    """The lines of a file, by number, that spatch can't parse: no rule sees them.
+
+    Without comments, braces, and definitions of macros, of which rules look at the uses.
+
+    Args:
+        said: what "spatch --parse-c" prints, with headers that the file includes
+        text: the file
+    """
+    lines = text.split("\n")
+    found: Set[int] = set()
+    start = 0
+    for said_lines in _UNPARSED.findall(said):
+        bad = [re.sub(r"^(bad: |BAD:!!!!! )", "", line) for line in said_lines.split("\n")[:-1]]
+        for first in range(start, len(lines)):
+            if lines[first:first + len(bad)] == bad:
+                # The next one may begin with the last line of this one.
+                start = first
+                found.update(range(first + 1, first + 1 + len(bad)))
+                break
+    in_macro = False
+    code = re.sub(r"/\*.*?\*/|//[^\n]*", lambda comment: "\n" * comment[0].count("\n"), text,
+                  flags=re.DOTALL)
+    for number, line in enumerate(code.split("\n"), 1):
+        in_macro = in_macro or line.startswith("#")
+        if in_macro or not re.search(r"\w", line):
+            found.discard(number)
+        in_macro = in_macro and line.endswith("\\")
+    return found
+
+
+class _Spatch:
+    """Coccinelle on a tree; several threads may use it at once.
+
+    Args:
+        tree: whose files are looked at
+        folder: this writes what spatch reads there
+    """
+
+    def __init__(self, tree: Path, folder: Path) -> None:
+        self._tree = tree
+        self._folder = folder
+        self._macros = folder / "macros.h"
+        self.processes = Processes()
+        self.version = said_by("spatch", "--version").split()[2]
+        # Behind its own ones: of two with the same name the last one counts.  With --macro-file
+        # it would be the other way round.
+        own = re.search(r"^init_defs_builtins: (\S+)$", self._said("--parse-c", os.devnull),
+                        re.MULTILINE)
+        if not own:
+            raise Failure("spatch does not say which file its macros are in")
+        self._macros.write_text(Path(own[1]).read_text() + MACROS.read_text())
+
+    def _said(self, *args: str) -> str:
+        """What it prints; raises Failure if it fails."""
+        status, said = self.processes.run(["spatch", *args], self._tree)
+        if status or "EXN:" in said:
+            wrong = [line for line in said.splitlines() if "EXN:" in line or "rror" in line]
+            raise Failure((wrong or [f"exit status {status}"])[0].strip())
+        return said
+
+    def key(self) -> str:
+        """What all depends on that it says, beside the tree and the rule."""
+        return digest(self.version, self._macros.read_text())
+
+    def apply(self, rule: Path, files: Sequence[str]) -> str:
+        """What a rule says of some files; raises Failure if it was not applied to all."""
+        options = re.search(r"Options:(.*)", rule.read_text())
+        groups = self._folder / f"{rule.stem}.files"
         # One group for each file: all in one take spatch hours, and gigabytes.
-        groups.write("\n\n".join(files) + "\n")
-        groups.flush()
-        done = subprocess.run(
-            ["spatch", "-D", "report", "--no-show-diff", "--very-quiet",
-             "--timeout", str(_PATIENCE), "--cocci-file", str(rule),
-             *(options.group(1).split() if options else []), "--file-groups", groups.name],
-            cwd=tree, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT, text=True, errors="replace", check=False)
-    if done.returncode or "EXN:" in done.stdout:
-        wrong = [line for line in done.stdout.splitlines() if "EXN:" in line or "rror" in line]
-        raise Failure((wrong or [f"exit status {done.returncode}"])[0].strip())
-    return done.stdout
+        groups.write_text("\n\n".join(files) + "\n")
+        return self._said("-D", "report", "--no-show-diff", "--very-quiet",
+                          "--timeout", str(_PATIENCE), "--cocci-file", str(rule),
+                          "--macro-file-builtins", str(self._macros),
+                          *(options.group(1).split() if options else []),
+                          "--file-groups", str(groups))
+
+    def unparsed(self, path: str) -> Set[int]:
+        """The lines of a file that no rule sees."""
+        said = self._said("--macro-file-builtins", str(self._macros), "--parse-c", path)
+        return unparsed(said, (self._tree / path).read_text(errors="replace"))
+
+
+def _not_seen(spatch: _Spatch, ours: Dict[str, Set[int]], files: Sequence[str]) -> List[str]:
+    """Lines of ours that rules are not applied to."""
+    found = []
+    for path in files:
+        lines = sorted(spatch.unparsed(path) & ours[path])
+        if lines:
+            found.append(f"{path}:{lines[0]}: spatch can't parse this, {len(lines)} lines in all; "
+                         f"define in {MACROS.name} what it stumbles over")
+    return found
 
 
 def coccicheck(tree: Path, ours: Dict[str, Set[int]], jobs: int, passed: Passed,
@@ -88,39 +169,51 @@ def coccicheck(tree: Path, ours: Dict[str, Set[int]], jobs: int, passed: Passed,
     """
     if not shutil.which("spatch"):
         return [Result("coccicheck", not_tried="there is no spatch")]
-    version = said_by("spatch", "--version").split()[2]
-    files = sorted(path for path in ours if path.endswith(".c"))
-    lock = threading.Lock()
+    with tempfile.TemporaryDirectory(prefix="coccicheck.") as folder:
+        return _coccicheck(_Spatch(tree, Path(folder)), tree, ours, jobs, passed, inputs)
 
-    def apply(rule: Path) -> Result:
-        name = f"coccicheck, {rule.name}"
-        key = digest(inputs, str(rule.relative_to(tree)), version)
+
+def _coccicheck(spatch: _Spatch, tree: Path, ours: Dict[str, Set[int]], jobs: int,
+                passed: Passed, inputs: str) -> List[Result]:
+    files = sorted(path for path in ours if path.endswith(".c"))
+    lock = Lock()
+
+    def check(name: str, text: str, found: Callable[[], List[str]]) -> Result:
+        """Look for complaints, unless there were none with the same text of a rule."""
+        key = digest(inputs, spatch.key(), name, text)
         if key in passed:
             return Result(name, before=True)
         try:
-            judged = {path: lines for path, lines in ours.items()
-                      if (rule.name, path) not in _ACCEPTED}
-            result = Result(name, complaints(_spatch(rule, tree, files), judged, [_COCCI]))
-            if not result.complaints:
-                with lock:
-                    passed.add(key)
-            return result
+            result = Result(name, found())
         except Failure as failure:
             return Result(name, [str(failure)])
+        if not result.complaints:
+            with lock:
+                passed.add(key)
+        return result
 
-    every = rules(tree, version)
+    def apply(rule: Path) -> Result:
+        judged = {path: lines for path, lines in ours.items()
+                  if (rule.name, path) not in _ACCEPTED}
+        return check(f"coccicheck, {rule.name}", rule.read_text(),
+                     lambda: complaints(spatch.apply(rule, files), judged, [_COCCI]))
+
+    every = rules(tree, spatch.version)
     with Step(f"Apply {len(every)} rules of coccicheck to {len(files)} files") as step, \
             ThreadPoolExecutor(jobs) as pool:
         results = [Result(f"coccicheck, {rule.name}", not_tried=reason)
                    for rule, reason in every.items() if reason]
         try:
-            for future in [pool.submit(apply, rule)
-                           for rule, reason in every.items() if not reason]:
+            for future in [pool.submit(check, "what coccicheck sees", "",
+                                       lambda: _not_seen(spatch, ours, files)),
+                           *(pool.submit(apply, rule)
+                             for rule, reason in every.items() if not reason)]:
                 results.append(future.result())
                 step.tick(f"{len(results)} of {len(every)}")
         except BaseException:
             # Or whoever interrupts this waits for all other rules.
-            pool.shutdown(cancel_futures=True)
+            pool.shutdown(wait=False, cancel_futures=True)
+            spatch.processes.end()
             raise
     return results
 

@@ -10,7 +10,8 @@ import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Dict, Iterator, Mapping, Optional, Sequence, TextIO
+from threading import Lock
+from typing import Dict, Iterator, Mapping, Optional, Sequence, Set, TextIO, Tuple
 
 # How often a step that goes on for long says so, in seconds.
 _REMIND_TTY = 1
@@ -127,6 +128,42 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
             return
         except subprocess.TimeoutExpired:
             continue
+
+
+class Processes:
+    """Commands that threads wait for, and that another thread can end, with what they started."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._running: Set["subprocess.Popen[bytes]"] = set()
+        self._ended = False
+
+    def run(self, argv: Sequence[str], cwd: Path) -> Tuple[int, str]:
+        """Run a command; return its exit status and what it says."""
+        with self._lock:
+            if self._ended:
+                raise Failure("interrupted")
+            process = subprocess.Popen(argv, cwd=cwd, stdin=subprocess.DEVNULL,
+                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                       start_new_session=True)
+            self._running.add(process)
+        try:
+            said = process.communicate()[0].decode(errors="replace")
+        except BaseException:
+            _stop(process)
+            raise
+        finally:
+            with self._lock:
+                self._running.discard(process)
+        return process.returncode, said
+
+    def end(self) -> None:
+        """End all that run, and start no more."""
+        with self._lock:
+            self._ended = True
+            running = list(self._running)
+        for process in running:
+            _stop(process)
 
 
 # With less than this many bytes left, a disk counts as full.

@@ -3,12 +3,14 @@
 
 import contextlib
 import io
+import os
+import shutil
 import tempfile
 import time
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
-from typing import List
+from typing import List, Tuple
 from unittest import mock
 
 from hostlib import checksource
@@ -48,18 +50,26 @@ class CoccicheckTest(unittest.TestCase):
             path.write_text(text)
 
     def _check(self, said: str, status: int = 0, missing: str = "ocamlopt",
-               inputs: str = "") -> List[Result]:
+               inputs: str = "", unparsed: str = "") -> List[Result]:
         self.asked: List[List[str]] = []
+        (self.tree / "standard.h").write_text("#define A its own\n")
+        for path in ("virt/kvm/kvm_main.c", "kernel/events/new.c"):
+            (self.tree / path).parent.mkdir(parents=True, exist_ok=True)
+            (self.tree / path).write_text("int a;\nint b BAD;\nint c;\n")
 
-        def run(argv: List[str], **_: object) -> object:
+        def run(_: object, argv: List[str], cwd: Path) -> Tuple[int, str]:
+            self.assertEqual(cwd, self.tree)
+            if "--parse-c" in argv:
+                return 0, f"init_defs_builtins: {self.tree}/standard.h\n{unparsed}"
             self.asked.append(argv)
             self.groups = Path(argv[-1]).read_text()
-            return SimpleNamespace(stdout=said, returncode=status)
+            self.macros = Path(argv[argv.index("--macro-file-builtins") + 1]).read_text()
+            return status, said
 
         with mock.patch.object(checksource.shutil, "which",
                                lambda name: None if name == missing else name), \
                 mock.patch.object(checksource, "said_by", return_value="spatch version 1.1.1 x"), \
-                mock.patch.object(checksource.subprocess, "run", run), \
+                mock.patch.object(checksource.Processes, "run", run), \
                 contextlib.redirect_stdout(io.StringIO()):
             return checksource.coccicheck(self.tree, {
                 "virt/kvm/kvm_main.c": {7}, "kernel/events/new.c": {1, 2, 3}, "a.h": {1}}, 2,
@@ -70,6 +80,8 @@ class CoccicheckTest(unittest.TestCase):
         self.assertEqual(results["coccicheck, a.cocci"].complaints, [
             "virt/kvm/kvm_main.c:7: WARNING: NULL check before a free is not needed",
             "kernel/events/new.c:3: Unneeded semicolon"])
+        rule = self.asked[0][self.asked[0].index("--cocci-file") + 1]
+        self.assertEqual(rule, str(self.tree / "scripts/coccinelle/free/a.cocci"))
         self.assertEqual(self.asked[0][-4:-1], ["--no-includes", "--include-headers",
                                                 "--file-groups"])
         # An empty line ends a group.
@@ -88,7 +100,8 @@ class CoccicheckTest(unittest.TestCase):
         self.assertEqual([(result.name, result.not_tried) for result in results], [
             ("coccicheck, b.cocci", "spatch 1.1.1 is older than 1.2"),
             ("coccicheck, c.cocci", "it only patches"),
-            ("coccicheck, d.cocci", "there is no ocamlopt"), ("coccicheck, a.cocci", "")])
+            ("coccicheck, d.cocci", "there is no ocamlopt"), ("what coccicheck sees", ""),
+            ("coccicheck, a.cocci", "")])
         self.assertEqual(len(self.asked), 1)
         self._check("", missing="", inputs="another tree")
         self.assertEqual(len(self.asked), 2)
@@ -98,15 +111,74 @@ class CoccicheckTest(unittest.TestCase):
             (self.tree / f"scripts/coccinelle/z{number:02}.cocci").write_text("virtual report\n")
         tried = []
 
-        def spatch(rule: Path, *_: object) -> str:
+        def spatch(_: object, rule: Path, *__: object) -> str:
             tried.append(rule)
             time.sleep(0.02)
             raise KeyboardInterrupt
 
-        with mock.patch.object(checksource, "_spatch", spatch), \
+        with mock.patch.object(checksource._Spatch, "apply", spatch), \
                 self.assertRaises(KeyboardInterrupt):
             self._check("")
         self.assertLess(len(tried), 10)
+
+    def test_interrupted_while_it_runs(self) -> None:
+        """What spatch has started ends as well."""
+        pids = self.tree / "pids"
+        (self.tree / "bin").mkdir()
+        (self.tree / "bin/spatch").write_text(
+            "#!/bin/sh\ncase $* in\n"
+            f"--version) echo spatch version 1.1.1 ;;\n"
+            f"*--parse-c*) echo init_defs_builtins: {self.tree}/standard.h ;;\n"
+            f"*) sleep 60 & echo $$ $! > {pids}.new; mv {pids}.new {pids}; wait ;;\nesac\n")
+        (self.tree / "bin/spatch").chmod(0o755)
+        (self.tree / "standard.h").write_text("")
+        (self.tree / "a.c").write_text("")
+
+        def interrupt(_: object, detail: str = "") -> None:
+            while detail and not pids.exists():
+                time.sleep(0.01)
+            if detail:
+                raise KeyboardInterrupt
+
+        start = time.monotonic()
+        with mock.patch.dict(os.environ, {"PATH": f"{self.tree}/bin:{os.environ['PATH']}"}), \
+                mock.patch.object(checksource.Step, "tick", interrupt), \
+                contextlib.redirect_stdout(io.StringIO()), self.assertRaises(KeyboardInterrupt):
+            checksource.coccicheck(self.tree, {"a.c": {1}}, 2, Passed(self.tree / "passed"), "")
+        self.assertLess(time.monotonic() - start, 30)
+        time.sleep(0.1)
+        for pid in pids.read_text().split():
+            self.assertFalse(self._runs(int(pid)))
+
+    @staticmethod
+    def _runs(pid: int) -> bool:
+        """Whether there is such a process; one that nobody has waited for has ended."""
+        try:
+            return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+        except FileNotFoundError:
+            return False
+
+    def test_macros_are_behind_its_own(self) -> None:
+        self._check("")
+        self.assertTrue(self.macros.startswith("#define A its own\n"))
+        self.assertTrue(self.macros.endswith(checksource.MACROS.read_text()))
+
+    def test_lines_that_no_rule_sees(self) -> None:
+        bad = "badcount: 2\nbad: int a;\nBAD:!!!!! int b BAD;\n"
+        for _ in range(2):
+            result = self._check("", unparsed=bad)[3]
+            self.assertEqual(result.name, "what coccicheck sees")
+            self.assertEqual(len(result.complaints), 1)
+            self.assertIn("kernel/events/new.c:1: spatch can't parse", result.complaints[0])
+        self.assertEqual(self._check("")[3].complaints, [])
+        self.assertTrue(self._check("")[3].before)
+
+    def test_a_rule_that_was_edited_is_applied_again(self) -> None:
+        self._check("")
+        rule = self.tree / "scripts/coccinelle/free/a.cocci"
+        rule.write_text(rule.read_text() + "// edited\n")
+        self._check("")
+        self.assertEqual(len(self.asked), 1)
 
     def test_a_rule_that_has_passed_waits_for_another_tree(self) -> None:
         for inputs, said, tried in (("a", _COCCI, 1), ("a", "", 1), ("a", _COCCI, 0),
@@ -126,6 +198,35 @@ class CoccicheckTest(unittest.TestCase):
     def test_not_there(self) -> None:
         result, = self._check("", missing="spatch")
         self.assertEqual(result.not_tried, "there is no spatch")
+
+
+class UnparsedTest(unittest.TestCase):
+    def test_where_they_are(self) -> None:
+        text = ("}\n/* \n * f() */\nint f(void)\n{\n\treturn 0 BAD;\n}\n\n"
+                "#define A(x)\t\\\n\t{ x BAD }\nint f(void)\n{\n\treturn 0 BAD;\n}\n")
+        bad = "bad: int f(void)\nbad: {\nBAD:!!!!! \treturn 0 BAD;\nbad: }\n"
+        macro = "bad: }\nbad: \nbad: #define A(x)\t\\\nBAD:!!!!! \t{ x BAD }\n"
+        header = "badcount: 1\nBAD:!!!!! struct x BAD;\n"
+        self.assertEqual(checksource.unparsed(
+            f"PARSING: a.c\n{header}badcount: 4\n{bad}ERROR-RECOV: x\n", text), {4, 6})
+        self.assertEqual(checksource.unparsed(
+            f"badcount: 4\n{macro}badcount: 4\n{bad}", text), {11, 13})
+        comment = "bad: }\nbad: /* \nbad:  * f() */\n"
+        self.assertEqual(checksource.unparsed(f"badcount: 3\n{comment}", text), set())
+        self.assertEqual(checksource.unparsed("nb good = 13,  nb bad = 0\n", text), set())
+
+    @unittest.skipUnless(shutil.which("spatch"), "there is no spatch")
+    def test_our_files(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            spatch = checksource._Spatch(REPO, Path(tmp))
+            for path in ("kernel/events/callchain_guest_deferred.c",
+                         "tools/perf/tests/guest-memory.c",
+                         "tools/testing/selftests/kvm/guest_callchain_attr_test.c",
+                         "tools/testing/selftests/perf_events/sw_event_samples.c"):
+                with self.subTest(path):
+                    self.assertEqual(spatch.unparsed(path), set())
+                    said = spatch._said("--parse-c", path)
+                    self.assertTrue(checksource.unparsed(said, (REPO / path).read_text()))
 
 
 class DocumentationTest(unittest.TestCase):
