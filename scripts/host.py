@@ -16,6 +16,11 @@ from hostlib import bases, commands, deps, options  # noqa: E402
 from hostlib.commands import COMMANDS  # noqa: E402
 from hostlib.ui import Failure, end_as_interrupted, say  # noqa: E402
 
+# What make hands over, and a kernel's build system would heed: "make -i check" would have it go
+# on after errors.  ARCH means something else here than there.
+_NOT_FOR_BUILDS = ("ARCH", "MAKEFLAGS", "MFLAGS", "GNUMAKEFLAGS", "KCFLAGS", "KCPPFLAGS",
+                   "KAFLAGS", "W")
+
 
 def main(argv: Sequence[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
@@ -32,8 +37,9 @@ def main(argv: Sequence[str]) -> int:
                     *([given.arch] if given.arch != "x86" else [])])
         if given.base:
             return bases.run(given.base, commands.build_dir(given), argv, os.environ)
-        # The build systems of Linux take it for theirs; they are told what they need to know.
-        os.environ.pop("ARCH", None)
+        # The build systems of Linux are told what they need to know.
+        for variable in _NOT_FOR_BUILDS:
+            os.environ.pop(variable, None)
         return COMMANDS[name].run(given)
     except Failure as failure:
         say(f"{name}: {failure}.")
