@@ -253,27 +253,39 @@ def of_objects(said: str) -> List[str]:
     return [f"{path}: {text}" for path, text in dict.fromkeys(_OBJTOOL.findall(said))]
 
 
-def _checker(*names: str) -> str:
+def _checker() -> str:
     """A digest of what checks: edits of it make all be checked anew."""
-    files = [CONFIGS / "check.config", *(SCRIPTS / "hostlib" / f"{name}.py" for name in names)]
+    modules = ("build", "checkbuild", "checksource", "kconfig", "optionoff", "passed", "tree")
+    files = [CONFIGS / "check.config", *(SCRIPTS / "hostlib" / f"{name}.py" for name in modules)]
     return digest(*(path.read_text() for path in files))
 
 
-def inputs(source: Source, tree: Tree, *checker: str) -> str:
-    """A digest of a tree and of what checks it: modules in this folder."""
-    return digest(source.name, _checker(*checker),
+# Of what runs: files may be edited meanwhile.
+_CHECKER = _checker()
+
+
+def inputs(source: Source, tree: Tree) -> str:
+    """A digest of a tree and of what checks it."""
+    return digest(source.name, _CHECKER,
                   *(f"{path}\n{(tree.path / path).read_text(errors='replace')}"
                     for path in sorted(tree.ours())))
 
 
+def passed_before(source: Source, folder: Path) -> Passed:
+    """What has passed in earlier runs; nothing of a tree of the user's, which has no version."""
+    return Passed(None if source.tree else folder / "passed.json")
+
+
 def _version_of(way: Way, tree: Path) -> str:
-    """What the compiler of a way says that it is; nothing if it can't be tried."""
+    """What the compilers of a way say that they are; nothing if it can't be tried."""
     try:
         compiler_of(way, tree)
     except NotTried:
         return ""
     program = find_clang(tree, way.kvm.split("/")[1]) if way.compiler == "clang" else way.compiler
-    return said_by(program, "--version")
+    # gcc compiles what programs of the build run, and beside sparse also the kernel.
+    return "\n".join(said_by(each, "--version") for each in dict.fromkeys((program, "gcc"))
+                     if shutil.which(each))
 
 
 def _try_way(way: Way, tree: Tree, ours: Dict[str, Set[int]], folder: Path, logs: Path,
@@ -332,7 +344,7 @@ def _states(originals: Path, mails: Sequence[Path]) -> List[str]:
 
 def _keys(source: Source, tree: Tree, mails: Sequence[Path]) -> List[str]:
     """What each mail depends on: the files before it and after it, and what compiles them."""
-    same = digest(source.name, _checker("build", "checkbuild", "kconfig", "optionoff"),
+    same = digest(source.name, _CHECKER,
                   *(_version_of(way, tree.path) for way in EACH))
     with tempfile.TemporaryDirectory() as tmp:
         for path in patched_files():
@@ -454,7 +466,7 @@ def run(source: Source, tree: Tree, ours: Dict[str, Set[int]], mails: Path, fold
     jobs = jobs or os.cpu_count() or 1
     logs = folder / "log"
     for way in WAYS:
-        key = digest(inputs(source, tree, "build", "checkbuild", "kconfig"), repr(way),
+        key = digest(inputs(source, tree), repr(way),
                      _version_of(way, tree.path))
         if key in passed:
             yield Result(way.name, before=True)

@@ -20,7 +20,6 @@ from .arch import ARCHS, ARM64, X86
 from .build import CONFIGS, Build
 from .emulated import Complaint, EmulatedHost, choose_accel
 from .options import GUESTS, Command, Options
-from .passed import Passed
 from .selftests import Counts
 from .tree import BASELINE_V3, REPO, Tree
 from .ui import Failure, claim, host_folder, say
@@ -546,10 +545,9 @@ def cmd_check(options: Options) -> int:
     def compiled(mails: Path) -> Iterator[check.Result]:
         tree, folder = Tree(build), build / "check"
         ours = checkbuild.our_lines(tree, linux(options))
-        passed = Passed(folder / "passed.json")
+        passed = checkbuild.passed_before(linux(options), folder)
         yield from checksource.run(tree, ours, folder, passed,
-                                   checkbuild.inputs(linux(options), tree, "checksource"),
-                                   options.jobs)
+                                   checkbuild.inputs(linux(options), tree), options.jobs)
         yield from checkbuild.run(linux(options), tree, ours, mails, folder, passed, options.jobs)
 
     return 0 if check.run(linux(options), build, results, options.jobs,

@@ -16,14 +16,15 @@ class Passed:
     """What has passed, by the digest of all that it depends on; kept in a file.
 
     Args:
-        path: the file; it is written at once when something passes
+        path: the file; it is written at once when something passes.  None if what passes is to
+            be forgotten with this run
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Optional[Path]) -> None:
         self._path = path
         self._found: Dict[str, List[str]] = {}
         try:
-            self._found = json.loads(path.read_text())
+            self._found = json.loads(path.read_text()) if path else {}
         except (OSError, ValueError):
             # There was no run yet, or it was killed while it wrote.
             pass
@@ -37,6 +38,8 @@ class Passed:
 
     def add(self, key: str, notes: Optional[List[str]] = None) -> None:
         self._found[key] = notes or []
+        if not self._path:
+            return
         self._path.parent.mkdir(parents=True, exist_ok=True)
         partial = self._path.with_name(self._path.name + ".partial")
         partial.write_text(json.dumps(self._found))

@@ -15,6 +15,7 @@ from hostlib import checkbuild
 from hostlib.check import Result
 from hostlib.checkbuild import NotTried, Way
 from hostlib.passed import Passed
+from hostlib.source import Source
 from hostlib.ui import Failure
 
 _SAID = """make[1]: Entering directory '/work'
@@ -142,6 +143,38 @@ def _mail(folder: str, *paths: str) -> Path:
     mail = Path(folder) / "0001-a.patch"
     mail.write_text("".join(f"--- a/{path}\n+++ b/{path}\n" for path in paths))
     return mail
+
+
+class KeysTest(unittest.TestCase):
+    """What makes something be checked again that has passed."""
+
+    def test_a_tree_of_the_users_may_change_at_any_time(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            debians, own = Source("a"), Source("/a", tree=Path("/a"))
+            for source in (debians, own):
+                checkbuild.passed_before(source, Path(tmp)).add("key")
+            self.assertIn("key", checkbuild.passed_before(debians, Path(tmp)))
+            self.assertNotIn("key", checkbuild.passed_before(own, Path(tmp)))
+
+    def test_sparse_comes_with_a_compiler(self) -> None:
+        way = next(way for way in checkbuild.WAYS if way.compiler == "sparse")
+        with mock.patch.object(checkbuild.shutil, "which", lambda name: name), \
+                mock.patch.object(checkbuild, "said_by", lambda name, _: f"{name} 1"):
+            self.assertEqual(checkbuild._version_of(way, Path()), "sparse 1\ngcc 1")
+
+    def test_edits_of_what_checks(self) -> None:
+        for name in ("checkbuild", "checksource", "tree"):
+            before = checkbuild._checker()
+            with mock.patch.object(Path, "read_text", autospec=True, side_effect=lambda path: (
+                    "edited" if path.name == f"{name}.py" else path.read_bytes().decode())):
+                self.assertNotEqual(checkbuild._checker(), before)
+
+    def test_what_runs_counts_and_not_what_is_edited_meanwhile(self) -> None:
+        tree = mock.Mock(path=Path("/none"))
+        tree.ours.return_value = []
+        before = checkbuild.inputs(Source("a"), tree)
+        with mock.patch.object(Path, "read_text", return_value="edited"):
+            self.assertEqual(checkbuild.inputs(Source("a"), tree), before)
 
 
 class EachPatchTest(unittest.TestCase):

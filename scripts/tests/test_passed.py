@@ -23,6 +23,12 @@ class PassedTest(unittest.TestCase):
         self.assertEqual((again.notes("a"), again.notes("b"), again.notes("c")),
                          ([], ["note"], None))
 
+    def test_is_forgotten_without_a_file(self) -> None:
+        passed = Passed(None)
+        passed.add("a", ["note"])
+        self.assertEqual(passed.notes("a"), ["note"])
+        self.assertNotIn("a", Passed(None))
+
     def test_a_file_that_is_cut_off_is_none(self) -> None:
         self.path.parent.mkdir()
         self.path.write_text('{"a": [')
