@@ -14,14 +14,14 @@ import subprocess
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, Iterable, Iterator, List, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Set, Tuple
 
 from . import kconfig, optionoff
 from .build import CONFIGS, PERF_FLAGS, SELFTESTS, cached_cc
 from .check import Result
 from .passed import Passed, digest
 from .source import Source
-from .tree import SCRIPTS, Tree, git_environment, patched_files, topics
+from .tree import SCRIPTS, Topic, Tree, git_environment, patched_files, topics
 from .ui import Failure, run_logged, say
 
 # What is compiled: all of perf's core, KVM, and the other files that are edited.
@@ -104,11 +104,12 @@ WAYS = (
 
 
 # What each patch is compiled with, as far as it edits what they are made of.
+EACH_ON = Way("option on", "arch/x86/kvm/", "gcc", ("W=e",), ON)
+EACH_OFF = Way("option off", "arch/x86/kvm/", "gcc", ("W=e",), OFF)
+EACH_ARM64 = Way("arm64, option on", "arch/arm64/kvm/", "aarch64-linux-gnu-gcc",
+                 (*_ARM64, "W=e"), ("CONFIG_GUEST_PERF_CALLCHAIN=y",))
 EACH = (
-    Way("option on", "arch/x86/kvm/", "gcc", ("W=e",), ON),
-    Way("option off", "arch/x86/kvm/", "gcc", ("W=e",), OFF),
-    Way("arm64, option on", "arch/arm64/kvm/", "aarch64-linux-gnu-gcc", (*_ARM64, "W=e"),
-        ("CONFIG_GUEST_PERF_CALLCHAIN=y",)),
+    EACH_ON, EACH_OFF, EACH_ARM64,
     Way("arm64, option off", "arch/arm64/kvm/", "aarch64-linux-gnu-gcc", (*_ARM64, "W=e"),
         ("# CONFIG_GUEST_PERF_CALLCHAIN is not set",)),
 )
@@ -321,38 +322,153 @@ def _programs(paths: Iterable[str]) -> Set[str]:
             for path in paths if path.startswith("tools/")}
 
 
-def _states(originals: Path, mails: Sequence[Path]) -> List[str]:
+def _state(tree: Path, paths: Iterable[str]) -> str:
+    """A digest of some files of a tree, or of where it has none."""
+    return digest(*(f"{path}\n{(tree / path).read_text(errors='replace')}"
+                    for path in sorted(paths) if (tree / path).is_file()))
+
+
+def _states(originals: Path, mails: Sequence[Path], paths: Iterable[str]) -> List[str]:
     """Digests of what is edited: as it was, and after each mail.
 
     Args:
         originals: the files that mails edit; this applies the mails there
+        paths: of these files
     """
-    def state() -> str:
-        return digest(*(f"{path.relative_to(originals)}\n{path.read_text(errors='replace')}"
-                        for path in sorted(originals.rglob("*")) if path.is_file()))
-
-    states = [state()]
+    states = [_state(originals, paths)]
     for mail in mails:
         try:
             _apply(mail, originals)
         except Failure:
             # Whoever compiles it says so.
             pass
-        states.append(state())
+        states.append(_state(originals, paths))
     return states
 
 
-def _keys(source: Source, tree: Tree, mails: Sequence[Path]) -> List[str]:
-    """What each mail depends on: the files before it and after it, and what compiles them."""
-    same = digest(source.name, _CHECKER,
-                  *(_version_of(way, tree.path) for way in EACH))
+@dataclass(frozen=True)
+class _Patch:
+    """A patch to compile.
+
+    Args:
+        mail: the mail that has it
+        topic: what it is called, and the series that it is in
+        key: a digest of what it depends on: files before it and after it, and what compiles them
+        after: a digest of the files after it
+        is_last: whether no other one follows
+    """
+    mail: Path
+    topic: Topic
+    key: str
+    after: str
+    is_last: bool
+
+
+def _patches(source: Source, tree: Path, mails: Sequence[Path], paths: Set[str]) -> List[_Patch]:
+    """What there is to compile, in order.
+
+    Args:
+        paths: the files that mails edit
+    """
+    if len(mails) != len(topics()):
+        raise Failure(f"There are {len(mails)} mails of {len(topics())} patches")
+    same = digest(source.name, _CHECKER, *(_version_of(way, tree) for way in EACH))
     with tempfile.TemporaryDirectory() as tmp:
-        for path in patched_files():
-            if (tree.path / path).exists():
+        for path in paths:
+            if (tree / path).exists():
                 (Path(tmp) / path).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy2(tree.path / path, Path(tmp) / path)
-        states = _states(Path(tmp), mails)
-    return [digest(same, before, after) for before, after in zip(states, states[1:])]
+                shutil.copy2(tree / path, Path(tmp) / path)
+        states = _states(Path(tmp), mails, paths)
+    # More is asked of the last one.
+    lasts = [False] * (len(mails) - 1) + [True]
+    return [_Patch(mail, topic, digest(same, before, after, str(last)), after, last)
+            for mail, topic, before, after, last
+            in zip(mails, topics(), states, states[1:], lasts)]
+
+
+class _Each:
+    """Compile one patch after the other.
+
+    Args:
+        tree: what they are applied to
+        paths: the files that they edit
+        kernels: those that can be compiled here, with the option and without at least
+        programs: compiles what a mail edits beside the kernel
+        passed: what need not be compiled again
+    """
+
+    def __init__(self, tree: Path, paths: Set[str], kernels: Dict[Way, _Kernel],
+                 programs: Callable[[Path], None], passed: Passed) -> None:
+        self._tree = tree
+        self._paths = paths
+        self._kernels = kernels
+        self._programs = programs
+        self._passed = passed
+        self._objects = optionoff.Objects(kernels[EACH_OFF].folder)
+        # Whether the kernels and the objects are those of the patch before.
+        self._are_built = False
+        self._has_failed = False
+        # By the names of patches: functions that they change, and those of which none knows.
+        self.changes: Dict[str, List[str]] = {}
+        self.unknown: Set[str] = set()
+
+    def _build_before(self, patch: _Patch) -> List[str]:
+        """Compile what the patch is applied to; return what went wrong."""
+        found = []
+        for kernel in self._kernels.values():
+            try:
+                kernel.configure()
+                kernel.compile(f"before {_title(patch.mail)}")
+            except Failure as failure:
+                found.append(str(failure))
+        self._are_built = not found
+        if self._are_built:
+            self._objects.changed(_OBJECTS)
+        # It is known by now if the patch before has failed.
+        return [] if self._has_failed else found
+
+    def _missing(self) -> List[str]:
+        """What the configurations of the last patch were to have; earlier ones can't have it."""
+        return [f"{way.name}: the kernel can't have {', '.join(kernel.missing())}"
+                for way, kernel in self._kernels.items() if kernel.missing()]
+
+    def _compile(self, patch: _Patch) -> List[str]:
+        """Compile what the patch has edited; return what went wrong."""
+        try:
+            for kernel in self._kernels.values():
+                _compile_kernel(patch.mail, kernel)
+            self._programs(patch.mail)
+        except Failure as failure:
+            return [str(failure)]
+        return self._missing() if patch.is_last and self._are_built else []
+
+    def try_patch(self, patch: _Patch) -> Result:
+        """Apply the next patch, and compile it if it has not passed yet."""
+        result = Result(patch.mail.name, before=patch.key in self._passed)
+        if not result.before and not self._are_built:
+            result.complaints += self._build_before(patch)
+        try:
+            # Whatever went wrong: the next ones need it.
+            _apply(patch.mail, self._tree)
+            if not result.before:
+                result.complaints += self._compile(patch)
+        except Failure as failure:
+            result.complaints.append(str(failure))
+        if not result.before and not result.complaints and self._are_built:
+            changes = self._objects.changed(_OBJECTS)
+            # What was compiled is what the key says.
+            if _state(self._tree, self._paths) == patch.after:
+                self._passed.add(patch.key, changes)
+        self._has_failed = bool(result.complaints)
+        self._are_built = self._are_built and not result.before and not result.complaints
+        # What fixes change is meant for all kernels.
+        if patch.topic.series == "kernel":
+            name, notes = patch.topic.patch.name, self._passed.notes(patch.key)
+            if notes is None:
+                self.unknown.add(name)
+            else:
+                self.changes[name] = notes
+        return result
 
 
 def each_patch(source: Source, mails: Sequence[Path], folder: Path, logs: Path, jobs: int,
@@ -364,50 +480,26 @@ def each_patch(source: Source, mails: Sequence[Path], folder: Path, logs: Path, 
     tree = Tree(folder, patched=False, instruments=False)
     shutil.rmtree(folder, ignore_errors=True)
     tree.assemble(source)
-    keys = _keys(source, tree, mails)
     with (tree.path / "lib/Kconfig.debug").open("a") as options:
         options.write(_SELECT)
-    kernels = []
+    kernels: Dict[Way, _Kernel] = {}
     for number, way in enumerate(EACH):
         try:
-            kernels.append(_Kernel(way, tree.path, folder / f"kernel{number}", logs, jobs))
+            kernels[way] = _Kernel(way, tree.path, folder / f"kernel{number}", logs, jobs)
         except NotTried as reason:
             yield Result(f"each patch, {way.name}", not_tried=str(reason))
-    on, off, *_ = kernels
-    objects = optionoff.Objects(off.folder)
-    changes: Dict[str, List[str]] = {}
-    # Whether the kernels and the objects are those of the patch before.
-    are_built = False
-    for mail, key, topic in zip(mails, keys, topics()):
-        # What fixes change is meant for all kernels.
-        counts = topic.series == "kernel"
-        result = Result(mail.name, before=key in passed)
-        try:
-            if result.before:
-                are_built = False
-            elif not are_built:
-                for kernel in kernels:
-                    kernel.configure()
-                    kernel.compile(f"before {_title(mail)}")
-                objects.changed(_OBJECTS)
-                are_built = True
-            _apply(mail, tree.path)
-            if not result.before:
-                for kernel in kernels:
-                    _compile_kernel(mail, kernel)
-                _compile_programs(mail, tree.path, on, folder, logs, jobs)
-                passed.add(key, objects.changed(_OBJECTS))
-            if counts:
-                changes[topic.patch.name] = passed.notes(key) or []
-        except Failure as failure:
-            result.complaints.append(str(failure))
-            are_built = False
-        yield result
-    if are_built:
-        yield from (Result("the last patch's configuration", kernel.missing())
-                    for kernel in kernels)
-    yield Result("object code without the option",
-                 optionoff.complaints(changes, optionoff.read_accepted()))
+    if EACH_ON not in kernels or EACH_OFF not in kernels:
+        yield Result("each patch", not_tried="it takes the kernels of x86")
+        return
+    paths = patched_files().union(*map(_edited, mails))
+    patches = _patches(source, tree.path, mails, paths)
+    each = _Each(tree.path, paths, kernels, lambda mail: _compile_programs(
+        mail, tree.path, kernels[EACH_ON], folder, logs, jobs), passed)
+    for patch in patches:
+        yield each.try_patch(patch)
+    yield Result("object code without the option", optionoff.complaints(
+        each.changes, [entry for entry in optionoff.read_accepted()
+                       if entry.patch not in each.unknown]))
 
 
 def _apply(mail: Path, tree: Path) -> None:

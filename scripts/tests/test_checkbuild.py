@@ -8,7 +8,7 @@ import tempfile
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
-from typing import List
+from typing import Dict, List
 from unittest import mock
 
 from hostlib import checkbuild
@@ -239,92 +239,185 @@ class ResumeTest(unittest.TestCase):
         self.addCleanup(tmp.cleanup)
         self.tmp = Path(tmp.name)
         self.texts = ["a", "b", "c"]
+        # Patches that can't be compiled, and those before which nothing can.
         self.fails = ""
+        self.fails_before = ""
+        self.missing: List[str] = []
+        # Ways that can't be tried.
+        self.not_tried: List[Way] = []
         self.compiled: List[str] = []
-        topics = [SimpleNamespace(series=series, patch=Path(f"{name}.patch"))
-                  for series, name in (("fixes", "a"), ("kernel", "b"), ("kernel", "c"))]
+        self.before: List[str] = []
+        self.tree = self.tmp / "linux"
+        (self.tree / "lib").mkdir(parents=True)
+        self.topics = [SimpleNamespace(series=series, patch=Path(f"{name}.patch"))
+                       for series, name in (("fixes", "a"), ("kernel", "b"), ("kernel", "c"))]
 
         def compile_kernel(mail: Path, _: object) -> None:
             self.compiled.append(mail.name[0])
-            if mail.name[0] == self.fails:
+            if mail.name[0] in self.fails:
                 raise Failure("broken")
 
-        tree = mock.Mock(path=self.tmp)
+        def compile_before(title: str) -> None:
+            self.before.append(title[-1])
+            if title[-1] in self.fails_before:
+                raise Failure("broken before")
+
+        def kernel(way: Way, *_: object) -> object:
+            if way in self.not_tried:
+                raise NotTried(f"there is no {way.compiler}")
+            return mock.Mock(compile=compile_before, missing=lambda: self.missing)
+
         objects = mock.Mock()
         objects.changed.side_effect = lambda _: [f"a.o: {''.join(self.compiled[-1:])}"]
-        for name, value in (("Tree", lambda *_, **__: tree), ("_Kernel", mock.Mock()),
-                            ("topics", lambda: topics), ("_apply", mock.Mock()),
-                            ("EACH", checkbuild.EACH[:2]), ("_keys", self._keys),
+        for name, value in (("Tree", lambda *_, **__: mock.Mock(path=self.tree)),
+                            ("_Kernel", kernel), ("topics", lambda: self.topics),
+                            ("patched_files", lambda: {"f"}),
+                            ("EACH", checkbuild.EACH[:2]), ("_version_of", lambda *_: "gcc 1"),
                             ("_compile_kernel", compile_kernel),
                             ("_compile_programs", mock.Mock()),
+                            ("_title", lambda mail: mail.stem),
                             ("optionoff.Objects", lambda _: objects),
                             ("optionoff.read_accepted", lambda: [])):
             patcher = mock.patch.object(
                 checkbuild.optionoff if "." in name else checkbuild, name.split(".")[-1], value)
             patcher.start()
             self.addCleanup(patcher.stop)
-        checkbuild._Kernel.return_value.missing.return_value = []  # type: ignore[attr-defined]
-        (self.tmp / "lib").mkdir()
 
-    def _keys(self, *_: object) -> List[str]:
-        """Each patch appends its text to a file."""
-        after = ["".join(self.texts[:number]) for number in range(4)]
-        return [f"{first} {second}" for first, second in zip(after, after[1:])]
+    def _mail(self, name: str, before: str, after: str) -> Path:
+        mail = self.tmp / f"{name}.patch"
+        mail.write_text("[PATCH]\ndiff --git a/f b/f\n" + "".join(difflib.unified_diff(
+            [f"{before}\n"], [f"{after}\n"], "a/f", "b/f")))
+        return mail
+
+    def _mails(self) -> List[Path]:
+        """Each patch appends its text to a line of a file."""
+        after = ["-" + "".join(self.texts[:number]) for number in range(len(self.texts) + 1)]
+        return [self._mail(*each) for each in zip("abc", after, after[1:])]
 
     def _run(self) -> List[Result]:
-        mails = []
-        for name, text in zip("abc", self.texts):
-            mails.append(self.tmp / f"{name}.patch")
-            mails[-1].write_text(f"[PATCH]\ndiff --git a/{text}")
-        self.compiled = []
-        return list(checkbuild.each_patch(
-            SimpleNamespace(name="linux"), mails,  # type: ignore[arg-type]
-            self.tmp / "each", self.tmp, 1, Passed(self.tmp / "passed.json")))
+        (self.tree / "f").write_text("-\n")
+        (self.tree / "lib/Kconfig.debug").write_text("")
+        self.compiled, self.before = [], []
+        self.results = list(checkbuild.each_patch(
+            Source("linux"), self._mails(), self.tmp / "each", self.tmp, 1,
+            Passed(self.tmp / "passed.json")))
+        return self.results
 
-    def _before(self) -> List[str]:
+    def _passed_before(self) -> List[str]:
         """Those that passed in an earlier run."""
         return [result.name[0] for result in self._run() if result.before]
 
+    def _complaints(self) -> Dict[str, List[str]]:
+        return {result.name.split(".")[0]: result.complaints for result in self._run()}
+
     def test_all_are_compiled_once(self) -> None:
-        self.assertEqual(self._before(), [])
+        self.assertEqual(self._passed_before(), [])
         self.assertEqual(self.compiled, ["a", "a", "b", "b", "c", "c"])
-        self.assertEqual(self._before(), ["a", "b", "c"])
+        self.assertEqual(self._passed_before(), ["a", "b", "c"])
         self.assertEqual(self.compiled, [])
 
     def test_from_the_first_that_differs(self) -> None:
         self._run()
         self.texts[1] = "edited"
-        self.assertEqual(self._before(), ["a"])
+        self.assertEqual(self._passed_before(), ["a"])
         self.assertEqual(self.compiled, ["b", "b", "c", "c"])
 
     def test_until_the_files_are_the_same_again(self) -> None:
         self.texts = ["a", "bc", "d"]
         self._run()
         self.texts = ["ab", "c", "d"]
-        self.assertEqual(self._before(), ["c"])
+        self.assertEqual(self._passed_before(), ["c"])
         self.assertEqual(self.compiled, ["a", "a", "b", "b"])
 
     def test_what_is_built_is_that_of_the_patch_before(self) -> None:
         self._run()
-        before = checkbuild._Kernel.return_value.compile  # type: ignore[attr-defined]
-        before.reset_mock()
         self.texts[2] = "edited"
         self._run()
         # One kernel with the option, and one without.
-        self.assertEqual([call[0][0].split()[0] for call in before.call_args_list],
-                         ["before"] * 2)
+        self.assertEqual(self.before, ["c"] * 2)
 
     def test_from_the_one_that_failed(self) -> None:
         self.fails = "b"
-        results = {result.name: result.complaints for result in self._run()}
-        self.assertEqual((results["a.patch"], results["b.patch"]), ([], ["broken"]))
+        complaints = self._complaints()
+        self.assertEqual((complaints["a"], complaints["b"]), ([], ["broken"]))
         self.fails = ""
-        self.assertEqual(self._before(), ["a", "c"])
+        self.assertEqual(self._passed_before(), ["a", "c"])
+
+    def test_one_that_is_behind_a_broken_one(self) -> None:
+        """What the broken one breaks for it is said once; it is applied, and tried itself."""
+        self.fails, self.fails_before = "b", "c"
+        complaints = self._complaints()
+        self.assertEqual((complaints["b"], complaints["c"]), (["broken"], []))
+        self.assertEqual((self.tree / "f").read_text(), "-abc\n")
+        self.assertEqual(self.compiled, ["a", "a", "b", "c", "c"])
+        # Nobody knows what it changes in objects.
+        self.fails = self.fails_before = ""
+        self.assertEqual(self._passed_before(), ["a"])
+
+    def test_one_before_which_nothing_can_be_compiled(self) -> None:
+        """It is applied all the same, and those that follow are what their keys say."""
+        self.fails_before = "a"
+        complaints = self._complaints()
+        self.assertEqual(complaints["a"], ["broken before"] * 2)
+        self.assertEqual((complaints["b"], complaints["c"]), ([], []))
+        self.assertEqual((self.tree / "f").read_text(), "-abc\n")
+
+    def test_what_is_compiled_is_what_the_key_says(self) -> None:
+        """An edit of another hand, while all is compiled."""
+        with mock.patch.object(checkbuild, "_compile_programs", lambda mail, *_: (
+                self.tree / "f").write_text("-abc \n") if mail.stem == "c" else None):
+            self._run()
+        self.assertEqual(self._passed_before(), ["a", "b"])
+
+    def test_the_last_configuration_is_whole(self) -> None:
+        self.missing = ["CONFIG_A=y"]
+        for _ in range(2):
+            complaints = self._complaints()
+            self.assertEqual((complaints["a"], complaints["b"]), ([], []))
+            self.assertEqual(complaints["c"],
+                             [f"{name}: the kernel can't have CONFIG_A=y"
+                              for name in ("option on", "option off")])
+        self.missing = []
+        self.assertEqual(self._passed_before(), ["a", "b"])
+
+    def test_one_that_becomes_the_last(self) -> None:
+        """Before, nobody asked for more than that it compiles."""
+        self._run()
+        self.missing = ["CONFIG_A=y"]
+        del self.texts[2], self.topics[2]
+        self.assertTrue(self._complaints()["b"])
+
+    def test_kernels_are_those_of_their_ways(self) -> None:
+        """Without gcc, arm64's are not taken for x86's."""
+        self.not_tried = [checkbuild.EACH_ON, checkbuild.EACH_OFF]
+        both = checkbuild.EACH
+        for others in ((), (checkbuild.EACH_ARM64, Way("arm64, option off", "", "gcc"))):
+            with mock.patch.object(checkbuild, "EACH", both + others):
+                results = self._run()
+            self.assertEqual([(result.name, result.not_tried) for result in results], [
+                ("each patch, option on", "there is no gcc"),
+                ("each patch, option off", "there is no gcc"),
+                ("each patch", "it takes the kernels of x86")])
+            self.assertEqual(self.compiled, [])
+
+    def test_each_mail_has_its_patch(self) -> None:
+        del self.topics[0]
+        with self.assertRaisesRegex(Failure, "3 mails of 2 patches"):
+            self._run()
 
     def test_changes_of_objects_are_remembered(self) -> None:
         for _ in range(2):
             self.assertEqual(self._run()[-1].complaints,
                              ["b.patch changes a.o: b", "c.patch changes a.o: c"])
+
+    def test_changes_that_nobody_knows(self) -> None:
+        """Then the list is not wrong if it has more."""
+        accepted = checkbuild.optionoff.Accepted("b.patch", "a.o", "x", "why")
+        with mock.patch.object(checkbuild.optionoff, "read_accepted", lambda: [accepted]):
+            self.assertIn("option-off.txt: b.patch changes no a.o: x", self._run()[-1].complaints)
+            (self.tmp / "passed.json").unlink()
+            self.fails = "b"
+            self.assertEqual(self._run()[-1].complaints, ["c.patch changes a.o: c"])
 
 
 class ApplyTest(unittest.TestCase):
@@ -352,7 +445,7 @@ class StatesTest(unittest.TestCase):
         def states(*mails: Path) -> List[str]:
             with tempfile.TemporaryDirectory() as folder:
                 (Path(folder) / "f").write_text("1\n2\n")
-                return checkbuild._states(Path(folder), mails)
+                return checkbuild._states(Path(folder), mails, ["f"])
 
         with tempfile.TemporaryDirectory() as tmp:
             first, second = mail("1", "1\n2\n", "a\n2\n"), mail("2", "a\n2\n", "a\nb\n")
