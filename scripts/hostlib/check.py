@@ -181,10 +181,19 @@ def _patches(tree: Path, mails: Path, accepted: Sequence[Accepted],
               for part in range(number))]
 
 
-def _released(mails: Path) -> Result:
-    """Whether the repository's series are what its patches say."""
+def _released(mails: Path, source: Source) -> Result:
+    """Whether the repository's series are what its patches say.
+
+    Args:
+        mails: what they should be
+        source: the kernel's that these were written with
+    """
     if PINNED:
         return Result("series", not_tried="it is that of another Linux")
+    made_with = series.made_with()
+    if made_with and made_with != source.name:
+        return Result("series", not_tried=f"it was written with {made_with}, and the source here "
+                      f"is {source.name}")
     return Result("series", [f"series/{name} is not what the patches say; write all anew with "
                              "make series RELEASE=1" for name in series.stale(mails)[:1]])
 
@@ -244,7 +253,7 @@ def run(source: Source, build: Path, folder: Path, number: int = 0,
     accepted = read_accepted()
     number = number or os.cpu_count() or 1
     results = run_all([*_patches(build / "linux", mails, accepted, number), *_python(),
-                       *_shell(), lambda: _released(mails),
+                       *_shell(), lambda: _released(mails, source),
                        lambda: _mutants(Tree(build))], number)
     for entry in accepted:
         if not any(entry in result.used for result in results):

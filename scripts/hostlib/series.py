@@ -19,6 +19,9 @@ from .ui import Failure, Step
 # The series as the repository has them: a reader needs no command of ours.
 RELEASE = REPO / "series"
 
+# There, the source that they were written with: mails have context, and digests of files.
+_MADE_WITH = "source"
+
 # Nobody signs these off, and no setting of the git user's changes them.
 _RELEASE_SENDER = "Guest callchains"
 _RELEASE_ENV = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
@@ -118,11 +121,29 @@ def release(source: Source, build: Path) -> List[Path]:
     # Only copies for another base have this.
     if PINNED:
         raise Failure(f"series/ is for Linux {SERIES}; leave RELEASE=1 out, or BASE=")
+    if source.tree or source.tarball:
+        raise Failure("series/ is written with Debian's source, which all have; leave RELEASE=1 "
+                      "out, or KERNEL_SRC= and KERNEL_TARBALL=")
+    partial, old = (RELEASE.with_name(f"{RELEASE.name}.{what}") for what in ("partial", "old"))
+    for folder in (partial, old):
+        shutil.rmtree(folder, ignore_errors=True)
     with tempfile.TemporaryDirectory() as tmp:
         names = [mails.name for mails in write(source, build, Path(tmp), release=True)]
-        shutil.rmtree(RELEASE, ignore_errors=True)
-        shutil.copytree(tmp, RELEASE)
+        shutil.copytree(tmp, partial)
+    # The temporary folder is its owner's alone.
+    partial.chmod(0o755)
+    (partial / _MADE_WITH).write_text(f"{source.name}\n")
+    if RELEASE.exists():
+        RELEASE.rename(old)
+    partial.rename(RELEASE)
+    shutil.rmtree(old, ignore_errors=True)
     return [RELEASE / name for name in names]
+
+
+def made_with() -> str:
+    """The name of the source that the repository's series were written with; none if unknown."""
+    path = RELEASE / _MADE_WITH
+    return path.read_text().strip() if path.exists() else ""
 
 
 def stale(mails: Path) -> List[str]:
@@ -131,6 +152,7 @@ def stale(mails: Path) -> List[str]:
         return {str(path.relative_to(top)): path for path in top.rglob("*") if path.is_file()}
 
     ours, fresh = contents(RELEASE), contents(mails)
+    ours.pop(_MADE_WITH, None)
     return sorted(name for name in ours.keys() | fresh.keys()
                   if name not in ours or name not in fresh
                   or not filecmp.cmp(ours[name], fresh[name], shallow=False))

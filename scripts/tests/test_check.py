@@ -12,6 +12,7 @@ from unittest import mock
 
 from hostlib import check
 from hostlib.check import Accepted, Finding, Result
+from hostlib.source import Source
 from hostlib.tree import REPO
 
 _MAIL = """From: Nobody <nobody@example.com>
@@ -35,15 +36,28 @@ diff --git a/mm/b.h b/mm/b.h
 
 
 class ReleasedTest(unittest.TestCase):
+    def _released(self, stale: List[str], made_with: str = "linux_1") -> Result:
+        with mock.patch.object(check.series, "stale", return_value=stale), \
+                mock.patch.object(check.series, "made_with", return_value=made_with), \
+                mock.patch.object(check, "PINNED", None):
+            return check._released(Path(), Source("linux_1"))
+
     def test_a_stale_mail_fails(self) -> None:
-        for stale, complaints in (([], 0), (["1-fixes/a", "1-fixes/b"], 1)):
-            with mock.patch.object(check.series, "stale", return_value=stale), \
-                    mock.patch.object(check, "PINNED", None):
-                self.assertEqual(len(check._released(Path()).complaints), complaints)
+        for made_with in ("linux_1", ""):
+            fine = self._released([], made_with)
+            stale = self._released(["1-fixes/a", "1-fixes/b"], made_with)
+            self.assertEqual((fine.complaints, fine.not_tried), ([], ""))
+            self.assertEqual((len(stale.complaints), stale.not_tried), (1, ""))
+
+    def test_another_source_says_nothing(self) -> None:
+        result = self._released(["1-fixes/a"], "linux_2")
+        self.assertEqual(result.complaints, [])
+        self.assertEqual(result.not_tried,
+                         "it was written with linux_2, and the source here is linux_1")
 
     def test_another_base_has_none(self) -> None:
         with mock.patch.object(check, "PINNED", mock.Mock()):
-            result = check._released(Path())
+            result = check._released(Path(), Source("linux_1"))
         self.assertTrue(result.not_tried and not result.complaints)
 
 

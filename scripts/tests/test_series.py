@@ -7,10 +7,11 @@ import subprocess
 import tempfile
 import unittest
 from pathlib import Path
-from typing import Dict
+from typing import Dict, List
 from unittest import mock
 
 from hostlib import series
+from hostlib.source import Source
 from hostlib.tree import PATCHES, REPO, apply_patch, new_files, topics
 from hostlib.ui import Failure
 
@@ -50,6 +51,8 @@ class SeriesTest(unittest.TestCase):
                     path.parent.mkdir(parents=True, exist_ok=True)
                     if text:
                         path.write_text(text)
+            # What they were written with is no mail.
+            (Path(tmp) / "ours" / "source").write_text("linux_1\n")
             self.assertEqual(series.stale(Path(tmp) / "fresh"),
                              ["1-fixes/edited", "1-fixes/gone", "1-fixes/new"])
 
@@ -60,6 +63,40 @@ class SeriesTest(unittest.TestCase):
                 self.assertRaisesRegex(Failure, "RELEASE=1"):
             series.release(mock.Mock(), Path())
         write.assert_not_called()
+
+    def test_a_source_of_the_users_has_no_release(self) -> None:
+        for source in (Source("/a", tree=Path("/a")), Source("a", tarball=Path("/a.tar.xz"))):
+            with mock.patch.object(series, "PINNED", None), \
+                    mock.patch.object(series, "RELEASE", Path("/none/series")), \
+                    mock.patch.object(series, "write") as write, \
+                    self.assertRaisesRegex(Failure, "Debian's source.*KERNEL_SRC= and KERNEL_TAR"):
+                series.release(source, Path())
+            write.assert_not_called()
+
+    def test_a_release_is_whole_or_the_one_before(self) -> None:
+        def write(source: Source, build: Path, folder: Path, release: bool) -> List[Path]:
+            (folder / "1-fixes").mkdir()
+            (folder / "1-fixes" / "0001.patch").write_text(source.name)
+            return [folder / "1-fixes"]
+
+        with tempfile.TemporaryDirectory() as tmp, \
+                mock.patch.object(series, "RELEASE", Path(tmp) / "series"), \
+                mock.patch.object(series, "PINNED", None), \
+                mock.patch.object(series, "write", write):
+            for name in ("linux_1", "linux_2"):
+                self.assertEqual(series.release(Source(name), Path()),
+                                 [Path(tmp) / "series" / "1-fixes"])
+                self.assertEqual((series.RELEASE / "1-fixes" / "0001.patch").read_text(), name)
+                self.assertEqual(series.made_with(), name)
+                self.assertEqual(series.RELEASE.stat().st_mode & 0o777, 0o755)
+                self.assertEqual(os.listdir(tmp), ["series"])
+            with mock.patch.object(series.shutil, "copytree", side_effect=OSError), \
+                    self.assertRaises(OSError):
+                series.release(Source("linux_3"), Path())
+            self.assertEqual((series.RELEASE / "1-fixes" / "0001.patch").read_text(), "linux_2")
+
+    def test_the_repository_knows_its_source(self) -> None:
+        self.assertTrue(series.made_with())
 
     def test_a_release_is_the_same_whoever_writes_it(self) -> None:
         with tempfile.TemporaryDirectory() as tmp:
