@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Callable, Dict, Iterable, Iterator, List, Sequence, Set, Tuple
 
 from . import kconfig, optionoff
-from .build import CONFIGS, PERF_FLAGS, SELFTESTS, cached_cc
+from .arch import ARM64
+from .build import COMMON_SELFTESTS, CONFIGS, PERF_FLAGS, SELFTESTS, cached_cc
 from .check import Result
 from .passed import Passed, digest
 from .source import Source
@@ -364,15 +365,18 @@ class _Patch:
     is_last: bool
 
 
-def _patches(source: Source, tree: Path, mails: Sequence[Path], paths: Set[str]) -> List[_Patch]:
+def _patches(source: Source, tree: Path, mails: Sequence[Path], paths: Set[str],
+             programs: Iterable[Way]) -> List[_Patch]:
     """What there is to compile, in order.
 
     Args:
         paths: the files that mails edit
+        programs: of which ways programs are compiled as well, if these are edited
     """
     if len(mails) != len(topics()):
         raise Failure(f"There are {len(mails)} mails of {len(topics())} patches")
-    same = digest(source.name, _CHECKER, *(_version_of(way, tree) for way in EACH))
+    same = digest(source.name, _CHECKER, *(_version_of(way, tree) for way in EACH),
+                  *(way.name for way in programs))
     with tempfile.TemporaryDirectory() as tmp:
         for path in paths:
             if (tree / path).exists():
@@ -491,10 +495,15 @@ def each_patch(source: Source, mails: Sequence[Path], folder: Path, logs: Path, 
     if EACH_ON not in kernels or EACH_OFF not in kernels:
         yield Result("each patch", not_tried="it takes the kernels of x86")
         return
+    programs = dict(kernels)
+    if EACH_ARM64 in kernels and not _has_libc(EACH_ARM64.compiler):
+        yield Result("each patch, selftests of arm64",
+                     not_tried=f"there is no libc for {EACH_ARM64.compiler}")
+        del programs[EACH_ARM64]
     paths = patched_files().union(*map(_edited, mails))
-    patches = _patches(source, tree.path, mails, paths)
+    patches = _patches(source, tree.path, mails, paths, programs)
     each = _Each(tree.path, paths, kernels, lambda mail: _compile_programs(
-        mail, tree.path, kernels[EACH_ON], folder, logs, jobs), passed)
+        mail, tree.path, programs, folder, logs, jobs), passed)
     for patch in patches:
         yield each.try_patch(patch)
     yield Result("object code without the option", optionoff.complaints(
@@ -523,33 +532,78 @@ def _compile_kernel(mail: Path, kernel: _Kernel) -> None:
         kernel.compile(f"{_title(mail)}: kernel")
 
 
-def _compile_programs(mail: Path, tree: Path, kernel: _Kernel, folder: Path, logs: Path,
-                      jobs: int) -> None:
-    programs = _programs(_edited(mail))
+def _compile_programs(mail: Path, tree: Path, kernels: Dict[Way, _Kernel], folder: Path,
+                      logs: Path, jobs: int) -> None:
+    """Compile what a mail edits beside the kernel.
+
+    Args:
+        kernels: whose headers programs include; without arm64's, its programs are left out
+    """
+    edited = _edited(mail)
+    programs = _programs(edited)
     title = _title(mail)
     if "perf" in programs:
         (folder / "perf").mkdir(exist_ok=True)
         run_logged(f"{title}: perf", ["make", "-C", str(tree / "tools/perf"),
                    f"O={folder / 'perf'}", f"-j{jobs}", *cached_cc(), *PERF_FLAGS],
                    logs / f"{title}-perf.log")
-    for selftests in sorted(programs - {"perf"}):
+    builds = [(name, kernels[EACH_ON], name, [*cached_cc()[:1], *_chosen(tree, name)])
+              for name in sorted(programs - {"perf"})]
+    arm64 = _chosen_of_arm64(tree) if EACH_ARM64 in kernels and _is_of_arm64(edited) else []
+    if arm64:
+        # Apart from x86's objects, which have the same names.
+        builds.append(("kvm", kernels[EACH_ARM64], "kvm-arm64", arm64))
+    for name, kernel, output, args in builds:
         kernel.headers()
-        (folder / selftests).mkdir(exist_ok=True)
-        run_logged(f"{title}: selftests", [
-            "make", "-C", str(tree / "tools/testing/selftests" / selftests), f"-j{jobs}",
-            f"OUTPUT={folder / selftests}", f"O={kernel.folder}", *cached_cc()[:1],
-            f"KHDR_INCLUDES=-isystem {kernel.folder}/usr/include",
-            *_chosen(tree, selftests)], logs / f"{title}-selftests.log")
+        (folder / output).mkdir(exist_ok=True)
+        run_logged(f"{title}: {output} selftests", [
+            "make", "-C", str(tree / "tools/testing/selftests" / name), f"-j{jobs}",
+            f"OUTPUT={folder / output}", f"O={kernel.folder}",
+            f"KHDR_INCLUDES=-isystem {kernel.folder}/usr/include", *args],
+            logs / f"{title}-{output}-selftests.log")
+
+
+_KVM_SELFTESTS = "tools/testing/selftests/kvm"
 
 
 def _chosen(tree: Path, selftests: str) -> List[str]:
     """What make is told so that it builds our programs only; most folders have few others."""
     if selftests != "kvm":
         return []
-    tests = [test for test in SELFTESTS
-             if (tree / f"tools/testing/selftests/kvm/{test}.c").exists()]
+    tests = [test for test in SELFTESTS if (tree / f"{_KVM_SELFTESTS}/{test}.c").exists()]
     return [f"TEST_GEN_PROGS_x86={' '.join(tests)}", "TEST_PROGS_x86=",
             "TEST_GEN_PROGS_EXTENDED_x86="]
+
+
+def _is_of_arm64(paths: Iterable[str]) -> bool:
+    """Whether one of these files is a part of arm64's KVM selftests, or decides what is."""
+    folders = tuple(f"{_KVM_SELFTESTS}/{folder}arm64/" for folder in ("", "lib/", "include/"))
+    return any(path.startswith(folders) or path == f"{_KVM_SELFTESTS}/Makefile.kvm"
+               for path in paths)
+
+
+def _chosen_of_arm64(tree: Path) -> List[str]:
+    """What make is told so that it builds our programs of arm64; nothing if there are none yet.
+
+    Those that are no architecture's own are there before arm64 has what they take of one.
+    """
+    listed = re.findall(r"^TEST_GEN_PROGS_(?:COMMON|arm64) \+= (\S+)$",
+                        (tree / f"{_KVM_SELFTESTS}/Makefile.kvm").read_text(), re.MULTILINE)
+    tests = [test for test in listed
+             if test in COMMON_SELFTESTS or test.startswith("arm64/guest_callchain_")]
+    if not tests:
+        return []
+    cache = cached_cc(f"{ARM64.prefix}gcc") or [f"CC={ARM64.prefix}gcc"]
+    return ["ARCH=arm64", f"CROSS_COMPILE={ARM64.prefix}", cache[0],
+            f"TEST_GEN_PROGS_arm64={' '.join(tests)}", "TEST_PROGS_arm64=",
+            "TEST_GEN_PROGS_EXTENDED_arm64="]
+
+
+def _has_libc(compiler: str) -> bool:
+    """Whether a compiler finds the headers of a libc for what it compiles for."""
+    return not subprocess.run([compiler, "-fsyntax-only", "-x", "c", "-"],
+                              input="#include <stdio.h>\n", text=True, check=False,
+                              stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
 
 
 def run(source: Source, tree: Tree, ours: Dict[str, Set[int]], mails: Path, folder: Path,

@@ -16,6 +16,7 @@ from hostlib.check import Result
 from hostlib.checkbuild import NotTried, Way
 from hostlib.passed import Passed
 from hostlib.source import Source
+from hostlib.tree import topics
 from hostlib.ui import Failure
 
 _SAID = """make[1]: Entering directory '/work'
@@ -178,21 +179,75 @@ class KeysTest(unittest.TestCase):
 
 
 class EachPatchTest(unittest.TestCase):
-    def test_selftests_include_headers_of_this_kernel(self) -> None:
-        kernel = mock.Mock(folder=Path("/each/kernel"))
+    def _made(self, *paths: str, with_arm64: bool = True, listed: str = "") -> List[List[str]]:
+        """What make is told to compile programs after edits of these files."""
+        self.kernels = {checkbuild.EACH_ON: mock.Mock(folder=Path("/each/kernel0"))}
+        if with_arm64:
+            self.kernels[checkbuild.EACH_ARM64] = mock.Mock(folder=Path("/each/kernel2"))
         with tempfile.TemporaryDirectory() as tmp, \
+                mock.patch.object(checkbuild.shutil, "which", return_value=None), \
                 mock.patch.object(checkbuild, "run_logged") as run:
+            makefile = Path(tmp) / "tools/testing/selftests/kvm/Makefile.kvm"
+            makefile.parent.mkdir(parents=True)
+            makefile.write_text(listed)
             checkbuild._compile_programs(
-                _mail(tmp, "tools/testing/selftests/kvm/a.c",
-                      "tools/testing/selftests/perf_events/b.c"),
-                Path("/linux"), kernel, Path(tmp), Path("/log"), 1)
-        for (_, argv, _), of_kvm in zip((call[0] for call in run.call_args_list), (True, False)):
-            self.assertIn("KHDR_INCLUDES=-isystem /each/kernel/usr/include", argv)
+                _mail(tmp, *paths), Path(tmp), self.kernels,  # type: ignore[arg-type]
+                Path(tmp), Path("/log"), 1)
+            # No two of them have a log or a folder in common.
+            calls = [call[0] for call in run.call_args_list]
+            self.assertEqual(len({log for _, _, log in calls}), len(calls))
+            made = [[each.replace(tmp, "") for each in argv] for _, argv, _ in calls]
+            outputs = [each for argv in made for each in argv if each.startswith("OUTPUT=")]
+            self.assertEqual(len(set(outputs)), len(outputs))
+            return made
+
+    def test_selftests_include_headers_of_this_kernel(self) -> None:
+        made = self._made("tools/testing/selftests/kvm/a.c",
+                          "tools/testing/selftests/perf_events/b.c")
+        for argv, of_kvm in zip(made, (True, False)):
+            self.assertIn("KHDR_INCLUDES=-isystem /each/kernel0/usr/include", argv)
             self.assertEqual("TEST_PROGS_x86=" in argv, of_kvm)
-        self.assertEqual([call[0][1][2] for call in run.call_args_list],
-                         [f"/linux/tools/testing/selftests/{name}"
-                          for name in ("kvm", "perf_events")])
-        self.assertEqual(kernel.headers.call_count, 2)
+        self.assertEqual([argv[2] for argv in made], [f"/tools/testing/selftests/{name}"
+                                                      for name in ("kvm", "perf_events")])
+        self.assertEqual(self.kernels[checkbuild.EACH_ON].headers.call_count, 2)
+
+    def test_selftests_of_arm64(self) -> None:
+        kvm = "tools/testing/selftests/kvm"
+        listed = ("TEST_GEN_PROGS_COMMON += memslots_debugfs_test\n"
+                  "TEST_GEN_PROGS_COMMON += demand_paging_test\n"
+                  "TEST_GEN_PROGS_x86 += guest_callchain_many_test\n"
+                  "TEST_GEN_PROGS_arm64 += arm64/aarch32_id_regs\n"
+                  "TEST_GEN_PROGS_arm64 += guest_callchain_test\n"
+                  "TEST_GEN_PROGS_arm64 += arm64/guest_callchain_modes_test\n")
+        for path in ("arm64/a_test.c", "lib/arm64/guest_stack.c", "include/arm64/guest_stack.h",
+                     "Makefile.kvm"):
+            x86, arm64 = self._made(f"{kvm}/{path}", listed=listed)
+            self.assertNotIn("ARCH=arm64", x86)
+            for argument in ("ARCH=arm64", "CC=aarch64-linux-gnu-gcc", "TEST_PROGS_arm64=",
+                             "O=/each/kernel2",
+                             "KHDR_INCLUDES=-isystem /each/kernel2/usr/include",
+                             "TEST_GEN_PROGS_arm64=memslots_debugfs_test guest_callchain_test "
+                             "arm64/guest_callchain_modes_test"):
+                self.assertIn(argument, arm64)
+            self.kernels[checkbuild.EACH_ARM64].headers.assert_called_once_with()
+        for path in ("x86/a_test.c", "lib/guest_stack.c"):
+            self.assertEqual(len(self._made(f"{kvm}/{path}", listed=listed)), 1)
+        # Not without its kernel, nor before it has any of our programs.
+        self.assertEqual(len(self._made(f"{kvm}/Makefile.kvm", listed=listed,
+                                        with_arm64=False)), 1)
+        self.assertEqual(len(self._made(f"{kvm}/Makefile.kvm")), 1)
+
+    def test_the_last_patch_with_selftests_of_arm64(self) -> None:
+        patch = next(topic.patch for topic in topics() if topic.patch.name.startswith("0210-"))
+        self.assertTrue(checkbuild._is_of_arm64(checkbuild._edited(patch)))
+
+    def test_a_compiler_without_a_libc(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            for status in (0, 1):
+                compiler = Path(tmp) / "gcc"
+                compiler.write_text(f"#!/bin/sh\ngrep -q '#include <stdio.h>' && exit {status}\n")
+                compiler.chmod(0o755)
+                self.assertEqual(checkbuild._has_libc(str(compiler)), not status)
 
     def test_programs_by_folder(self) -> None:
         for path, programs in (("virt/kvm/kvm_main.c", set()), ("Documentation/a.rst", set()),
@@ -243,6 +298,7 @@ class ResumeTest(unittest.TestCase):
         self.fails = ""
         self.fails_before = ""
         self.missing: List[str] = []
+        self.has_libc = True
         # Ways that can't be tried.
         self.not_tried: List[Way] = []
         self.compiled: List[str] = []
@@ -276,6 +332,7 @@ class ResumeTest(unittest.TestCase):
                             ("_compile_kernel", compile_kernel),
                             ("_compile_programs", mock.Mock()),
                             ("_title", lambda mail: mail.stem),
+                            ("_has_libc", lambda _: self.has_libc),
                             ("optionoff.Objects", lambda _: objects),
                             ("optionoff.read_accepted", lambda: [])):
             patcher = mock.patch.object(
@@ -399,6 +456,17 @@ class ResumeTest(unittest.TestCase):
                 ("each patch, option off", "there is no gcc"),
                 ("each patch", "it takes the kernels of x86")])
             self.assertEqual(self.compiled, [])
+
+    def test_without_a_libc_of_arm64(self) -> None:
+        name = "each patch, selftests of arm64"
+        with mock.patch.object(checkbuild, "EACH", (*checkbuild.EACH, checkbuild.EACH_ARM64)):
+            self.has_libc = False
+            self.assertEqual((self._run()[0].name, self.results[0].not_tried),
+                             (name, "there is no libc for aarch64-linux-gnu-gcc"))
+            self.assertEqual(self._passed_before(), ["a", "b", "c"])
+            # Once it is there, all is tried again.
+            self.has_libc = True
+            self.assertEqual(self._passed_before(), [])
 
     def test_each_mail_has_its_patch(self) -> None:
         del self.topics[0]
