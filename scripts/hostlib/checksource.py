@@ -112,10 +112,12 @@ class _Spatch:
         self.version = said_by("spatch", "--version").split()[2]
         # Behind its own ones: of two with the same name the last one counts.  With --macro-file
         # it would be the other way round.
-        own = re.search(r"^init_defs_builtins: (\S+)$", self._said("--parse-c", os.devnull),
+        empty = folder / "empty.c"
+        empty.write_text("")
+        own = re.search(r"^init_defs_builtins: (\S+)$", self._said("--parse-c", str(empty)),
                         re.MULTILINE)
-        if not own:
-            raise Failure("spatch does not say which file its macros are in")
+        if not own or not Path(own[1]).exists():
+            raise Failure("spatch does not say where its own macros are")
         self._macros.write_text(Path(own[1]).read_text() + MACROS.read_text())
 
     def _said(self, *args: str) -> str:
@@ -133,7 +135,7 @@ class _Spatch:
     def apply(self, rule: Path, files: Sequence[str]) -> str:
         """What a rule says of some files; raises Failure if it was not applied to all."""
         options = re.search(r"Options:(.*)", rule.read_text())
-        groups = self._folder / f"{rule.stem}.files"
+        groups = self._folder / f"{rule.parent.name}-{rule.stem}.files"
         # One group for each file: all in one take spatch hours, and gigabytes.
         groups.write_text("\n\n".join(files) + "\n")
         return self._said("-D", "report", "--no-show-diff", "--very-quiet",
@@ -170,7 +172,11 @@ def coccicheck(tree: Path, ours: Dict[str, Set[int]], jobs: int, passed: Passed,
     if not shutil.which("spatch"):
         return [Result("coccicheck", not_tried="there is no spatch")]
     with tempfile.TemporaryDirectory(prefix="coccicheck.") as folder:
-        return _coccicheck(_Spatch(tree, Path(folder)), tree, ours, jobs, passed, inputs)
+        try:
+            spatch = _Spatch(tree, Path(folder))
+        except Failure as failure:
+            return [Result("coccicheck", [str(failure)])]
+        return _coccicheck(spatch, tree, ours, jobs, passed, inputs)
 
 
 def _coccicheck(spatch: _Spatch, tree: Path, ours: Dict[str, Set[int]], jobs: int,

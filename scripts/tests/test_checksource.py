@@ -163,6 +163,11 @@ class CoccicheckTest(unittest.TestCase):
         self.assertTrue(self.macros.startswith("#define A its own\n"))
         self.assertTrue(self.macros.endswith(checksource.MACROS.read_text()))
 
+    def test_its_own_macros_are_not_there(self) -> None:
+        with mock.patch.object(Path, "exists", return_value=False):
+            result, = self._check("")
+        self.assertEqual(result.complaints, ["spatch does not say where its own macros are"])
+
     def test_lines_that_no_rule_sees(self) -> None:
         bad = "badcount: 2\nbad: int a;\nBAD:!!!!! int b BAD;\n"
         for _ in range(2):
