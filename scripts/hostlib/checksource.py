@@ -215,7 +215,7 @@ def _coccicheck(spatch: _Spatch, tree: Path, ours: Dict[str, Set[int]], jobs: in
                            *(pool.submit(apply, rule)
                              for rule, reason in every.items() if not reason)]:
                 results.append(future.result())
-                step.tick(f"{len(results)} of {len(every)}")
+                step.tick(f"{len(results)} of {len(every) + 1}")
         except BaseException:
             # Or whoever interrupts this waits for all other rules.
             pool.shutdown(wait=False, cancel_futures=True)
