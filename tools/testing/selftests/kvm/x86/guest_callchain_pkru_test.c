@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A guest must keep its PKRU when the host prints a backtrace of its CPU, even if events sample what
- * the backtrace does.
+ * A guest must keep its PKRU when the host prints a backtrace of its CPU, even if events sample
+ * what the backtrace does.
  */
 #include <fcntl.h>
 #include <pthread.h>

@@ -259,7 +259,8 @@ static inline void compare_broken(struct guest *g, const char *name, u64 fp, con
 	write_word(g, g->frames[BROKEN - 1], g->frames[BROKEN]);
 }
 
-static inline void compare_return_address(struct guest *g, const char *name, u64 ra, const char *end)
+static inline void compare_return_address(struct guest *g, const char *name, u64 ra,
+					  const char *end)
 {
 	write_word(g, g->frames[BROKEN] + 8, ra);
 	expect_frames(g, name, BROKEN);
