@@ -229,6 +229,22 @@ def _tarball(given: str, sha256: str) -> Source:
     return Source(f"{path.name} {found}", tarball=path)
 
 
+def check_version(tree: Path, name: str) -> None:
+    """Refuse a source that is not of the Linux that the patches are made for.
+
+    Args:
+        tree: the source
+        name: what to call it
+    """
+    makefile = tree / "Makefile"
+    text = makefile.read_text(errors="replace") if makefile.exists() else ""
+    found = dict(re.findall(r"^(VERSION|PATCHLEVEL) = (\d+)$", text, re.MULTILINE))
+    version = f"{found.get('VERSION', '?')}.{found.get('PATCHLEVEL', '?')}"
+    if version != LINUX:
+        raise Failure(f"{name} is Linux {version}, and the patches are for Linux {LINUX}; "
+                      "patches/README.md tells what BASE= takes, and how to add a kernel")
+
+
 def find(kernel_src: str = "", kernel_tarball: str = "", kernel_sha256: str = "") -> Source:
     """The source to use: KERNEL_SRC or KERNEL_TARBALL if one is given, else Debian's."""
     if kernel_src and kernel_tarball:
@@ -243,4 +259,5 @@ def find(kernel_src: str = "", kernel_tarball: str = "", kernel_sha256: str = ""
     tree = Path(kernel_src).expanduser().resolve()
     if not (tree / "Kbuild").exists() or not (tree / "arch/x86/kvm").is_dir():
         raise Failure(f"KERNEL_SRC={kernel_src} is not the top of a Linux source tree")
+    check_version(tree, f"KERNEL_SRC={kernel_src}")
     return Source(str(tree), tree=tree)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Dict, List, Optional, Set
 
-from .source import LINUX, SERIES, Source
+from .source import LINUX, SERIES, Source, check_version
 from .ui import Failure, Step, run_logged
 
 REPO = Path(__file__).resolve().parents[2]
@@ -162,9 +162,9 @@ def apply_patch(patch: Path, folder: Path, only: Callable[[str], bool] = lambda 
                            result.stdout, re.MULTILINE)
         at = ", ".join(f"{name}:{line}" for name, line in where[:3])
         raise Failure(f"{patch.relative_to(REPO)} does not apply at {at or 'a missing file'}: "
-                      f"this source is not the Linux {LINUX} that it was made for; adapt the "
-                      "patch, or leave KERNEL_SRC or KERNEL_TARBALL away to use Debian's "
-                      "source")
+                      f"this source is not the Linux {LINUX} that it was made for, or has a part "
+                      "of the patches already; adapt the patch, or leave KERNEL_SRC or "
+                      "KERNEL_TARBALL away to use Debian's source")
     elsewhere = [] if reverse else misplaced(text, result.stdout, before)
     if elsewhere:
         raise Failure(f"{patch.relative_to(REPO)} would change another function at "
@@ -229,11 +229,26 @@ class Tree:
             "sh", "-c", f'set -e; {script}; test -f "$2/Kbuild"', "unpack",
             str(source.tarball_package or source.tarball), str(self.path), tarball],
             self._logs / "unpack.log")
+        check_version(self.path, source.name)
         # Only a tree that is whole gets its stamp.
         self._stamp.write_text(source.name)
 
+    def _changes(self, tree: Path) -> List[str]:
+        """What is not committed of the files that patches edit, in a git tree."""
+        if not (tree / ".git").exists():
+            return []
+        done = subprocess.run(["git", "status", "--porcelain", "--untracked-files=no", "--",
+                               *sorted(self._patched)], cwd=tree, env=git_environment(),
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                              check=False)
+        return [line[3:] for line in done.stdout.splitlines()]
+
     def _copy(self, source: Source) -> None:
         assert source.tree
+        changes = self._changes(source.tree)
+        if changes:
+            raise Failure(f"{source.tree} has changes of {changes[0]} that are not committed; "
+                          "commit or stash them, so that what is built is known")
         if not self._is_of(source.name):
             self._forget()
         keep = self._logs / "copy.exclude"

@@ -145,6 +145,7 @@ class TarballTest(unittest.TestCase):
         top = self.tmp / "linux-7.3.9"
         top.mkdir()
         (top / "Kbuild").write_text("")
+        (top / "Makefile").write_text("VERSION = 7\nPATCHLEVEL = 3\n")
         (top / "new").write_text("content\n")
         self.tarball = self.tmp / "linux-7.3.9.tar.xz"
         subprocess.run(["tar", "-cJf", str(self.tarball), "-C", str(self.tmp), top.name],
@@ -170,6 +171,12 @@ class TarballTest(unittest.TestCase):
         tree = Tree(self.tmp / "build", patched=False, instruments=False)
         tree.assemble(source.Source("a", tarball_package=self.tmp / "a.deb"))
         self.assertEqual((tree.path / "new").read_text(), "content\n")
+
+    def test_of_another_linux(self) -> None:
+        tree = Tree(self.tmp / "build", patched=False, instruments=False)
+        with mock.patch.object(source, "LINUX", "7.9"), \
+                self.assertRaisesRegex(Failure, r"Linux 7\.3, and the patches are for Linux 7\.9"):
+            tree.assemble(source.find("", str(self.tarball)))
 
     def test_wrong_use(self) -> None:
         for arguments, why in ((("", "nowhere", ""), "is no file"),

@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Assembling a tree from a source, patches and new files."""
 
+import subprocess
 import tempfile
 import unittest
 from pathlib import Path
+from typing import Dict
+from unittest import mock
 
 from hostlib import series, tree
-from hostlib.source import Source, find
+from hostlib.source import find
 from hostlib.tree import INSTRUMENTS, PATCHES, REPO, Tree, apply_patch, new_files, topics
 from hostlib.ui import Failure
 
@@ -92,16 +95,65 @@ class SourceTest(unittest.TestCase):
         with self.assertRaisesRegex(Failure, "not the top of a Linux source tree"):
             find(str(REPO))
 
-    def test_callers_tree_stays_as_it_is(self) -> None:
+    def _own(self, tmp: str, makefile: str = "VERSION = 7\nPATCHLEVEL = 3\n") -> Path:
+        """A tree of the user's own that has nothing to patch."""
+        own = Path(tmp) / "own"
+        (own / "arch/x86/kvm").mkdir(parents=True)
+        (own / "Kbuild").write_text("")
+        (own / "Makefile").write_text(makefile)
+        return own
+
+    def _refused(self, own: Path, reason: str) -> None:
+        """It is refused for a reason, and stays as it is."""
+        def files() -> Dict[str, bytes]:
+            return {str(path): path.read_bytes() for path in own.rglob("*") if path.is_file()}
+
+        before = files()
+        with self.assertRaisesRegex(Failure, reason):
+            Tree(own.parent / "build").assemble(find(str(own)))
+        self.assertEqual(before, files())
+
+    def test_a_tree_without_what_is_patched(self) -> None:
         with tempfile.TemporaryDirectory() as tmp:
-            own = Path(tmp) / "own"
-            (own / "arch/x86/kvm").mkdir(parents=True)
-            (own / "Kbuild").write_text("")
-            before = sorted(str(path) for path in own.rglob("*"))
-            with self.assertRaises(Failure):
-                # Nothing to patch there: this fails, and must leave no trace.
-                Tree(Path(tmp) / "build").assemble(Source(str(own), tree=own))
-            self.assertEqual(before, sorted(str(path) for path in own.rglob("*")))
+            self._refused(self._own(tmp), "does not apply at a missing file")
+
+    def test_a_tree_of_another_linux(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            self._refused(self._own(tmp, "VERSION = 7\nPATCHLEVEL = 9\n"),
+                          r"own is Linux 7\.9, and the patches are for Linux 7\.3; .*BASE=")
+        with tempfile.TemporaryDirectory() as tmp:
+            self._refused(self._own(tmp, "all:\n"), r"own is Linux \?\.\?, and")
+
+    def test_a_tree_that_is_patched_in_part(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            own = self._own(tmp)
+            mine = Tree(Path(tmp) / "build")
+            for path in mine._patched:
+                (own / path).parent.mkdir(parents=True, exist_ok=True)
+                (own / path).write_text("")
+            self._refused(own, "or has a part of the patches already; adapt")
+
+    def test_a_tree_with_new_files_of_ours(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp, \
+                mock.patch.object(tree, "apply_patch"):
+            own = self._own(tmp)
+            (own / "kernel/events").mkdir(parents=True)
+            (own / "kernel/events/callchain_guest.c").write_text("")
+            self._refused(own, "has a kernel/events/callchain_guest.c of its own; use a tree "
+                               "without these patches")
+
+    def test_a_git_tree_with_changes(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            own = self._own(tmp)
+            (own / "kernel/events").mkdir(parents=True)
+            (own / "kernel/events/core.c").write_text("")
+            for command in (["init", "-q"], ["add", "-A"],
+                            ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm", "a"]):
+                subprocess.run(["git", *command], cwd=own, check=True,
+                               env=tree.git_environment())
+            self._refused(own, "does not apply")
+            (own / "kernel/events/core.c").write_text("int a;\n")
+            self._refused(own, r"has changes of kernel/events/core\.c that are not committed")
 
 
 class ListingTest(unittest.TestCase):
