@@ -109,9 +109,13 @@ test_inject() {
 
 	# Only deferred callchains hit the VMM.
 	if readelf -n "${perf}" 2>/dev/null | grep -q "Build ID"; then
-		perf inject -b -i "${dir}/mixed" -o "${dir}/injected" 2>"${dir}/err"
-		check "perf inject -b" "${perf}" \
-		      "$(perf buildid-list -i "${dir}/injected" 2>/dev/null | cut -d' ' -f2)"
+		for options in "-b" "-b --aslr"; do
+			# shellcheck disable=SC2086  # There may be two.
+			perf inject ${options} -i "${dir}/mixed" -o "${dir}/injected" 2>"${dir}/err"
+			check "perf inject ${options}" "${perf}" \
+			      "$(perf buildid-list -i "${dir}/injected" 2>/dev/null |
+				 cut -d' ' -f2)"
+		done
 	fi
 
 	perf inject --aslr -i "${dir}/mixed" -o "${dir}/injected" 2>"${dir}/err"
