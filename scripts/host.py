@@ -17,9 +17,10 @@ from hostlib.commands import COMMANDS  # noqa: E402
 from hostlib.ui import Failure, end_as_interrupted, say  # noqa: E402
 
 # What make hands over, and a kernel's build system would heed: "make -i check" would have it go
-# on after errors.  ARCH means something else here than there.
+# on after errors, and LLVM=1 have clang compile what is recorded as gcc's.  ARCH means something
+# else here than there.
 _NOT_FOR_BUILDS = ("ARCH", "MAKEFLAGS", "MFLAGS", "GNUMAKEFLAGS", "KCFLAGS", "KCPPFLAGS",
-                   "KAFLAGS", "W")
+                   "KAFLAGS", "W", "LLVM", "LLVM_IAS", "CROSS_COMPILE", "KCONFIG_ALLCONFIG")
 
 
 def main(argv: Sequence[str]) -> int:

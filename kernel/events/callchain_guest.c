@@ -263,8 +263,9 @@ void perf_guest_print_backtrace(const char *log_lvl)
 		max = ARRAY_SIZE(ips);
 
 	/*
-	 * Keep events of tracepoints that the walk hits from sampling: they would walk the
-	 * stack, too, and walks can't nest, as they change PKRU.
+	 * Skip tracepoint events that the walk hits: they could walk the stack, too, and walks
+	 * can't nest, as they change PKRU.  The callchain buffer may not be allocated: it can't
+	 * serve as the guard, unlike in perf_output_guest_stack().
 	 */
 	rctx = perf_swevent_get_recursion_context();
 	if (rctx >= 0) {

@@ -5,6 +5,7 @@ import importlib.util
 import os
 import re
 import shutil
+import subprocess
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -82,7 +83,7 @@ def unparsed(said: str, text: str) -> Set[int]:
         for first in range(start, len(lines)):
             if lines[first:first + len(bad)] == bad:
                 # The next one may begin with the last line of this one.
-                start = first
+                start = first + max(1, len(bad) - 1)
                 found.update(range(first + 1, first + 1 + len(bad)))
                 break
     in_macro = False
@@ -109,7 +110,10 @@ class _Spatch:
         self._folder = folder
         self._macros = folder / "macros.h"
         self.processes = Processes()
-        self.version = said_by("spatch", "--version").split()[2]
+        try:
+            self.version = said_by("spatch", "--version").split()[2]
+        except (subprocess.CalledProcessError, IndexError) as error:
+            raise Failure("spatch does not say which version it is") from error
         # Behind its own ones: of two with the same name the last one counts.  With --macro-file
         # it would be the other way round.
         empty = folder / "empty.c"

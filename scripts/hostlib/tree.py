@@ -10,8 +10,9 @@ import shutil
 import subprocess
 import tempfile
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Callable, Dict, List, Optional, Set
+from typing import Callable, Dict, FrozenSet, List, Optional, Set
 
 from .source import LINUX, SERIES, Source, check_version
 from .ui import Failure, Step, run_logged
@@ -30,13 +31,20 @@ _OVERLAY = ("arch", "include", "kernel", "tools", "virt", "Documentation")
 _NOT_OVERLAID = {"tools/testing/selftests/Makefile"}
 
 
+@lru_cache(maxsize=None)
+def _git_local() -> FrozenSet[str]:
+    """The variables by which git is told which repository to use."""
+    return frozenset(subprocess.run(["git", "rev-parse", "--local-env-vars"], check=True,
+                                    stdout=subprocess.PIPE, text=True).stdout.split())
+
+
 def git_environment(**more: str) -> Dict[str, str]:
     """The environment of a git that is to work where it is run.
 
     A git hook has variables that name the user's repository and its index: with them git would
-    work there.
+    work there.  Those that say who the user is stay.
     """
-    return {**{name: value for name, value in os.environ.items() if not name.startswith("GIT_")},
+    return {**{name: value for name, value in os.environ.items() if name not in _git_local()},
             **more}
 
 
@@ -235,12 +243,15 @@ class Tree:
 
     def _changes(self, tree: Path) -> List[str]:
         """What is not committed of the files that patches edit, in a git tree."""
-        if not (tree / ".git").exists():
+        if not self._patched or not (tree / ".git").exists():
             return []
         done = subprocess.run(["git", "status", "--porcelain", "--untracked-files=no", "--",
                                *sorted(self._patched)], cwd=tree, env=git_environment(),
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
                               check=False)
+        if done.returncode:
+            said = (done.stderr.strip() or "nothing").splitlines()[0]
+            raise Failure(f"git status of {tree} failed, it says: {said}")
         return [line[3:] for line in done.stdout.splitlines()]
 
     def _copy(self, source: Source) -> None:

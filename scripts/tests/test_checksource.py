@@ -5,6 +5,7 @@ import contextlib
 import io
 import os
 import shutil
+import subprocess
 import tempfile
 import time
 import unittest
@@ -168,6 +169,14 @@ class CoccicheckTest(unittest.TestCase):
             result, = self._check("")
         self.assertEqual(result.complaints, ["spatch does not say where its own macros are"])
 
+    def test_a_spatch_that_does_not_run(self) -> None:
+        for broken in (mock.Mock(side_effect=subprocess.CalledProcessError(2, "spatch")),
+                       mock.Mock(return_value="")):
+            with mock.patch.object(checksource, "said_by", broken), \
+                    tempfile.TemporaryDirectory() as tmp, \
+                    self.assertRaisesRegex(Failure, "does not say which version"):
+                checksource._Spatch(self.tree, Path(tmp))
+
     def test_lines_that_no_rule_sees(self) -> None:
         bad = "badcount: 2\nbad: int a;\nBAD:!!!!! int b BAD;\n"
         for _ in range(2):
@@ -216,6 +225,9 @@ class UnparsedTest(unittest.TestCase):
             f"PARSING: a.c\n{header}badcount: 4\n{bad}ERROR-RECOV: x\n", text), {4, 6})
         self.assertEqual(checksource.unparsed(
             f"badcount: 4\n{macro}badcount: 4\n{bad}", text), {11, 13})
+        self.assertEqual(checksource.unparsed(
+            2 * "badcount: 1\nBAD:!!!!! BAD(x);\n", "int a;\nBAD(x);\nint b;\nBAD(x);\n"),
+            {2, 4})
         comment = "bad: }\nbad: /* \nbad:  * f() */\n"
         self.assertEqual(checksource.unparsed(f"badcount: 3\n{comment}", text), set())
         self.assertEqual(checksource.unparsed("nb good = 13,  nb bad = 0\n", text), set())

@@ -154,6 +154,17 @@ class SourceTest(unittest.TestCase):
             self._refused(own, "does not apply")
             (own / "kernel/events/core.c").write_text("int a;\n")
             self._refused(own, r"has changes of kernel/events/core\.c that are not committed")
+            unpatched = Tree(Path(tmp) / "build", patched=False, instruments=False)
+            self.assertEqual(unpatched._changes(own), [])
+            (own / ".git/HEAD").write_text("broken")
+            self._refused(own, "git status of .*/own failed, it says: fatal")
+
+    def test_who_the_user_is(self) -> None:
+        with mock.patch.dict("os.environ", {"GIT_AUTHOR_NAME": "a", "GIT_DIR": "/nowhere"}):
+            environment = tree.git_environment(GIT_X="b")
+        self.assertEqual(environment["GIT_AUTHOR_NAME"], "a")
+        self.assertEqual(environment["GIT_X"], "b")
+        self.assertNotIn("GIT_DIR", environment)
 
 
 class ListingTest(unittest.TestCase):

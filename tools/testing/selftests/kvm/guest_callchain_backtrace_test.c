@@ -268,6 +268,9 @@ static void assert_backtrace(struct logged_guest *g, backtrace_fn backtrace, boo
 		usleep(i * 10000);
 		read_backtrace(g, backtrace);
 		line = strstr(g->log, wanted);
+		/* Where KVM counts as the guest, the CPU may be in KVM, and the IP not at hand. */
+		if (PMIS_HIT_KVM && shown && line && !strstr(line, ";Guest call trace:\n"))
+			line = NULL;
 	}
 	TEST_ASSERT(line, "None of %u backtraces names the guest", nr_rounds);
 
