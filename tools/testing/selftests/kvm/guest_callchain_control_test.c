@@ -171,6 +171,30 @@ CALLCHAIN_TEST(control, shown_or_not)
 	}
 }
 
+/* What the VMM says before it creates a vCPU holds for that vCPU. */
+CALLCHAIN_TEST(control, before_vcpus)
+{
+	static const struct control_case before[] = {
+		{ "1, allowed before",		1, { ALLOW },	true },
+		{ "2, forbidden before",	2, { FORBID },	false },
+	};
+	const struct control_case *c;
+	struct kvm_vcpu *vcpu;
+	struct kvm_vm *vm;
+
+	for_each_case(c, before) {
+		struct control control = { .c = c };
+
+		SKIP_UNLESS_OVERRIDDEN(SYSCTL, c->sysctl);
+		vm = vm_create(1);
+		vm_enable_cap(vm, KVM_CAP_GUEST_CALLCHAIN, c->said[0]);
+		vcpu = vm_add_looping(vm);
+		build_stack(&control, vcpu, variant->source, c->name);
+		sample_guest(vcpu, variant->source, &control);
+		kvm_vm_free(vm);
+	}
+}
+
 static void check_rest(struct kvm_vcpu *vcpu, struct callchain_event *event,
 		       struct control *control, const struct control_case *c)
 {

@@ -73,6 +73,7 @@ bool guests_available(const char **why_not);
 bool guest_has_levels(int levels);
 struct kvm_vm *vm_create_sampled(unsigned int nr_vcpus, void *code, struct kvm_vcpu **vcpus);
 struct kvm_vm *vm_create_looping(struct kvm_vcpu **vcpu, int levels, bool user);
+struct kvm_vcpu *vm_add_looping(struct kvm_vm *vm);
 struct kvm_vm *vm_create_looping_second(struct kvm_vcpu **vcpu, u32 id, bool user);
 void guest_stack_use(struct kvm_vcpu *vcpu, const struct guest_stack *stack, gva_t ip);
 void guest_stack_enter_linux(struct kvm_vm *vm, const struct guest_stack *stack, u64 user_ip,

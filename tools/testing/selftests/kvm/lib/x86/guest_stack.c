@@ -53,6 +53,18 @@ struct kvm_vm *vm_create_looping(struct kvm_vcpu **vcpu, int levels, bool user)
 }
 
 /*
+ * vm_add_looping - add a vCPU that runs guest_loop() to a VM that has none
+ * @vm:		the VM
+ */
+struct kvm_vcpu *vm_add_looping(struct kvm_vm *vm)
+{
+	struct kvm_vcpu *vcpu = vm_vcpu_add(vm, 0, guest_loop);
+
+	vcpu_set_if(vcpu);
+	return vcpu;
+}
+
+/*
  * vm_create_looping_second - create a guest whose second vCPU runs guest_loop()
  * @vcpu:	this vCPU
  * @id:		its ID
