@@ -9,6 +9,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -247,6 +248,7 @@ def run(source: Source, build: Path, folder: Path, number: int = 0,
         number: how many things to do at once; as many as there are CPUs if it is 0
         more: checks the mails as well
     """
+    start = time.monotonic()
     mails = folder / "series"
     mails.mkdir()
     series.write(source, build, mails, release=True)
@@ -260,4 +262,7 @@ def run(source: Source, build: Path, folder: Path, number: int = 0,
             say(f"no longer said, correct {ACCEPTED.name}: {entry.kind} {entry.pattern}")
     # What is known by now is said before hours of work.
     passed = report(results)
-    return (not more or report(more(mails))) and passed
+    if more:
+        passed = report(more(mails)) and passed
+        say(f"all of it took {round((time.monotonic() - start) / 60)} minutes")
+    return passed

@@ -135,6 +135,25 @@ class RunTest(unittest.TestCase):
             self.assertEqual([result.name for result in check.run_all(jobs, 2)], ["a", "b"])
 
 
+class WholeTest(unittest.TestCase):
+    def _run(self, first: Result, second: Result) -> "tuple[bool, str]":
+        out = io.StringIO()
+        with tempfile.TemporaryDirectory() as tmp, contextlib.redirect_stdout(out), \
+                mock.patch.object(check.series, "write"), \
+                mock.patch.object(check, "_patches", return_value=[]), \
+                mock.patch.object(check, "read_accepted", return_value=[]), \
+                mock.patch.object(check, "run_all", return_value=[first]):
+            passed = check.run(Source("linux_1"), Path(tmp), Path(tmp), 1, lambda mails: [second])
+        return passed, out.getvalue()
+
+    def test_both_parts_count(self) -> None:
+        good, bad = Result("a"), Result("b", ["wrong"])
+        for first, second in ((good, good), (bad, good), (good, bad)):
+            passed, said = self._run(first, second)
+            self.assertEqual(passed, first is second)
+            self.assertTrue(said.endswith("all of it took 0 minutes\n"))
+
+
 class FilesTest(unittest.TestCase):
     def test_all_are_looked_at(self) -> None:
         asked: List[str] = []
