@@ -79,7 +79,10 @@ static int open_event(struct event *event, __u64 sample_type, long page_size)
 
 	event->ring = mmap(NULL, (1 + NR_RING_PAGES) * page_size, PROT_READ | PROT_WRITE,
 			   MAP_SHARED, event->fd, 0);
-	return event->ring == MAP_FAILED || ioctl(event->fd, PERF_EVENT_IOC_ID, &event->id) ? errno : 0;
+	if (event->ring == MAP_FAILED)
+		return errno;
+
+	return ioctl(event->fd, PERF_EVENT_IOC_ID, &event->id) ? errno : 0;
 }
 
 FIXTURE_SETUP(sw_event_samples)
