@@ -68,6 +68,21 @@ static void count_guest_ip(const struct callchain_sample *s, void *arg)
 	++*nr;
 }
 
+/* Run the vCPU until @count has counted NR_SAMPLES. */
+static void sample_tracepoint(struct kvm_vcpu *vcpu, enum pmi_source source,
+			      const struct perf_event_attr *attr, callchain_sample_fn count)
+{
+	struct callchain_event event;
+	unsigned int nr = 0;
+
+	callchain_event_start(&event, source, attr, 0, -1);
+	while (nr < NR_SAMPLES) {
+		vcpu_run_until_sampled(vcpu, &event, 0);
+		callchain_event_read(&event, count, &nr);
+	}
+	callchain_event_close(&event);
+}
+
 /*
  * When KVM enables IRQs to handle the one that has ended guest mode, the tracepoint hits in task
  * context.  Its sample is the guest's, but a walk must not sleep there.  Have a walk look for a
@@ -81,20 +96,13 @@ CALLCHAIN_TEST(tracepoint, irq_enable)
 		.sample_period = 20,
 		.wakeup_events = NR_SAMPLES,
 	};
-	struct callchain_event event;
-	unsigned int nr = 0;
 
 	if ((int)attr.config < 0)
 		SKIP(return, "There is no preemptirq:irq_enable, CONFIG_PREEMPTIRQ_TRACEPOINTS");
 
 	TEST_ASSERT(!madvise(addr_gva2hva(self->vm, self->stack.gva),
 			     self->stack.nr_pages * PAGE_SIZE, MADV_DONTNEED), "MADV_DONTNEED");
-	callchain_event_start(&event, variant->source, &attr, 0, -1);
-	while (nr < NR_SAMPLES) {
-		vcpu_run_until_sampled(self->vcpu, &event, 0);
-		callchain_event_read(&event, count_guest_ip, &nr);
-	}
-	callchain_event_close(&event);
+	sample_tracepoint(self->vcpu, variant->source, &attr, count_guest_ip);
 }
 
 static void count_softirq(const struct callchain_sample *s, void *arg)
@@ -122,15 +130,8 @@ CALLCHAIN_TEST(tracepoint, softirq)
 		.sample_period = 1,
 		.wakeup_events = NR_SAMPLES,
 	};
-	struct callchain_event event;
-	unsigned int nr = 0;
 
-	callchain_event_start(&event, variant->source, &attr, 0, -1);
-	while (nr < NR_SAMPLES) {
-		vcpu_run_until_sampled(self->vcpu, &event, 0);
-		callchain_event_read(&event, count_softirq, &nr);
-	}
-	callchain_event_close(&event);
+	sample_tracepoint(self->vcpu, variant->source, &attr, count_softirq);
 }
 
 TEST_HARNESS_MAIN
