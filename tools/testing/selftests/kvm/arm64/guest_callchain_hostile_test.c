@@ -26,6 +26,9 @@
 #define BAD_SLOT_GPA	BIT_ULL(35)
 #define BAD_SLOT_PAGES	(SZ_2M / 0x1000)
 
+/* Where what was moved lies in that memslot: not where a huge page begins. */
+#define MOVED_OFF	0x5000
+
 #define ADDR_MASK	GENMASK_ULL(47, 12)
 #define PTE_BIT_1	BIT_ULL(1)
 #define PTE_APTABLE_EL0	BIT_ULL(61)
@@ -324,8 +327,8 @@ static u64 move_to_slot(struct guest *g, int level, enum vm_mem_backing_src_type
 	struct userspace_mem_region *region = add_bad_slot(g, src, flags);
 	const u64 old = *desc_at(g, level);
 
-	memcpy(region->host_mem, addr_gpa2hva(g->vm, old & ADDR_MASK), 0x1000);
-	point_to(g, level, BAD_SLOT_GPA);
+	memcpy(region->host_mem + MOVED_OFF, addr_gpa2hva(g->vm, old & ADDR_MASK), 0x1000);
+	point_to(g, level, BAD_SLOT_GPA + MOVED_OFF);
 	return old;
 }
 
@@ -395,7 +398,7 @@ TEST_F_TIMEOUT(hostile, vmm, TIMEOUT)
 	old = move_to_slot(g, 3, VM_MEM_SRC_ANONYMOUS, 0);
 	vm_mem_region_move(g->vm, BAD_SLOT, 2 * BAD_SLOT_GPA);
 	compare_frames(g, "page in a slot that has moved", BROKEN, "no_memory");
-	point_to(g, 3, 2 * BAD_SLOT_GPA);
+	point_to(g, 3, 2 * BAD_SLOT_GPA + MOVED_OFF);
 	compare_frames(g, "page where that slot is now", SMALL_FRAMES, "last");
 	*desc_at(g, 3) = old;
 	vm_mem_region_delete(g->vm, BAD_SLOT);
@@ -436,8 +439,8 @@ TEST_F_TIMEOUT(hostile, guest_memfd, TIMEOUT)
 	mem = kvm_mmap(size, PROT_READ | PROT_WRITE, MAP_SHARED, fd);
 	vm_set_user_memory_region2(g->vm, BAD_SLOT, KVM_MEM_GUEST_MEMFD, BAD_SLOT_GPA, size, mem,
 				   fd, 0);
-	memcpy(mem, hva(g, g->frames[BROKEN] & ~0xfffULL), 0x1000);
-	point_to(g, 3, BAD_SLOT_GPA);
+	memcpy(mem + MOVED_OFF, hva(g, g->frames[BROKEN] & ~0xfffULL), 0x1000);
+	point_to(g, 3, BAD_SLOT_GPA + MOVED_OFF);
 	compare_frames(g, "guest_memfd", SMALL_FRAMES, "last");
 	kvm_munmap(mem, size);
 	close(fd);
