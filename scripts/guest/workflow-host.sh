@@ -47,7 +47,31 @@ record()
 	# The options may be several words.
 	# shellcheck disable=SC2086
 	perf kvm $sides record -e cpu-clock -F 499 -g --proc-map-timeout=20000 -o "$file" "$@" \
-		-- sleep "$seconds" > "$out/$file.log" 2>&1 || fail "perf kvm record failed, see $file.log"
+		-- sleep "$seconds" > "$out/${file##*/}.log" 2>&1 ||
+		fail "perf kvm record failed, see ${file##*/}.log"
+}
+
+# How many files of the folder $1 have what perf can only know from the guest's memory: the word
+# that guest_program.c plants, and the version of its kernel.
+planted()
+{
+	echo "$1 word $(LC_ALL=C grep -rlaP '\x42\xf6\x08\x1b\x3c\x5e\x9d\x7a' "$1" | wc -l)"
+	echo "$1 version $(LC_ALL=C grep -rlaF "$version" "$1" | wc -l)"
+}
+
+# Record a guest that allows nothing and forbids nothing, with the sysctl at $1.
+record_at_level()
+{
+	mkdir "level$1"
+	echo "$1" > /proc/sys/kernel/perf_event_guest_callchain
+	(
+		# All that perf writes is to lie there.
+		HOME=$PWD/level$1
+		TMPDIR=$HOME
+		export HOME TMPDIR
+		record "level$1/level$1" --guest -p $web
+	) || exit 1
+	planted "level$1" >> $out/planted.txt
 }
 
 # Print to $1 what perf prints with the other arguments.
@@ -112,6 +136,12 @@ look="python3 $REPO/scripts/doctor.py"
 	doctor no-linux $look $vm
 	kill $vm
 }
+
+version=$(sed -n 's/^version \(Linux version [^ ]*\).*/\1/p' "$out/web.log")
+[ "$version" ] || fail "the guest web did not tell its version"
+for level in 0 1 2; do
+	record_at_level $level
+done
 
 record one --guest -p $web
 files="--symfs $out/files"

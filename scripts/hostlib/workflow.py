@@ -113,6 +113,21 @@ def judge_kernels(report: str) -> Iterator[str]:
                 yield f"{vm} has {function}, which only the kernel of {other} has"
 
 
+def judge_planted(found: str) -> Iterator[str]:
+    """What is wrong with where the guest's memory was found in what perf has written.
+
+    Args:
+        found: lines with the sysctl's level, what was sought, and how many files have it
+    """
+    for level, may_read in (("level0", False), ("level1", False), ("level2", True)):
+        for sought in ("word", "version"):
+            number = re.search(rf"^{level} {sought} (\d+)$", found, re.MULTILINE)
+            if not number:
+                yield f"at {level}, nobody has looked for the {sought}"
+            elif bool(int(number[1])) != may_read:
+                yield f"at {level}, {number[1]} files have the {sought}"
+
+
 def judge_diff(diff: str) -> Iterator[str]:
     """What is wrong with the comparison of two records of a guest."""
     if len(_CHANGE.findall(diff)) < 10:
@@ -164,6 +179,7 @@ def judge(folder: Path) -> Counts:
             "report, kernels of all guests": judge_kernels(text("all")),
             "report, host and guests": judge_sides(text("both"), ".gku"),
             "report, host": judge_sides(text("host"), ".k"),
+            "record, what the guest keeps to itself": judge_planted(text("planted")),
             "diff": judge_diff(text("diff")),
             "top": judge_top(text("top"))}.items():
         good = count_test(counts, (f"failed: {name}: {remark}" for remark in wrong))

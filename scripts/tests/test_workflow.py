@@ -37,7 +37,8 @@ class JudgeTest(unittest.TestCase):
     def test_nothing_said_is_a_failure(self) -> None:
         names = [f"doctor-{name}" for name in workflow._DOCTOR]
         with tempfile.TemporaryDirectory() as tmp:
-            for name in (*names, "callers", "all", "both", "host", "host-callers", "diff", "top"):
+            for name in (*names, "callers", "all", "both", "host", "host-callers", "planted",
+                         "diff", "top"):
                 (Path(tmp) / f"{name}.txt").touch()
             counts = workflow.judge(Path(tmp))
         self.assertEqual(counts.passed, 0, counts.remarks)
@@ -76,6 +77,15 @@ class JudgeTest(unittest.TestCase):
         self.assertEqual(list(workflow.judge_vms(both)), [])
         self.assertEqual(len(list(workflow.judge_vms(both.replace("web", "76 ")))), 1)
         self.assertEqual(len(list(workflow.judge_vms(both.split("\n", maxsplit=1)[0]))), 1)
+
+    def test_only_who_may_read_a_guest_has_its_words(self) -> None:
+        good = "".join(f"level{level} {sought} {number}\n" for level, number in enumerate((0, 0, 1))
+                       for sought in ("word", "version"))
+        self.assertEqual(list(workflow.judge_planted(good)), [])
+        for right, wrong in (("0 word 0", "0 word 1"), ("1 version 0", "1 version 2"),
+                             ("2 word 1", "2 word 0"), ("level0 version 0\n", "")):
+            changed = good.replace(right, wrong)
+            self.assertEqual(len(list(workflow.judge_planted(changed))), 1, wrong)
 
     def test_names_are_of_the_vms_own_kernel(self) -> None:
         both = ("     2.99%  web    program   [guest.kernel.kallsyms.76]   [g] clear_user_erms\n"
