@@ -256,66 +256,93 @@ TEST_F_TIMEOUT(hostile, page_tables, TIMEOUT)
 	compare_frames(g, "as it was", SMALL_FRAMES, "last");
 }
 
-/* Write X19 to a TTBR, and loop.  All values that the test has map the code alike. */
-void guest_writes_ttbr0(void);
-void guest_wrote_ttbr0(void);
-void guest_writes_ttbr1(void);
-void guest_wrote_ttbr1(void);
-asm(".pushsection .text; .balign 64\n"
-    ".global guest_writes_ttbr0, guest_wrote_ttbr0, guest_writes_ttbr1, guest_wrote_ttbr1\n"
-    "guest_writes_ttbr0: msr ttbr0_el1, x19; isb\n"
-    "guest_wrote_ttbr0: b guest_wrote_ttbr0\n"
-    "guest_writes_ttbr1: msr ttbr1_el1, x19; isb\n"
-    "guest_wrote_ttbr1: b guest_wrote_ttbr1\n"
-    ".popsection");
+/*
+ * Write X19 to a TTBR and count X22 down, do the same with X20, and so on.  Both map the code
+ * alike.
+ */
+#define GUEST_SWITCHES(_ttbr)							\
+	void guest_switches_##_ttbr(void);					\
+	void guest_##_ttbr##_is_x19(void);					\
+	void guest_##_ttbr##_is_x20(void);					\
+	asm(".pushsection .text; .balign 64\n"					\
+	    ".global guest_switches_" #_ttbr "\n"				\
+	    ".global guest_" #_ttbr "_is_x19, guest_" #_ttbr "_is_x20\n"	\
+	    "guest_switches_" #_ttbr ": msr " #_ttbr "_el1, x19; isb; mov x21, x22\n" \
+	    "guest_" #_ttbr "_is_x19: subs x21, x21, #1; b.ne guest_" #_ttbr "_is_x19\n" \
+	    "msr " #_ttbr "_el1, x20; isb; mov x21, x22\n"			\
+	    "guest_" #_ttbr "_is_x20: subs x21, x21, #1; b.ne guest_" #_ttbr "_is_x20\n" \
+	    "b guest_switches_" #_ttbr "\n"					\
+	    ".popsection")
 
-static void ignore_sample(const struct callchain_sample *s, void *arg)
-{
-}
+GUEST_SWITCHES(ttbr0);
+GUEST_SWITCHES(ttbr1);
 
-/* Have the guest write a TTBR, and return when it has done so. */
-static void write_ttbr(struct guest *g, u64 writes, u64 wrote, u64 ttbr)
-{
-	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.pc), writes);
-	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[19]), ttbr);
-	vcpu_run_sampled(g->vcpu, PMI_NMI_DEFERRED, &attr, 2, ignore_sample, NULL);
-	TEST_ASSERT_EQ(vcpu_get_reg(g->vcpu, ARM64_CORE_REG(regs.pc)), wrote);
-}
+/* Some thousand instructions from one switch to the next. */
+#define SWITCH_COUNT	20000
 
 /*
- * A walk takes the tables that the guest uses, although no exit has told KVM.  Some hosts trap
- * the first write, and no later one.
+ * A guest that switches between two page tables, of which one has its stack:
+ *
+ * @loops:	where it counts, by the page tables: with the stack, and without
+ * @nr:		how many samples hit each of the two
+ * @nr_both:	how many hit both, as vcpu_run_until_guest_sampled() counts
  */
+struct switches {
+	struct guest *g;
+	u64 loops[2];
+	unsigned int nr[2];
+	unsigned int nr_both;
+};
+
+static void compare_switches(const struct callchain_sample *s, void *arg)
+{
+	struct switches *switches = arg;
+	struct guest *g = switches->g;
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		/* A loop has two instructions. */
+		if (s->ip != switches->loops[i] && s->ip != switches->loops[i] + 4)
+			continue;
+		expect_frames(g, i ? "without the stack" : "with the stack", i ? 0 : SMALL_FRAMES);
+		g->e.ip = s->ip;
+		g->e.ips[1] = s->ip;
+		if (callchain_sample_compare(s, &g->e))
+			switches->nr[i]++;
+	}
+	switches->nr_both = 2 * min(switches->nr[0], switches->nr[1]);
+}
+
+/* A walk takes the tables that the guest uses, although it has switched without an exit. */
 TEST_F_TIMEOUT(hostile, switches_ttbr, TIMEOUT)
 {
-	const u32 reg = variant->upper ? SYS_TTBR1_EL1 : SYS_TTBR0_EL1;
 	struct guest *g = &self->g;
-	u64 writes, wrote, root;
-	unsigned int i;
-	gpa_t decoy;
+	struct switches switches = { .g = g };
+	gpa_t without;
 	u64 *table;
 
 	if (variant->user)
 		SKIP(return, "EL0 can't write TTBRs");
 
 	build_far_stack(g);
-	writes = (u64)(variant->upper ? guest_writes_ttbr1 : guest_writes_ttbr0) | g->upper;
-	wrote = (u64)(variant->upper ? guest_wrote_ttbr1 : guest_wrote_ttbr0) | g->upper;
-	root = get_sys(g, reg);
-	decoy = vm_alloc_page_table(g->vm);
-	table = addr_gpa2hva(g->vm, decoy);
+	without = vm_alloc_page_table(g->vm);
+	table = addr_gpa2hva(g->vm, without);
 	memcpy(table, addr_gpa2hva(g->vm, g->vm->mmu.pgd), 0x1000);
 	table[FAR_GVA >> 39] = 0;
 
-	set_sys(g, reg, decoy);
-	compare_frames(g, "decoy", 0, "unmapped");
+	switches.loops[0] = (u64)(variant->upper ? guest_ttbr1_is_x19 : guest_ttbr0_is_x19);
+	switches.loops[1] = (u64)(variant->upper ? guest_ttbr1_is_x20 : guest_ttbr0_is_x20);
+	switches.loops[0] |= g->upper;
+	switches.loops[1] |= g->upper;
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.pc), g->upper |
+		     (u64)(variant->upper ? guest_switches_ttbr1 : guest_switches_ttbr0));
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[19]),
+		     get_sys(g, variant->upper ? SYS_TTBR1_EL1 : SYS_TTBR0_EL1));
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[20]), without);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[22]), SWITCH_COUNT);
 
-	for (i = 0; i < 3; i++) {
-		write_ttbr(g, writes, wrote, root);
-		compare_frames_at(g, "switched", SMALL_FRAMES, "last", wrote);
-		write_ttbr(g, writes, wrote, decoy);
-		compare_frames_at(g, "switched to the decoy", 0, "unmapped", wrote);
-	}
+	vcpu_run_until_guest_sampled(g->vcpu, PMI_NMI_DEFERRED, &attr, 40, compare_switches,
+				     &switches, &switches.nr_both);
 }
 
 /*
