@@ -833,10 +833,10 @@ static void compare_pkey_dump(const struct callchain_sample *s, void *arg)
 		    ps->denied.name);
 }
 
-static void expect_at(struct callchain_expectation *e, const char *name,
+static void expect_at(struct callchain_expectation *e, const char *name, bool user,
 		      const struct guest_stack *stack, unsigned int nr_frames, u64 ip)
 {
-	expect_guest_stack(e, name, true, stack, 1 + nr_frames);
+	expect_guest_stack(e, name, user, stack, 1 + nr_frames);
 	e->ip = ip;
 	e->ips[1] = ip;
 }
@@ -869,8 +869,9 @@ static void run_pkey_case(const struct pkey_case *c, enum pmi_source source, int
 	regs.r8 = c->pkru;
 	vcpu_regs_set(guest.vcpu, &regs);
 
-	expect_at(&ps.denied, c->name, &guest.stack, c->nr_frames, (u64)guest_denied);
-	expect_at(&ps.allowed, "no key is denied", &guest.stack, NR_FRAMES, (u64)guest_allowed);
+	expect_at(&ps.denied, c->name, true, &guest.stack, c->nr_frames, (u64)guest_denied);
+	expect_at(&ps.allowed, "no key is denied", true, &guest.stack, NR_FRAMES,
+		  (u64)guest_allowed);
 	while (ps.nr_denied < NR_SAMPLES || ps.nr_allowed < NR_SAMPLES)
 		vcpu_run_sampled(guest.vcpu, source, NULL, NR_SAMPLES, compare_pkey_sample, &ps);
 
@@ -907,6 +908,76 @@ CALLCHAIN_TEST(hostile, protection_keys)
 		TH_LOG("%s", c->name);
 		run_pkey_case(c, variant->source, variant->levels);
 	}
+}
+
+/*
+ * Set CR3 to R8, loop for a while, set CR3 to R9, and loop for a while.  As above, the IP shows
+ * which page tables the guest had.
+ */
+void guest_switch_cr3(void);
+void guest_with_stack(void);
+void guest_without_stack(void);
+asm(".pushsection .text\n"
+    ".balign 64\n"
+    ".global guest_switch_cr3, guest_with_stack, guest_without_stack\n"
+    "guest_switch_cr3:\n"
+    "	mov	%r8, %cr3\n"
+    "	mov	$10000, %ecx\n"
+    "guest_with_stack:\n"
+    "	loop	guest_with_stack\n"
+    "	mov	%r9, %cr3\n"
+    "	mov	$10000, %ecx\n"
+    "guest_without_stack:\n"
+    "	loop	guest_without_stack\n"
+    "	jmp	guest_switch_cr3\n"
+    ".popsection");
+
+struct cr3_samples {
+	struct callchain_expectation with, without;
+	unsigned int nr_with, nr_without;
+};
+
+static void compare_cr3_sample(const struct callchain_sample *s, void *arg)
+{
+	struct cr3_samples *cs = arg;
+
+	if (s->ip == (u64)guest_with_stack)
+		cs->nr_with += callchain_sample_compare(s, &cs->with);
+	else if (s->ip == (u64)guest_without_stack)
+		cs->nr_without += callchain_sample_compare(s, &cs->without);
+}
+
+/* A walk takes the page tables that the guest uses, although it has switched without an exit. */
+CALLCHAIN_TEST(hostile, switches_cr3)
+{
+	const int root_shift = 12 + 9 * (variant->levels - 1);
+	struct cr3_samples cs = {};
+	struct hostile_guest guest;
+	struct kvm_regs regs;
+	gpa_t without;
+	u64 *table;
+
+	create_guest(&guest, variant->levels, VM_TYPE_DEFAULT, false);
+	without = vm_alloc_page_table(guest.vm);
+	table = addr_gpa2hva(guest.vm, without);
+	memcpy(table, addr_gpa2hva(guest.vm, guest.vm->mmu.pgd), PAGE_SIZE);
+	table[(guest.stack.frames[0] >> root_shift) & 0x1ff] = 0;
+
+	vcpu_regs_get(guest.vcpu, &regs);
+	regs.rip = (u64)guest_switch_cr3;
+	regs.r8 = guest.vm->mmu.pgd;
+	regs.r9 = without;
+	vcpu_regs_set(guest.vcpu, &regs);
+
+	expect_at(&cs.with, "with the stack", false, &guest.stack, NR_FRAMES,
+		  (u64)guest_with_stack);
+	expect_at(&cs.without, "without the stack", false, &guest.stack, 0,
+		  (u64)guest_without_stack);
+	while (cs.nr_with < NR_SAMPLES || cs.nr_without < NR_SAMPLES)
+		vcpu_run_sampled(guest.vcpu, variant->source, NULL, NR_SAMPLES,
+				 compare_cr3_sample, &cs);
+
+	kvm_vm_free(guest.vm);
 }
 
 TEST_HARNESS_MAIN
