@@ -29,11 +29,11 @@ from .ui import Failure, claim, host_folder, say
 # addresses of 5-level paging for wild ones in an IRQ that comes just then.
 DEBUG_PASSES = ("no5lvl", "no5lvl kvm_amd.npt=0")
 
-# The hypervisor at the kernel's own exception level, and at one below it.
-ARM64_PASSES = ("", "kvm-arm.mode=nvhe")
+# The hypervisor at the kernel's own exception level; at another; and out of the kernel's reach.
+ARM64_PASSES = ("", "kvm-arm.mode=nvhe", "kvm-arm.mode=protected")
 
-# And with PMIs that are NMIs.
-ARM64_DEBUG_PASSES = (*ARM64_PASSES, "irqchip.gicv3_pseudo_nmi=1")
+# The last one shows nothing of its guests.  Instead, with PMIs that are NMIs.
+ARM64_DEBUG_PASSES = (*ARM64_PASSES[:2], "irqchip.gicv3_pseudo_nmi=1")
 
 # Arguments and tests; all tests if none is named.
 INTEL_PASSES = (("", ""), ("kvm_intel.ept=0", ""),

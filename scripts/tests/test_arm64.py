@@ -209,8 +209,8 @@ class OptionsTest(unittest.TestCase):
                 mock.patch.object(commands, "say_all", side_effect=str) as said:
             commands.cmd_test(Options(arch="arm64", kargs="a"))
         self.assertEqual([call.args[3] for call in run.call_args_list],
-                         ["a", "kvm-arm.mode=nvhe a"])
-        self.assertEqual(str(said.call_args.args[0]), "8 passed, 2 failed, 0 skipped")
+                         ["a", "kvm-arm.mode=nvhe a", "kvm-arm.mode=protected a"])
+        self.assertEqual(str(said.call_args.args[0]), "10 passed, 3 failed, 0 skipped")
 
     def test_builds_are_not_told_by_the_environment(self) -> None:
         seen: List[object] = []
