@@ -2183,8 +2183,8 @@ static int test_second_look(const char *dir)
 	put_u64(MM + MM_EXEC_VM, 3);
 	good = good && look(found, 4, false);
 	/*
-	 * The number of pages changes, but not the files.  Then make the library executable again;
-	 * at first, no file can be read.
+	 * The number of executable pages changes, but not the files.  Then make the library
+	 * executable again; while the mm has no users, no file is read.
 	 */
 	put_u64(MM + MM_EXEC_VM, 5);
 	good = good && look(found, 4, false);

@@ -24,8 +24,8 @@
 #define MAX_CR3_TRIES	20000
 
 /*
- * The periods of these PMIs, from the longest to the shortest: one that a fast host needs
- * would keep a slow one from doing anything else.
+ * The period of these PMIs begins with the longest, and is halved after some entries: with the
+ * short period that a fast host needs, a slow one would do nothing but take samples.
  */
 #define CR3_MAX_PERIOD_NS	6400000
 #define CR3_MIN_PERIOD_NS	200000

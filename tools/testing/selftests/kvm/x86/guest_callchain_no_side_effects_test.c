@@ -15,7 +15,8 @@
 #include "userfaultfd_util.h"
 
 /*
- * Take at least this many samples with the whole chain; make the guest run as long as that takes.
+ * Take at least MIN_SAMPLES samples with the whole chain: begin with MIN_ITERATIONS of the guest's
+ * loop, and run a new guest for twice as many until one has that many samples.
  */
 #define MIN_SAMPLES		100
 #define MIN_ITERATIONS		(1UL << 19)
