@@ -54,12 +54,25 @@ esac
 # QEMU before 8.1 may keep old code on one CPU when another patches it; QEMU's commit deba78709ae8
 # mended that.  Linux patches perf's hook into the scheduler for the first event of a task, and out
 # after the last; it patches KVM's hook for the first VM, and after the last.  A CPU without them
-# would count no task's events, and leave a vCPU loaded.  So hold an event, and a VM.
+# would count no task's events, and would not load or put a vCPU.  So hold an event, and a VM, and
+# patch while nothing else runs.
 # shellcheck disable=SC2154
 if [ -n "$keep_hooks" ]; then
+	# Wait until the process $1 has the file $2 open.
+	wait_for_file()
+	{
+		until readlink "/proc/$1/fd/"* 2>/dev/null | grep -q "$2"; do
+			kill -0 "$1" 2>/dev/null || { echo "The host has no $2"; break; }
+			sleep 0.1
+		done
+		sleep 0.3
+	}
+
 	perf stat -i -e dummy -p $$ sleep infinity >/dev/null 2>&1 &
+	wait_for_file $! perf_event
 	# KVM_CREATE_VM
 	perl -e 'open(my $kvm, "+<", "/dev/kvm") && ioctl($kvm, 0xae01, 0) && sleep' &
+	wait_for_file $! kvm-vm
 fi
 
 if [ "$mode" = shell ]; then
