@@ -57,22 +57,26 @@ esac
 # would count no task's events, and would not load or put a vCPU.  So hold an event, and a VM, and
 # patch while nothing else runs.
 # shellcheck disable=SC2154
+lacking=
 if [ -n "$keep_hooks" ]; then
-	# Wait until the process $1 has the file $2 open.
+	# Wait until the process $1 has the file $2, which it gets when its hook is there.
 	wait_for_file()
 	{
-		until readlink "/proc/$1/fd/"* 2>/dev/null | grep -q "$2"; do
-			kill -0 "$1" 2>/dev/null || { echo "The host has no $2"; break; }
+		for _ in $(seq 300); do
+			readlink "/proc/$1/fd/"* 2>/dev/null | grep -qxF "anon_inode:$2" && return
+			kill -0 "$1" 2>/dev/null || break
 			sleep 0.1
 		done
-		sleep 0.3
+		lacking="$lacking $2"
 	}
 
 	perf stat -i -e dummy -p $$ sleep infinity >/dev/null 2>&1 &
-	wait_for_file $! perf_event
-	# KVM_CREATE_VM
-	perl -e 'open(my $kvm, "+<", "/dev/kvm") && ioctl($kvm, 0xae01, 0) && sleep' &
-	wait_for_file $! kvm-vm
+	wait_for_file $! '[perf_event]'
+	if [ -e /dev/kvm ]; then
+		# KVM_CREATE_VM
+		perl -e 'open(KVM, "+<", "/dev/kvm") && ioctl(KVM, 0xae01, 0) && sleep' &
+		wait_for_file $! kvm-vm
+	fi
 fi
 
 if [ "$mode" = shell ]; then
@@ -82,6 +86,9 @@ if [ "$mode" = shell ]; then
 	echo "perf is in the PATH, files in /run/shared are kept. Leave with exit or Ctrl-D."
 	read -r tty _ < /proc/consoles
 	setsid -c /bin/bash --norc -i <"/dev/$tty" >"/dev/$tty" 2>&1
+elif [ -n "$lacking" ]; then
+	echo "The host can't keep its hooks, nobody holds:$lacking" > /run/shared/output
+	echo 1 > /run/shared/status
 elif ! dmesg | grep -q "APIC timer disabled due to verification failure"; then
 	# The console is read to see whether this kernel complains.
 	echo 7 > /proc/sys/kernel/printk

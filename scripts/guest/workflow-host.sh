@@ -51,12 +51,29 @@ record()
 		fail "perf kvm record failed, see ${file##*/}.log"
 }
 
-# How many files of the folder $1 have what perf can only know from the guest's memory: the word
-# that guest_program.c plants, and the version of its kernel.
+# Print what was sought in the folder $1, $2, and how many of its files have it: grep's other
+# arguments say what it is.
+count()
+{
+	folder=$1
+	sought=$2
+	shift 2
+	files=$(LC_ALL=C grep -rla "$@" "$folder")
+	[ $? -lt 2 ] || fail "grep can't read all of $folder"
+	echo "$folder $sought $(echo "$files" | grep -c .)"
+}
+
+# Tell what the folder $1, where perf has written, has of the guest's memory, and nothing else
+# could tell perf: the word that guest_program.c plants, and the release of its kernel.
 planted()
 {
-	echo "$1 word $(LC_ALL=C grep -rlaP '\x42\xf6\x08\x1b\x3c\x5e\x9d\x7a' "$1" | wc -l)"
-	echo "$1 version $(LC_ALL=C grep -rlaF "$version" "$1" | wc -l)"
+	echo "$1 samples $(perf script -D -i "$1/$1" 2>/dev/null |
+		grep -c 'PERF_RECORD_SAMPLE(IP, 0x[45])')"
+	count "$1" word -P '\x42\xf6\x08\x1b\x3c\x5e\x9d\x7a'
+	count "$1" release -F "$release"
+	echo "$1 names $(find "$1" | grep -cF "$release")"
+	echo "$1 folders $(find "$1" -name '*.guests' | wc -l)"
+	echo "$1 printed $(grep -cF "$release" "$out/$1.log")"
 }
 
 # Record a guest that allows nothing and forbids nothing, with the sysctl at $1.
@@ -64,14 +81,18 @@ record_at_level()
 {
 	mkdir "level$1"
 	echo "$1" > /proc/sys/kernel/perf_event_guest_callchain
+	[ "$(cat /proc/sys/kernel/perf_event_guest_callchain)" = "$1" ] ||
+		fail "perf_event_guest_callchain can't be set to $1"
 	(
 		# All that perf writes is to lie there.
 		HOME=$PWD/level$1
 		TMPDIR=$HOME
 		export HOME TMPDIR
-		record "level$1/level$1" --guest -p $web
+		# Ask for dumps of the stack, as perf does of its own accord only at 2.
+		record "level$1/level$1" "--guest" --call-graph orc -p $web
 	) || exit 1
 	planted "level$1" >> $out/planted.txt
+	rm -rf "level$1"
 }
 
 # Print to $1 what perf prints with the other arguments.
@@ -137,8 +158,9 @@ look="python3 $REPO/scripts/doctor.py"
 	kill $vm
 }
 
-version=$(sed -n 's/^version \(Linux version [^ ]*\).*/\1/p' "$out/web.log")
-[ "$version" ] || fail "the guest web did not tell its version"
+release=$(sed -n 's/^version Linux version \([^ ]*\).*/\1/p' "$out/web.log")
+[ "$release" ] || fail "the guest web did not tell its version"
+# 2, the default, comes last: what follows needs it.
 for level in 0 1 2; do
 	record_at_level $level
 done

@@ -29,10 +29,10 @@ from .ui import Failure, claim, host_folder, say
 # addresses of 5-level paging for wild ones in an IRQ that comes just then.
 DEBUG_PASSES = ("no5lvl", "no5lvl kvm_amd.npt=0")
 
-# The hypervisor at the kernel's own exception level; at another; and out of the kernel's reach.
+# KVM with VHE; without it; and in protected mode.
 ARM64_PASSES = ("", "kvm-arm.mode=nvhe", "kvm-arm.mode=protected")
 
-# The last one shows nothing of its guests.  Instead, with PMIs that are NMIs.
+# Protected mode shows nothing of its guests.  Run a host whose PMIs are NMIs instead.
 ARM64_DEBUG_PASSES = (*ARM64_PASSES[:2], "irqchip.gicv3_pseudo_nmi=1")
 
 # Arguments and tests; all tests if none is named.
@@ -313,7 +313,7 @@ def object_code(build: Build) -> Counts:
 
 
 def test_arm64(options: Options) -> int:
-    """What there is for arm64: unit tests, perf's, the selftests with VHE and without, a demo."""
+    """What there is for arm64: unit tests, perf's, the selftests in each mode of KVM, a demo."""
     from . import demo
 
     check_report(options)

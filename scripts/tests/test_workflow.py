@@ -79,11 +79,14 @@ class JudgeTest(unittest.TestCase):
         self.assertEqual(len(list(workflow.judge_vms(both.split("\n", maxsplit=1)[0]))), 1)
 
     def test_only_who_may_read_a_guest_has_its_words(self) -> None:
-        good = "".join(f"level{level} {sought} {number}\n" for level, number in enumerate((0, 0, 1))
-                       for sought in ("word", "version"))
+        good = "".join(f"level{level} {sought} {number}\n"
+                       for level, may_read in enumerate((0, 0, 1))
+                       for sought, number in (("samples", 9), *((sought, may_read) for sought in
+                                                                workflow._PLANTED)))
         self.assertEqual(list(workflow.judge_planted(good)), [])
-        for right, wrong in (("0 word 0", "0 word 1"), ("1 version 0", "1 version 2"),
-                             ("2 word 1", "2 word 0"), ("level0 version 0\n", "")):
+        for right, wrong in (("0 word 0", "0 word 1"), ("1 release 0", "1 release 2"),
+                             ("2 word 1", "2 word 0"), ("level0 release 0\n", ""),
+                             ("1 samples 9", "1 samples 0")):
             changed = good.replace(right, wrong)
             self.assertEqual(len(list(workflow.judge_planted(changed))), 1, wrong)
 

@@ -5,8 +5,6 @@
 
 #include <linux/mm.h>
 
-#define pte_page(pte)			((void)(pte), (struct page *)NULL)
-
 static inline bool is_pci_p2pdma_page(const struct page *page)
 {
 	return false;

@@ -33,6 +33,7 @@ const pte_t *fuzz_host_pte(unsigned long addr);
 #define pud_special(pud)		((void)(pud), false)
 #define pmd_special(pmd)		((void)(pmd), false)
 #define pte_special(pte)		((void)(pte), false)
+#define pte_page(pte)			((void)(pte), (struct page *)NULL)
 
 #define local_irq_save(flags)		((flags) = 0)
 #define local_irq_restore(flags)	((void)(flags))

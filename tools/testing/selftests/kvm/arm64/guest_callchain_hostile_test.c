@@ -256,93 +256,38 @@ TEST_F_TIMEOUT(hostile, page_tables, TIMEOUT)
 	compare_frames(g, "as it was", SMALL_FRAMES, "last");
 }
 
-/*
- * Write X19 to a TTBR and count X22 down, do the same with X20, and so on.  Both map the code
- * alike.
- */
-#define GUEST_SWITCHES(_ttbr)							\
-	void guest_switches_##_ttbr(void);					\
-	void guest_##_ttbr##_is_x19(void);					\
-	void guest_##_ttbr##_is_x20(void);					\
-	asm(".pushsection .text; .balign 64\n"					\
-	    ".global guest_switches_" #_ttbr "\n"				\
-	    ".global guest_" #_ttbr "_is_x19, guest_" #_ttbr "_is_x20\n"	\
-	    "guest_switches_" #_ttbr ": msr " #_ttbr "_el1, x19; isb; mov x21, x22\n" \
-	    "guest_" #_ttbr "_is_x19: subs x21, x21, #1; b.ne guest_" #_ttbr "_is_x19\n" \
-	    "msr " #_ttbr "_el1, x20; isb; mov x21, x22\n"			\
-	    "guest_" #_ttbr "_is_x20: subs x21, x21, #1; b.ne guest_" #_ttbr "_is_x20\n" \
-	    "b guest_switches_" #_ttbr "\n"					\
-	    ".popsection")
+GUEST_SWITCHES(ttbr0, "msr ttbr0_el1,");
+GUEST_SWITCHES(ttbr1, "msr ttbr1_el1,");
 
-GUEST_SWITCHES(ttbr0);
-GUEST_SWITCHES(ttbr1);
+/* A bit of an ASID, which is no part of the address. */
+#define TTBR_ASID	BIT_ULL(48)
 
-/* Some thousand instructions from one switch to the next. */
-#define SWITCH_COUNT	20000
-
-/*
- * A guest that switches between two page tables, of which one has its stack:
- *
- * @loops:	where it counts, by the page tables: with the stack, and without
- * @nr:		how many samples hit each of the two
- * @nr_both:	how many hit both, as vcpu_run_until_guest_sampled() counts
- */
-struct switches {
-	struct guest *g;
-	u64 loops[2];
-	unsigned int nr[2];
-	unsigned int nr_both;
-};
-
-static void compare_switches(const struct callchain_sample *s, void *arg)
-{
-	struct switches *switches = arg;
-	struct guest *g = switches->g;
-	unsigned int i;
-
-	for (i = 0; i < 2; i++) {
-		/* A loop has two instructions. */
-		if (s->ip != switches->loops[i] && s->ip != switches->loops[i] + 4)
-			continue;
-		expect_frames(g, i ? "without the stack" : "with the stack", i ? 0 : SMALL_FRAMES);
-		g->e.ip = s->ip;
-		g->e.ips[1] = s->ip;
-		if (callchain_sample_compare(s, &g->e))
-			switches->nr[i]++;
-	}
-	switches->nr_both = 2 * min(switches->nr[0], switches->nr[1]);
-}
-
-/* A walk takes the tables that the guest uses, although it has switched without an exit. */
+/* A walk takes the tables that the guest uses, whether or not the switch was an exit. */
 TEST_F_TIMEOUT(hostile, switches_ttbr, TIMEOUT)
 {
+	const u64 root = get_sys(&self->g, variant->upper ? SYS_TTBR1_EL1 : SYS_TTBR0_EL1);
 	struct guest *g = &self->g;
-	struct switches switches = { .g = g };
-	gpa_t without;
+	struct switches s = {};
+	gpa_t other;
 	u64 *table;
 
 	if (variant->user)
 		SKIP(return, "EL0 can't write TTBRs");
 
 	build_far_stack(g);
-	without = vm_alloc_page_table(g->vm);
-	table = addr_gpa2hva(g->vm, without);
+	other = vm_alloc_page_table(g->vm);
+	table = addr_gpa2hva(g->vm, other);
 	memcpy(table, addr_gpa2hva(g->vm, g->vm->mmu.pgd), 0x1000);
 	table[FAR_GVA >> 39] = 0;
 
-	switches.loops[0] = (u64)(variant->upper ? guest_ttbr1_is_x19 : guest_ttbr0_is_x19);
-	switches.loops[1] = (u64)(variant->upper ? guest_ttbr1_is_x20 : guest_ttbr0_is_x20);
-	switches.loops[0] |= g->upper;
-	switches.loops[1] |= g->upper;
-	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.pc), g->upper |
-		     (u64)(variant->upper ? guest_switches_ttbr1 : guest_switches_ttbr0));
-	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[19]),
-		     get_sys(g, variant->upper ? SYS_TTBR1_EL1 : SYS_TTBR0_EL1));
-	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[20]), without);
-	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[22]), SWITCH_COUNT);
-
-	vcpu_run_until_guest_sampled(g->vcpu, PMI_NMI_DEFERRED, &attr, 40, compare_switches,
-				     &switches, &switches.nr_both);
+	expect_frames(g, "with the stack", SMALL_FRAMES);
+	expect_switch(&s, 0, g, variant->upper ? guest_switches_ttbr1_x19 :
+						 guest_switches_ttbr0_x19, "last");
+	expect_frames(g, "without the stack", 0);
+	expect_switch(&s, 1, g, variant->upper ? guest_switches_ttbr1_x20 :
+						 guest_switches_ttbr0_x20, "unmapped");
+	run_switches(g, &s, variant->upper ? guest_switches_ttbr1 : guest_switches_ttbr0, root,
+		     other | TTBR_ASID);
 }
 
 /*
@@ -552,6 +497,29 @@ TEST_F_TIMEOUT(registers, ttbr, TIMEOUT)
 		TH_LOG("This CPU has no E0PD");
 
 	compare_frames(g, "as it was", SMALL_FRAMES, "last");
+}
+
+GUEST_SWITCHES(tcr, "msr tcr_el1,");
+
+/* The guest allows and forbids walks by TTBR1. */
+TEST_F_TIMEOUT(registers, switches_tcr, TIMEOUT)
+{
+	struct guest *g = &self->g;
+	struct switches s = {};
+
+	if (variant->user)
+		SKIP(return, "EL0 can't write TCR_EL1");
+
+	vcpu_use_upper_half(g->vcpu);
+	g->alias = GENMASK_ULL(63, 48);
+	build_far_stack(g);
+
+	expect_frames(g, "with TTBR1", SMALL_FRAMES);
+	expect_switch(&s, 0, g, guest_switches_tcr_x19, "last");
+	expect_frames(g, "without TTBR1", 0);
+	expect_switch(&s, 1, g, guest_switches_tcr_x20, "unmapped");
+	run_switches(g, &s, guest_switches_tcr, get_sys(g, SYS_TCR_EL1),
+		     get_sys(g, SYS_TCR_EL1) | TCR_EPD1_MASK);
 }
 
 /* Without translation, addresses are physical ones. */

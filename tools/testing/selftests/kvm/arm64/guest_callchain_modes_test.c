@@ -1378,6 +1378,71 @@ TEST_F_TIMEOUT(linux_guest, cleared, TIMEOUT)
 	compare_with_end(g, "last");
 }
 
+GUEST_SWITCHES(elr, "msr elr_el1,");
+GUEST_SWITCHES(spsr, "msr spsr_el1,");
+GUEST_SWITCHES(sp, "mov sp,");
+
+/* At the kernel's entry: the exception registers are those of the CPU, not those of the last exit. */
+static void enter_kernel(struct guest *g, gva_t user_frame)
+{
+	vcpu_set_fp(g->vcpu, user_frame);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(elr_el1), USER_IP);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(spsr[KVM_SPSR_EL1]), PSTATE_EL0);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.sp), user_frame);
+}
+
+static void expect_user(struct guest *g, const char *name, u64 ip)
+{
+	expect_frames(g, name, 0);
+	expect_entry(g, PERF_CONTEXT_GUEST_USER);
+	expect_entry(g, ip);
+	expect_entry(g, USER_RA);
+}
+
+TEST_F_TIMEOUT(linux_guest, switches_elr, TIMEOUT)
+{
+	struct guest *g = &self->g;
+	struct switches s = {};
+
+	enter_kernel(g, self->user_stack + USER_OFF);
+	expect_user(g, "entry", USER_IP);
+	expect_switch(&s, 0, g, guest_switches_elr_x19, "last");
+	expect_user(g, "entry from elsewhere", USER_IP + 0x40);
+	expect_switch(&s, 1, g, guest_switches_elr_x20, "last");
+	run_switches(g, &s, guest_switches_elr, USER_IP, USER_IP + 0x40);
+}
+
+TEST_F_TIMEOUT(linux_guest, switches_spsr, TIMEOUT)
+{
+	struct guest *g = &self->g;
+	struct switches s = {};
+
+	enter_kernel(g, self->user_stack + USER_OFF);
+	expect_user(g, "entry", USER_IP);
+	expect_switch(&s, 0, g, guest_switches_spsr_x19, "last");
+	expect_frames(g, "not from user mode", 0);
+	expect_switch(&s, 1, g, guest_switches_spsr_x20, "noncanonical");
+	run_switches(g, &s, guest_switches_spsr, PSTATE_EL0, PSTATE_EL1H);
+}
+
+TEST_F_TIMEOUT(linux_guest, switches_sp, TIMEOUT)
+{
+	struct guest *g = &self->g;
+	struct switches s = {};
+	unsigned int i;
+
+	enter_kernel(g, self->user_stack + USER_OFF);
+	vcpu_set_fp(g->vcpu, 0);
+	for (i = 24; i <= 27; i++)
+		vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[i]), 0);
+	expect_user(g, "X29 at SP", USER_IP);
+	expect_switch(&s, 0, g, guest_switches_sp_x19, "last");
+	g->e.nr--;
+	g->e.name = "not at SP";
+	expect_switch(&s, 1, g, guest_switches_sp_x20, "last");
+	run_switches(g, &s, guest_switches_sp, self->regs, self->regs + 8);
+}
+
 /* What is no register of user mode is not part of the chain. */
 TEST_F_TIMEOUT(linux_guest, implausible, TIMEOUT)
 {

@@ -932,50 +932,68 @@ asm(".pushsection .text\n"
     "	jmp	guest_switch_cr3\n"
     ".popsection");
 
+/*
+ * struct cr3_samples - samples of this guest
+ * @with:	those that hit guest_with_stack()
+ * @without:	those that hit guest_without_stack()
+ * @nr_both:	twice the smaller number of these: see vcpu_run_until_guest_sampled()
+ */
 struct cr3_samples {
-	struct callchain_expectation with, without;
-	unsigned int nr_with, nr_without;
+	struct callchain_comparison with, without;
+	unsigned int nr_both;
 };
 
 static void compare_cr3_sample(const struct callchain_sample *s, void *arg)
 {
 	struct cr3_samples *cs = arg;
 
-	if (s->ip == (u64)guest_with_stack)
-		cs->nr_with += callchain_sample_compare(s, &cs->with);
+	if (s->ip == (u64)guest_with_stack || !callchain_sample_is_guest(s))
+		callchain_compare(s, &cs->with);
 	else if (s->ip == (u64)guest_without_stack)
-		cs->nr_without += callchain_sample_compare(s, &cs->without);
+		callchain_compare(s, &cs->without);
+	cs->nr_both = 2 * min(cs->with.nr_guest, cs->without.nr_guest);
 }
 
-/* A walk takes the page tables that the guest uses, although it has switched without an exit. */
+/* A walk takes the page tables that the guest uses, whether or not the switch was an exit. */
 CALLCHAIN_TEST(hostile, switches_cr3)
 {
 	const int root_shift = 12 + 9 * (variant->levels - 1);
-	struct cr3_samples cs = {};
+	struct callchain_expectation with, without;
+	struct cr3_samples cs = {
+		.with.expected = &with,
+		.without.expected = &without,
+	};
+	u64 *table, walks, lasts, unmapped;
 	struct hostile_guest guest;
 	struct kvm_regs regs;
-	gpa_t without;
-	u64 *table;
+	gpa_t root;
 
 	create_guest(&guest, variant->levels, VM_TYPE_DEFAULT, false);
-	without = vm_alloc_page_table(guest.vm);
-	table = addr_gpa2hva(guest.vm, without);
+	root = vm_alloc_page_table(guest.vm);
+	table = addr_gpa2hva(guest.vm, root);
 	memcpy(table, addr_gpa2hva(guest.vm, guest.vm->mmu.pgd), PAGE_SIZE);
 	table[(guest.stack.frames[0] >> root_shift) & 0x1ff] = 0;
 
 	vcpu_regs_get(guest.vcpu, &regs);
 	regs.rip = (u64)guest_switch_cr3;
 	regs.r8 = guest.vm->mmu.pgd;
-	regs.r9 = without;
+	/* PWT and PCD are no part of the address. */
+	regs.r9 = root | BIT_ULL(3) | BIT_ULL(4);
 	vcpu_regs_set(guest.vcpu, &regs);
 
-	expect_at(&cs.with, "with the stack", false, &guest.stack, NR_FRAMES,
-		  (u64)guest_with_stack);
-	expect_at(&cs.without, "without the stack", false, &guest.stack, 0,
-		  (u64)guest_without_stack);
-	while (cs.nr_with < NR_SAMPLES || cs.nr_without < NR_SAMPLES)
-		vcpu_run_sampled(guest.vcpu, variant->source, NULL, NR_SAMPLES,
-				 compare_cr3_sample, &cs);
+	expect_at(&with, "with the stack", false, &guest.stack, NR_FRAMES, (u64)guest_with_stack);
+	expect_at(&without, "without the stack", false, &guest.stack, 0, (u64)guest_without_stack);
+	vcpu_run_until_guest_sampled(guest.vcpu, variant->source, NULL, 2 * NR_SAMPLES,
+				     compare_cr3_sample, &cs, &cs.nr_both);
+
+	/* Samples of the other instructions end for either reason. */
+	walks = vcpu_get_stat(guest.vcpu, callchain_walks);
+	lasts = vcpu_get_callchain_end_stat(guest.vcpu, "last");
+	unmapped = vcpu_get_callchain_end_stat(guest.vcpu, "unmapped");
+	TEST_ASSERT(lasts >= cs.with.nr_guest && unmapped >= cs.without.nr_guest &&
+		    walks == lasts + unmapped,
+		    "Of %lu walks, %lu ended by \"last\" and %lu by \"unmapped\"", walks, lasts,
+		    unmapped);
 
 	kvm_vm_free(guest.vm);
 }

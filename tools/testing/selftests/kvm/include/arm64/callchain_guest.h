@@ -278,4 +278,94 @@ static inline void *add_other_memory(struct guest *g)
 	return addr_gpa2hva(g->vm, OTHER_GPA);
 }
 
+/*
+ * Define guest_switches_NAME(), which writes X19 to a register by the instruction _write and counts
+ * X22 down in guest_switches_NAME_x19(), does the same with X20, and so on.
+ */
+#define GUEST_SWITCHES(_name, _write)						\
+	void guest_switches_##_name(void);					\
+	void guest_switches_##_name##_x19(void);				\
+	void guest_switches_##_name##_x20(void);				\
+	asm(".pushsection .text; .balign 64; .irp sym, guest_switches_" #_name "\n" \
+	    ".global \\sym, \\sym\\()_x19, \\sym\\()_x20\n"			\
+	    "\\sym: " _write " x19; isb; mov x21, x22\n"			\
+	    "\\sym\\()_x19: subs x21, x21, #1; b.ne \\sym\\()_x19\n"		\
+	    _write " x20; isb; mov x21, x22\n"					\
+	    "\\sym\\()_x20: subs x21, x21, #1; b.ne \\sym\\()_x20\n"		\
+	    "b \\sym; .endr; .popsection")
+
+/* Iterations, of two instructions each, from one switch to the next. */
+#define SWITCH_COUNT	20000
+
+/*
+ * struct switches - samples of a guest that switches between two values of a register
+ * @e:		what the samples in guest_switches_NAME_x19() and guest_switches_NAME_x20() must have
+ * @end:	why walks end there
+ * @nr:		how many samples hit each of these
+ * @nr_both:	twice the smaller of @nr: see vcpu_run_until_guest_sampled()
+ */
+struct switches {
+	struct callchain_expectation e[2];
+	const char *end[2];
+	unsigned int nr[2];
+	unsigned int nr_both;
+};
+
+/* Expect, with value @i of the register, what the guest's last expectation is. */
+static inline void expect_switch(struct switches *s, unsigned int i, const struct guest *g,
+				 void (*loop)(void), const char *end)
+{
+	s->e[i] = g->e;
+	s->e[i].ip = (u64)loop | g->upper;
+	s->end[i] = end;
+}
+
+static inline void compare_switches(const struct callchain_sample *sample, void *arg)
+{
+	struct switches *s = arg;
+	unsigned int i;
+
+	for (i = 0; i < 2; i++) {
+		struct callchain_expectation *e = &s->e[i];
+		const u64 loop = e->ip;
+
+		/* A loop has two instructions. */
+		if (sample->ip != loop && sample->ip != loop + 4)
+			continue;
+		e->ip = sample->ip;
+		e->ips[1] = sample->ip;
+		if (callchain_sample_compare(sample, e))
+			s->nr[i]++;
+		e->ip = loop;
+	}
+	s->nr_both = 2 * min(s->nr[0], s->nr[1]);
+}
+
+/* Sample guest_switches_NAME(), which is @code, in a VM that was not sampled yet. */
+static inline void run_switches(struct guest *g, struct switches *s, void (*code)(void), u64 x19,
+				u64 x20)
+{
+	u64 walks, ends[2];
+	unsigned int i;
+
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.pc), (u64)code | g->upper);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[19]), x19);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[20]), x20);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[22]), SWITCH_COUNT);
+	vcpu_run_until_guest_sampled(g->vcpu, PMI_NMI_DEFERRED, &attr, 2 * NR_SAMPLES,
+				     compare_switches, s, &s->nr_both);
+
+	/* Walks from the other instructions end for either reason. */
+	walks = vcpu_get_stat(g->vcpu, callchain_walks);
+	for (i = 0; i < 2; i++) {
+		ends[i] = vcpu_get_callchain_end_stat(g->vcpu, s->end[i]);
+		TEST_ASSERT(ends[i] >= s->nr[i], "%s: only %lu of %u walks ended as '%s'",
+			    s->e[i].name, ends[i], s->nr[i], s->end[i]);
+	}
+	if (!strcmp(s->end[0], s->end[1]))
+		ends[1] = 0;
+	TEST_ASSERT(walks == ends[0] + ends[1], "Of %lu walks, %lu ended as '%s', %lu as '%s'",
+		    walks, ends[0], s->end[0], ends[1], s->end[1]);
+}
+
 #endif /* SELFTEST_KVM_CALLCHAIN_GUEST_H */
