@@ -702,11 +702,12 @@ TEST_F_TIMEOUT(el, read_only, TIMEOUT)
 }
 
 #define WORK_SIZE	0x4000
-#define WORK_ROUNDS	2000000
+#define MIN_ROUNDS	2000000
+#define MAX_ROUNDS	(MIN_ROUNDS << 6)
 #define WORK_FACTOR	0x5851f42d4c957f2dULL
 
-/* Let a guest run guest_works() on a stack.  Return its array. */
-static u64 *build_worker(struct guest *g)
+/* Let a guest run @rounds of guest_works() on a stack.  Return its array. */
+static u64 *build_worker(struct guest *g, u64 rounds)
 {
 	const u64 user = g->user ? TEST_PTE_USER : 0;
 	gva_t array;
@@ -731,7 +732,7 @@ static u64 *build_worker(struct guest *g)
 		vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[0]) + 2 * i, i * WORK_FACTOR);
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[0]), array | g->upper);
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[1]), WORK_SIZE - 16);
-	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[2]), WORK_ROUNDS);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[2]), rounds);
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[3]), TABLE_GVA | g->upper);
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[8]), WORK_FACTOR);
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.pc), (u64)guest_works | g->upper);
@@ -768,18 +769,24 @@ TEST_F_TIMEOUT(el, state, TIMEOUT)
 	struct guest *g = &self->g, twin = {};
 	struct work work = { .g = g };
 	struct kvm_reg_list *list;
-	u64 *words, *twin_words;
+	u64 *words, *twin_words, rounds;
 	size_t used;
 
-	create_guest(&twin, VM_MODE_P40V48_4K, variant->user, variant->upper);
-	words = build_worker(g);
-	twin_words = build_worker(&twin);
-	TEST_ASSERT(!memcmp(words, twin_words, WORK_SIZE), "The twins begin with other arrays");
+	/* Have a new guest work for longer, until enough samples are the guest's. */
+	for (rounds = MIN_ROUNDS;; rounds *= 2) {
+		words = build_worker(g, rounds);
+		work.nr_guest = 0;
+		vcpu_run_sampled_to_exit(g->vcpu, PMI_NMI_DEFERRED, &attr, compare_work, &work);
+		TEST_ASSERT_KVM_EXIT_REASON(g->vcpu, KVM_EXIT_MMIO);
+		if (work.nr_guest >= NR_SAMPLES / 2)
+			break;
+		TEST_ASSERT(rounds < MAX_ROUNDS, "Only %u samples are the guest's", work.nr_guest);
+		kvm_vm_free(g->vm);
+		create_guest(g, VM_MODE_P40V48_4K, variant->user, variant->upper);
+	}
 
-	vcpu_run_sampled_to_exit(g->vcpu, PMI_NMI_DEFERRED, &attr, compare_work, &work);
-	TEST_ASSERT_KVM_EXIT_REASON(g->vcpu, KVM_EXIT_MMIO);
-	TEST_ASSERT(work.nr_guest >= NR_SAMPLES / 2, "Only %u samples are the guest's",
-		    work.nr_guest);
+	create_guest(&twin, VM_MODE_P40V48_4K, variant->user, variant->upper);
+	twin_words = build_worker(&twin, rounds);
 	vcpu_run(twin.vcpu);
 	TEST_ASSERT_KVM_EXIT_REASON(twin.vcpu, KVM_EXIT_MMIO);
 
