@@ -1442,6 +1442,8 @@ TEST_F_TIMEOUT(linux_guest, switches_sp, TIMEOUT)
 	vcpu_set_fp(g->vcpu, 0);
 	for (i = 24; i <= 27; i++)
 		vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[i]), 0);
+	/* A PMI may come before the first instruction. */
+	set_sp(g, self->regs);
 	expect_user(g, "X29 at SP", USER_IP);
 	expect_switch(&s, 0, g, guest_switches_sp_x19, "last");
 	g->e.nr--;
