@@ -1389,7 +1389,7 @@ GUEST_SWITCHES(elr, "msr elr_el1,");
 GUEST_SWITCHES(spsr, "msr spsr_el1,");
 GUEST_SWITCHES(sp, "mov sp,");
 
-/* At the kernel's entry: the exception registers are those of the CPU, not those of the last exit. */
+/* The kernel is at its entry: X29 and SP_EL0 are user mode's, ELR and SPSR lead there. */
 static void enter_kernel(struct guest *g, gva_t user_frame)
 {
 	vcpu_set_fp(g->vcpu, user_frame);

@@ -279,8 +279,8 @@ static inline void *add_other_memory(struct guest *g)
 }
 
 /*
- * Define guest_switches_NAME(), which writes X19 to a register by the instruction _write and counts
- * X22 down in guest_switches_NAME_x19(), does the same with X20, and so on.
+ * Define guest_switches_NAME(), which writes X19 to a register by the instruction _write and
+ * counts X22 down in guest_switches_NAME_x19(), does the same with X20, and so on.
  */
 #define GUEST_SWITCHES(_name, _write)						\
 	void guest_switches_##_name(void);					\
