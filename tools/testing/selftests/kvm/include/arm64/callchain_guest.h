@@ -299,7 +299,7 @@ static inline void *add_other_memory(struct guest *g)
 
 /*
  * struct switches - samples of a guest that switches between two values of a register
- * @e:		what the samples in guest_switches_NAME_x19() and guest_switches_NAME_x20() must have
+ * @e:		what samples that hit the two loops must have
  * @end:	why walks end there
  * @nr:		how many samples hit each of these
  * @nr_both:	twice the smaller of @nr: see vcpu_run_until_guest_sampled()
