@@ -51,8 +51,7 @@ record()
 		fail "perf kvm record failed, see ${file##*/}.log"
 }
 
-# Print what was sought in the folder $1, $2, and how many of its files have it: grep's other
-# arguments say what it is.
+# Print how many files of the folder $1 have $2.  The other arguments tell grep what that is.
 count()
 {
 	folder=$1
@@ -63,8 +62,8 @@ count()
 	echo "$folder $sought $(echo "$files" | grep -c .)"
 }
 
-# Tell what the folder $1, where perf has written, has of the guest's memory, and nothing else
-# could tell perf: the word that guest_program.c plants, and the release of its kernel.
+# Look in the folder $1 for what perf can only know from the guest's memory: the word that
+# guest_program.c plants, and the release of the guest's kernel.
 planted()
 {
 	echo "$1 samples $(perf script -D -i "$1/$1" 2>/dev/null |
@@ -84,11 +83,11 @@ record_at_level()
 	[ "$(cat /proc/sys/kernel/perf_event_guest_callchain)" = "$1" ] ||
 		fail "perf_event_guest_callchain can't be set to $1"
 	(
-		# All that perf writes is to lie there.
+		# perf must write all its files there.
 		HOME=$PWD/level$1
 		TMPDIR=$HOME
 		export HOME TMPDIR
-		# Ask for dumps of the stack, as perf does of its own accord only at 2.
+		# Ask for dumps of the stack: by default, perf does so only at 2.
 		record "level$1/level$1" "--guest" --call-graph orc -p $web
 	) || exit 1
 	planted "level$1" >> $out/planted.txt
