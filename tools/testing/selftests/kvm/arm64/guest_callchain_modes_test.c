@@ -1315,19 +1315,30 @@ TEST_F_TIMEOUT(linux_guest, user_32_bit, TIMEOUT)
 	compare_with_end(g, "last");
 }
 
+/* The kernel is at its entry: X29 and SP_EL0 are user mode's, ELR and SPSR lead there. */
+static void enter_kernel(struct guest *g, gva_t user_frame)
+{
+	vcpu_set_fp(g->vcpu, user_frame);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(elr_el1), USER_IP);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(spsr[KVM_SPSR_EL1]), PSTATE_EL0);
+	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.sp), user_frame);
+}
+
+static void expect_user(struct guest *g, const char *name, u64 ip)
+{
+	expect_frames(g, name, 0);
+	expect_entry(g, PERF_CONTEXT_GUEST_USER);
+	expect_entry(g, ip);
+	expect_entry(g, USER_RA);
+}
+
 /* At the kernel's entry, X29 is user mode's, and nothing is on the kernel's stack. */
 TEST_F_TIMEOUT(linux_guest, entry, TIMEOUT)
 {
 	struct guest *g = &self->g;
 
-	vcpu_set_fp(g->vcpu, self->user_stack + USER_OFF);
-	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(elr_el1), USER_IP);
-	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(spsr[KVM_SPSR_EL1]), PSTATE_EL0);
-	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.sp), self->user_stack + USER_OFF);
-	expect_frames(g, "entry", 0);
-	expect_entry(g, PERF_CONTEXT_GUEST_USER);
-	expect_entry(g, USER_IP);
-	expect_entry(g, USER_RA);
+	enter_kernel(g, self->user_stack + USER_OFF);
+	expect_user(g, "entry", USER_IP);
 	compare_with_end(g, "last");
 
 	/* The kernel keeps a pointer of its own in SP_EL0. */
@@ -1388,23 +1399,6 @@ TEST_F_TIMEOUT(linux_guest, cleared, TIMEOUT)
 GUEST_SWITCHES(elr, "msr elr_el1,");
 GUEST_SWITCHES(spsr, "msr spsr_el1,");
 GUEST_SWITCHES(sp, "mov sp,");
-
-/* The kernel is at its entry: X29 and SP_EL0 are user mode's, ELR and SPSR lead there. */
-static void enter_kernel(struct guest *g, gva_t user_frame)
-{
-	vcpu_set_fp(g->vcpu, user_frame);
-	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(elr_el1), USER_IP);
-	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(spsr[KVM_SPSR_EL1]), PSTATE_EL0);
-	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.sp), user_frame);
-}
-
-static void expect_user(struct guest *g, const char *name, u64 ip)
-{
-	expect_frames(g, name, 0);
-	expect_entry(g, PERF_CONTEXT_GUEST_USER);
-	expect_entry(g, ip);
-	expect_entry(g, USER_RA);
-}
 
 TEST_F_TIMEOUT(linux_guest, switches_elr, TIMEOUT)
 {
