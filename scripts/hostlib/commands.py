@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Tuple
 
 from . import allselftests, arm64, baseline, bench, check, checkbuild, checksource, fuzz, gate
-from . import hosttable, installed, intel, ktap, mutants, objectcode, package, perftests, pictures
-from . import records, selftests, series, source, stock, unikernel, workflow
+from . import hosttable, installed, intel, ktap, mailed, mutants, objectcode, package, perftests
+from . import pictures, records, selftests, series, source, stock, unikernel, workflow
 from .arch import ARCHS, ARM64, X86
 from .build import CONFIGS, Build
 from .emulated import Complaint, EmulatedHost, choose_accel
@@ -549,6 +549,8 @@ def cmd_check(options: Options) -> int:
         yield from checksource.run(tree, ours, folder, passed,
                                    checkbuild.inputs(linux(options), tree), options.jobs)
         yield from checkbuild.run(linux(options), tree, ours, mails, folder, passed, options.jobs)
+        yield mailed.run(linux(options), tree, mails, folder / "mailed", results / "mailed",
+                         passed, options.jobs)
 
     return 0 if check.run(linux(options), build, results, options.jobs,
                           compiled if options.all else None) else 1

@@ -48,7 +48,7 @@ def write(source: Source, build: Path, folder: Path, release: bool = False) -> L
     tree = Tree(build)
     tree.assemble(source)
     with Step("Write three series"), tempfile.TemporaryDirectory() as tmp:
-        repo = _Repository(Path(tmp), release)
+        repo = Repository(Path(tmp), release)
         for path in patched_files():
             (repo.path / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(tree.original(source, path), repo.path / path)
@@ -73,8 +73,13 @@ def write(source: Source, build: Path, folder: Path, release: bool = False) -> L
     return written
 
 
-class _Repository:
-    """The git repository that mails are made from: the files that patches edit, no others."""
+class Repository:
+    """A git repository that mails are made from, or applied to.
+
+    Args:
+        path: its top
+        release: commit as nobody, whatever the git user's settings are
+    """
 
     def __init__(self, path: Path, release: bool) -> None:
         self.path = path
@@ -92,8 +97,9 @@ class _Repository:
                                 stderr=subprocess.STDOUT, check=False)
         if result.returncode:
             said = (result.stdout.strip() or "nothing").splitlines()[0]
-            raise Failure(f"git {args[0]} failed, it says: {said}; the mails need your name: "
-                          "git config --global user.name and user.email")
+            name = ("" if self._release else "; the mails need your name: "
+                    "git config --global user.name and user.email")
+            raise Failure(f"git {args[0]} failed, it says: {said}{name}")
 
     def commit(self, topic: Topic, first: Path) -> None:
         """Commit one patch, with its new files as the folder "first" has them."""

@@ -122,7 +122,7 @@ class SeriesTest(unittest.TestCase):
 
     def _mails(self, folder: Path) -> Dict[str, str]:
         """What a release has of a repository with two commits."""
-        repo = series._Repository(folder, release=True)
+        repo = series.Repository(folder, release=True)
         folder.mkdir()
         repo.git("init", "-q")
         for text in ("a", "b"):

@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Try the series as someone would who has only the mails: git am, build, boot, test."""
+
+import shutil
+from pathlib import Path
+from typing import List, Sequence
+
+from . import perftests, selftests
+from .build import Build
+from .check import Result
+from .emulated import choose_accel
+from .passed import Passed, digest
+from .series import Repository
+from .source import LINUX, Source
+from .tree import INSTRUMENTS, REPO, Tree, topics
+from .ui import Failure, Step
+
+_NAME = "git am of all, build, boot, selftests"
+
+
+def apply(source: Source, mails: Sequence[Path], folder: Path) -> Path:
+    """Unpack Linux in a folder, apply mails there, and return where the tree is."""
+    shutil.rmtree(folder, ignore_errors=True)
+    tree = Tree(folder, patched=False, instruments=False)
+    tree.assemble(source)
+    repo = Repository(tree.path, release=True)
+    with Step(f"git am of {len(mails)} mails"):
+        repo.git("init", "-q")
+        # Without "-f", .gitignore would keep some of Linux's own files out.
+        repo.git("add", "-A", "-f")
+        repo.git("commit", "-q", "-m", f"Linux {LINUX}")
+        repo.git("am", "-q", *map(str, mails))
+    return tree.path
+
+
+def differences(built: Tree, wanted: Tree) -> List[str]:
+    """Which of our files, and of those that we edit, differ between two trees."""
+    def content(tree: Tree, path: str) -> bytes:
+        file = tree.path / path
+        return file.read_bytes() if file.exists() else b""
+
+    return [path for path in sorted(wanted.ours())
+            if content(built, path) != content(wanted, path)]
+
+
+def _tests(build: Build, wanted: Tree, results: Path) -> List[str]:
+    """What fails of a kernel, perf and selftests that are built from the mails."""
+    build.assemble()
+    found = [f"{path} is not what make build makes of it"
+             for path in differences(build.tree, wanted)]
+    if found:
+        return found
+    build.all()
+    counts = perftests.run(build, results)
+    accel = choose_accel("auto")
+    text = selftests.run(build, accel, results, show=lambda part: None)
+    counts.add(selftests.count(text, build.tree.path,
+                               selftests.expected_skips(accel, build.arch.name)))
+    if not counts.passed:
+        return ["no test has run"]
+    return [remark for remark in counts.remarks if remark.startswith("failed")]
+
+
+def run(source: Source, wanted: Tree, mails: Path, folder: Path, results: Path, passed: Passed,
+        jobs: int) -> Result:
+    """Apply the mails to Linux as it is, and build and test what that gives.
+
+    The instruments are laid over it: tests take their test PMU, which is in no mail.
+
+    Args:
+        source: the kernel's
+        wanted: the tree that make build makes
+        mails: the folders of the series
+        folder: is made anew
+        results: what the tests say
+        passed: what need not be done again
+        jobs: how many things to do at once
+    """
+    if not shutil.which("qemu-system-x86_64"):
+        return Result(_NAME, not_tried="there is no qemu-system-x86_64")
+    paths = sorted(mails.rglob("*.patch"))
+    key = digest(_NAME, source.name, *(path.read_text() for path in paths),
+                 *((wanted.path / path).read_text() for path in sorted(wanted.new_files)))
+    if key in passed:
+        return Result(_NAME, before=True)
+    results.mkdir()
+    try:
+        tree = apply(source, paths, folder / "am")
+        for path in (path for topic in topics(INSTRUMENTS) for path in topic.new_files):
+            (tree / path).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(REPO / path, tree / path)
+        complaints = _tests(Build(folder / "build", Source(str(tree), tree=tree), None,
+                                  patched=False, jobs=jobs), wanted, results)
+    except Failure as failure:
+        complaints = [str(failure)]
+    if not complaints:
+        passed.add(key)
+    return Result(_NAME, complaints)
