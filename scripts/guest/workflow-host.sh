@@ -8,6 +8,8 @@ seconds=${WORKFLOW_SECONDS:-6}
 web=
 db=
 vm=
+policy=
+preload=$BUILD_SELFTESTS/guest_callchain/vmm_policy.so
 # Any of them may not run; this job's output is open as long as one does.
 # shellcheck disable=SC2086
 trap 'kill $web $db $vm 2>/dev/null' EXIT
@@ -18,13 +20,14 @@ fail()
 	exit 1
 }
 
-# Boot the guest $1, which does the work $2, and whose kernel is $3 if it is no Linux; its PID
-# is $vm then.
+# Boot the guest $1, which does the work $2, with the kernel $3 if that is not the one of its
+# name; its PID is $vm then.  If $policy is set, its VMM allows or forbids callchains.
 # clearcpuid: 154 is XSAVE; where the host itself is emulated, its sizes disagree.  395 is FSRS,
 # with which kernels clear memory inline, in no function of that name.
 boot()
 {
-	qemu-system-x86_64 -M microvm,acpi=off,rtc=on -accel kvm -cpu host -m 256M \
+	env ${policy:+"GUEST_CALLCHAIN=$policy" "LD_PRELOAD=$preload"} \
+		qemu-system-x86_64 -M microvm,acpi=off,rtc=on -accel kvm -cpu host -m 256M \
 		-name "guest=$1,debug-threads=on" -nodefaults -no-user-config -display none \
 		-no-reboot -serial "file:$out/$1.log" -initrd $out/initrd.img \
 		-kernel "${3:-$out/kernels/$1/vmlinuz}" \
@@ -75,23 +78,37 @@ planted()
 	echo "$1 printed $(grep -cF "$release" "$out/$1.log")"
 }
 
-# Record a guest that allows nothing and forbids nothing, with the sysctl at $1.
-record_at_level()
+# Record the guest of the VMM $vm with the sysctl at $2, and look for its memory in what perf
+# writes.  debugfs must say $3 of the VMM's policy; $1 is what this is called.
+record_planted()
 {
-	mkdir "level$1"
-	echo "$1" > /proc/sys/kernel/perf_event_guest_callchain
-	[ "$(cat /proc/sys/kernel/perf_event_guest_callchain)" = "$1" ] ||
-		fail "perf_event_guest_callchain can't be set to $1"
+	mkdir "$1"
+	echo "$2" > /proc/sys/kernel/perf_event_guest_callchain
+	[ "$(cat /proc/sys/kernel/perf_event_guest_callchain)" = "$2" ] ||
+		fail "perf_event_guest_callchain can't be set to $2"
+	found=$(cat /sys/kernel/debug/kvm/$vm-*/guest_callchain)
+	[ "$found" = "$3" ] || fail "the VMM's policy is '$found', not '$3'"
 	(
 		# perf must write all its files there.
-		HOME=$PWD/level$1
+		HOME=$PWD/$1
 		TMPDIR=$HOME
 		export HOME TMPDIR
 		# Ask for dumps of the stack: by default, perf does so only at 2.
-		record "level$1/level$1" "--guest" --call-graph orc -p $web
+		record "$1/$1" "--guest" --call-graph orc -p $vm
 	) || exit 1
-	planted "level$1" >> $out/planted.txt
-	rm -rf "level$1"
+	planted "$1" >> $out/planted.txt
+	rm -rf "$1"
+}
+
+# The same with a guest of its own, whose VMM has the policy $4.
+record_planted_with()
+{
+	policy=$4
+	boot "$1" files $out/kernels/web/vmlinuz
+	policy=
+	record_planted "$1" "$2" "$3"
+	kill $vm
+	wait $vm
 }
 
 # Print to $1 what perf prints with the other arguments.
@@ -159,10 +176,14 @@ look="python3 $REPO/scripts/doctor.py"
 
 release=$(sed -n 's/^version Linux version \([^ ]*\).*/\1/p' "$out/web.log")
 [ "$release" ] || fail "the guest web did not tell its version"
-# 2, the default, comes last: what follows needs it.
-for level in 0 1 2; do
-	record_at_level $level
-done
+vm=$web
+record_planted never 0 undecided
+record_planted unless-allowed 1 undecided
+record_planted_with allowed 1 allowed allow
+record_planted_with forbidden 2 forbidden forbid
+# 2 is the default, and what follows needs it.
+vm=$web
+record_planted default 2 undecided
 
 record one --guest -p $web
 files="--symfs $out/files"

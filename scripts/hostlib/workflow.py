@@ -60,6 +60,11 @@ _DOCTOR: Dict[str, Sequence[str]] = {
 # What the guest's memory has, and what perf writes of it if it may; see workflow-host.sh.
 _PLANTED = ("word", "release", "names", "folders", "printed")
 
+# Policies of the administrator and the VMM, as workflow-host.sh calls them, and whether the
+# guest may be read.
+_MAY_READ = {"never": False, "unless-allowed": False, "allowed": True, "forbidden": False,
+             "default": True}
+
 Row = Tuple[float, str, str, str]
 
 
@@ -120,15 +125,15 @@ def judge_planted(found: str) -> Iterator[str]:
     """What is wrong with where the guest's memory was found in what perf has written.
 
     Args:
-        found: lines with the sysctl's level, what was sought, and how often it was found
+        found: lines with one of _MAY_READ, what was sought, and how often it was found
     """
-    for level, may_read in (("level0", False), ("level1", False), ("level2", True)):
+    for policy, may_read in _MAY_READ.items():
         for sought, wanted in (("samples", True), *((sought, may_read) for sought in _PLANTED)):
-            number = re.search(rf"^{level} {sought} (\d+)$", found, re.MULTILINE)
+            number = re.search(rf"^{policy} {sought} (\d+)$", found, re.MULTILINE)
             if not number:
-                yield f"at {level}, nobody has looked for the {sought}"
+                yield f"at {policy}, nobody has looked for the {sought}"
             elif bool(int(number[1])) != wanted:
-                yield f"at {level}, found of the {sought}: {number[1]}"
+                yield f"at {policy}, found of the {sought}: {number[1]}"
 
 
 def judge_diff(diff: str) -> Iterator[str]:

@@ -79,14 +79,17 @@ class JudgeTest(unittest.TestCase):
         self.assertEqual(len(list(workflow.judge_vms(both.split("\n", maxsplit=1)[0]))), 1)
 
     def test_only_who_may_read_a_guest_has_its_words(self) -> None:
-        good = "".join(f"level{level} {sought} {number}\n"
-                       for level, may_read in enumerate((0, 0, 1))
-                       for sought, number in (("samples", 9), *((sought, may_read) for sought in
-                                                                workflow._PLANTED)))
+        good = "".join(f"{policy} {sought} {number}\n"
+                       for policy, may_read in workflow._MAY_READ.items()
+                       for sought, number in (("samples", 9), *((sought, int(may_read)) for sought
+                                                                in workflow._PLANTED)))
         self.assertEqual(list(workflow.judge_planted(good)), [])
-        for right, wrong in (("0 word 0", "0 word 1"), ("1 release 0", "1 release 2"),
-                             ("2 word 1", "2 word 0"), ("level0 release 0\n", ""),
-                             ("1 samples 9", "1 samples 0")):
+        for right, wrong in (("never word 0", "never word 1"),
+                             ("unless-allowed release 0", "unless-allowed release 2"),
+                             ("forbidden names 0", "forbidden names 1"),
+                             ("default word 1", "default word 0"),
+                             ("never release 0\n", ""),
+                             ("forbidden samples 9", "forbidden samples 0")):
             changed = good.replace(right, wrong)
             self.assertEqual(len(list(workflow.judge_planted(changed))), 1, wrong)
 
