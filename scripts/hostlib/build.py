@@ -37,8 +37,8 @@ PERF_EVENTS_TEST = "perf_events/sw_event_samples"
 LINUX_TESTS = {"arm64": ["arm64/hypercalls", "arm64/vpmu_counter_access"]}
 
 # The instruments.  Tests of theirs run last: their module slows down what it watches.
-INSTRUMENT_TESTS = ["guest_callchain/guest_callchain_bound_test",
-                    "guest_callchain/guest_callchain_midwalk_test"]
+MIDWALK_TEST = "guest_callchain/guest_callchain_midwalk_test"
+INSTRUMENT_TESTS = ["guest_callchain/guest_callchain_bound_test", MIDWALK_TEST]
 # A 32-bit program, for kernels that run such.
 TEST_32BIT = "guest_callchain/guest_callchain_vmm32_test"
 BENCH = "guest_callchain/guest_callchain_bench"
@@ -160,7 +160,7 @@ class Build:
     def tests(self) -> List[str]:
         """Our test programs that this kernel can run."""
         if self.arch is not X86:
-            return [*self._selftests(), PERF_EVENTS_TEST]
+            return [*self._selftests(), PERF_EVENTS_TEST, MIDWALK_TEST]
         runs_32bit = "CONFIG_IA32_EMULATION=y\n" in (self.kernel / ".config").read_text()
         return [*SELFTESTS, PERF_EVENTS_TEST, *([TEST_32BIT] if runs_32bit else []),
                 *INSTRUMENT_TESTS]
@@ -177,7 +177,7 @@ class Build:
     def _instruments(self) -> List[str]:
         """What is built with their library beside them, likewise."""
         if self.arch is not X86:
-            return [BENCH]
+            return [MIDWALK_TEST, BENCH]
         return [*INSTRUMENT_TESTS, TEST_32BIT, BENCH, FUZZER, GUEST_PROGRAM, LIBC_PROGRAM,
                 UNIKERNEL]
 
@@ -208,7 +208,7 @@ class Build:
             return
         stamp.unlink(missing_ok=True)
         shutil.copy(programs / BENCH, folder)
-        self._build_bench_module(folder)
+        self._build_modules(folder, "test_pmi.o")
         stamp.write_text(inputs)
 
     def host_and_perf(self) -> None:
@@ -310,12 +310,13 @@ class Build:
                    self.log_dir / "perf.log", env=self._env)
         stamp.write_text(inputs)
 
-    def _build_bench_module(self, folder: Path) -> None:
-        """Build the one module that the benchmark takes, for this kernel."""
-        run_logged("Build its module", [
+    def _build_modules(self, folder: Path, *names: str) -> None:
+        """Build the test modules, or some of them: the benchmark takes one."""
+        run_logged("Build the test modules", [
             "make", "-C", str(REPO / "tools/testing/guest_callchain"), f"KDIR={self.kernel}",
             f"MO={folder}", *([] if self.arch is X86 else _cross(self.arch)),
-            "MODULES=test_pmi.o", "modules"], self.log_dir / "bench.log", env=self._env)
+            *([f"MODULES={' '.join(names)}"] if names else []), "modules"],
+            self.log_dir / "modules-test.log", env=self._env)
 
     def _build_selftests(self, kernel_inputs: str) -> None:
         stamp = self.path / "selftests.stamp"
@@ -341,10 +342,10 @@ class Build:
                 *self._make_selftests("guest_callchain"), f"KDIR={self.kernel}", f"MO={modules}",
                 "programs", "modules"], self.log_dir / "instruments.log", env=self._env)
         else:
-            run_logged("Build the benchmark",
+            run_logged("Build the instruments",
                        [*self._make_selftests("guest_callchain"), "programs"],
                        self.log_dir / "instruments.log", env=self._env)
-            self._build_bench_module(modules)
+            self._build_modules(modules)
         stamp.write_text(inputs)
 
     def _make_selftests(self, folder: str = "selftests/kvm", output: str = "") -> List[str]:

@@ -128,15 +128,20 @@ class BuildTest(unittest.TestCase):
         self.assertFalse([test for test in self.build.tests if test.startswith("x86/")])
 
     def test_instruments(self) -> None:
-        """The benchmark alone; it is no test, and its module is built as the kernel is."""
-        self.assertEqual(self.build._instruments(), [build_module.BENCH])
+        """The benchmark is no test.  Modules are built as the kernel is."""
+        self.assertEqual(self.build._instruments(),
+                         [build_module.MIDWALK_TEST, build_module.BENCH])
+        self.assertIn(build_module.MIDWALK_TEST, self.build.tests)
         self.assertNotIn(build_module.BENCH, self.build.tests)
         for build, prefix in ((self.build, "aarch64-linux-gnu-"),
                               (Build(Path("/b"), Source("any"), None), "")):
             with mock.patch.object(build_module, "run_logged") as run:
-                build._build_bench_module(Path("/m"))
+                build._build_modules(Path("/m"), "test_pmi.o")
             argv = run.call_args.args[1]
             self.assertIn("MODULES=test_pmi.o", argv)
+            with mock.patch.object(build_module, "run_logged") as run:
+                build._build_modules(Path("/m"))
+            self.assertFalse([arg for arg in run.call_args.args[1] if arg.startswith("MODULES=")])
             self.assertEqual(f"CROSS_COMPILE={prefix}" in argv, bool(prefix))
 
 

@@ -7,6 +7,7 @@
  * an entry counts as it was when it was read for a page, and for that page only.
  */
 #include "callchain_harness.h"
+#include "midwalk_arch.h"
 #include "test_modules.h"
 
 /* Of each change: the second must find what the first has found. */
@@ -55,7 +56,7 @@ static const char * const kind_names[] = {
 	[REMOVED]	= "removed",
 	[RESERVED]	= "all bits set",
 	[NO_MEMSLOT]	= "outside of memslots",
-	[MARKED_HUGE]	= "PS set",
+	[MARKED_HUGE]	= "marked as a huge page",
 	[HUGE_PAGE]	= "a huge page",
 	[REDIRECTED]	= "another table",
 };
@@ -104,7 +105,9 @@ FIXTURE_VARIANT(midwalk)
 };
 
 PMI_VARIANTS(midwalk, _4_level, .levels = 4);
+#if GUEST_MAX_LEVELS > 4
 PMI_VARIANTS(midwalk, _5_level, .levels = 5);
+#endif
 
 static gva_t copy_gva(gva_t gva, int level)
 {
@@ -180,8 +183,9 @@ static u64 *midwalk_pte(FIXTURE_DATA(midwalk) * self, const struct midwalk_case 
 
 static u64 changed_pte(FIXTURE_DATA(midwalk) * self, const struct midwalk_case *c)
 {
-	u64 pte = *midwalk_pte(self, c), flags = pte & ~PHYSICAL_PAGE_MASK;
 	gva_t gva = self->base + c->page * PAGE_SIZE;
+	u64 leaf = *vm_get_pte_level(self->vm, gva, PG_LEVEL_4K);
+	u64 pte = *midwalk_pte(self, c);
 
 	switch (c->kind) {
 	case REMOVED:
@@ -190,14 +194,13 @@ static u64 changed_pte(FIXTURE_DATA(midwalk) * self, const struct midwalk_case *
 		TEST_ASSERT(self->vm->pa_bits < 52, "No address bit is reserved");
 		return ~0ULL;
 	case NO_MEMSLOT:
-		return flags | NO_MEMSLOT_GPA;
+		return (pte & ~PTE_ADDR) | NO_MEMSLOT_GPA;
 	case MARKED_HUGE:
-		/* In a huge page's entry, these bits of a table's address are reserved. */
-		TEST_ASSERT(c->level == PG_LEVEL_4K || pte & GENMASK_ULL(20, 13),
+		TEST_ASSERT(c->level == PG_LEVEL_4K || never_huge(pte),
 			    "0x%lx may be an entry for a huge page", pte);
-		return pte | PTE_HUGE_MASK(&self->vm->mmu);
+		return pte_make_huge(self->vm, pte);
 	case HUGE_PAGE:
-		return flags | HUGE_GPA | PTE_HUGE_MASK(&self->vm->mmu);
+		return pte_make_huge(self->vm, (leaf & ~PTE_ADDR) | HUGE_GPA);
 	case REDIRECTED:
 		return *vm_get_pte_level(self->vm, copy_gva(gva, c->level), c->level);
 	}
@@ -242,13 +245,11 @@ static bool translate(const struct midwalk_case *c, int levels, unsigned int pag
 			walk->end = level == PG_LEVEL_4K ? "no_memory" : "unmapped";
 			return false;
 		case MARKED_HUGE:
-			/* The leaf has another attribute there. */
-			if (level == PG_LEVEL_4K)
+			if (level == PG_LEVEL_4K && LEAF_IGNORES_HUGE)
 				continue;
 			break;
 		case HUGE_PAGE:
-			if (level == PG_LEVEL_2M ||
-			    (level == PG_LEVEL_1G && kvm_cpu_has(X86_FEATURE_GBPAGES))) {
+			if (has_huge_pages(level)) {
 				*copy = COPY_HUGE;
 				return true;
 			}

@@ -2,21 +2,19 @@
 /*
  * Change a guest's page tables in the middle of a walk of the guest's stack.
  *
- * KVM's tracepoints tell how far a walk has got, and probes run right there, in
+ * Each architecture's hooks tell how far a walk has got.  They run right there, in
  * the PMI, or in the thread where the PMI puts the walk off.  So what is a race with
  * another vCPU elsewhere always happens here, and always at the same place.  Only
  * the thread that has the device open counts, and its PMIs: to these, what that
  * thread wrote is in order by itself.
  */
-#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
-
-#include <linux/kvm_host.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
+#include <linux/preempt.h>
 #include <linux/sched/task.h>
-#include <linux/tracepoint.h>
 #include <linux/uaccess.h>
 
+#include "guest_walk_hooks.h"
 #include "test_guest_walk.h"
 
 /* The thread that has the device open, and the same while its PMIs count. */
@@ -40,15 +38,6 @@ static bool in_armed_walk(void)
 	       in_task() == !!changes[cur].deferred;
 }
 
-/*
- * If KVM shadows the guest's page tables, the guest's page faults walk these as well,
- * but with the host's page faults enabled.
- */
-static bool in_armed_table_walk(void)
-{
-	return in_armed_walk() && pagefault_disabled();
-}
-
 static bool write_entry(u64 value)
 {
 	if (!copy_to_user_nofault(u64_to_user_ptr(changes[cur].addr), &value, sizeof(value)))
@@ -69,23 +58,28 @@ static void take_step(u32 step)
 		results[cur].changes++;
 }
 
-static void probe_pagetable_walk(void *data, u64 addr, u32 pferr)
+/* A walk of the page tables begins. */
+void guest_walk_tables(void)
 {
-	if (!in_armed_table_walk() || begun)
+	if (!in_armed_walk() || begun)
 		return;
 
 	begun = true;
 	take_step(0);
 }
 
-static void probe_paging_element(void *data, u64 pte, int level)
+/* It has read an entry. */
+void guest_walk_element(void)
 {
-	if (in_armed_table_walk())
+	if (in_armed_walk())
 		take_step(++elements);
 }
 
-static void probe_stack_walk(void *data, unsigned int vcpu_id, unsigned int frames,
-			     unsigned int reads, unsigned int walks, int end)
+/*
+ * The walk of a stack has ended: after @reads words and @table_walks walks of the page tables,
+ * zero where the architecture does not tell.
+ */
+void guest_walk_end(unsigned int reads, unsigned int table_walks)
 {
 	struct guest_walk_result *r;
 
@@ -101,62 +95,11 @@ static void probe_stack_walk(void *data, unsigned int vcpu_id, unsigned int fram
 	r->elements += elements;
 	r->max_elements = max(r->max_elements, elements);
 	r->max_reads = max(r->max_reads, reads);
-	r->max_table_walks = max(r->max_table_walks, walks);
+	r->max_table_walks = max(r->max_table_walks, table_walks);
 	begun = false;
 	elements = 0;
 	if (r->nr_walks == changes[cur].nr_walks)
 		cur++;
-}
-
-static const struct {
-	const char *name;
-	void *probe;
-} probes[] = {
-	{ "kvm_mmu_pagetable_walk",	probe_pagetable_walk },
-	{ "kvm_mmu_paging_element",	probe_paging_element },
-	{ "kvm_stack_walk",		probe_stack_walk },
-};
-
-static void connect(struct tracepoint *tp, bool coming)
-{
-	int i, r;
-
-	for (i = 0; i < ARRAY_SIZE(probes); i++) {
-		if (strcmp(tp->name, probes[i].name))
-			continue;
-
-		if (coming)
-			r = tracepoint_probe_register(tp, probes[i].probe, NULL);
-		else
-			r = tracepoint_probe_unregister(tp, probes[i].probe, NULL);
-		if (r)
-			pr_err("%s: %d\n", tp->name, r);
-	}
-}
-
-static int module_notify(struct notifier_block *nb, unsigned long state, void *data)
-{
-	struct tp_module *tp_mod = data;
-	struct module *mod = tp_mod->mod;
-	int i;
-
-	if (state == MODULE_STATE_COMING || state == MODULE_STATE_GOING)
-		for (i = 0; i < mod->num_tracepoints; i++)
-			connect(tracepoint_ptr_deref(&mod->tracepoints_ptrs[i]),
-				state == MODULE_STATE_COMING);
-
-	return NOTIFY_OK;
-}
-
-/* It is called for modules that are loaded already, too; and again on unregistration. */
-static struct notifier_block module_nb = {
-	.notifier_call = module_notify,
-};
-
-/* KVM may be built in. */
-static void connect_kernel(struct tracepoint *tp, void *coming)
-{
-	connect(tp, coming);
 }
 
 static int device_open(struct inode *inode, struct file *file)
@@ -174,7 +117,7 @@ static int device_release(struct inode *inode, struct file *file)
 
 	/* Another thread may be the one that closes, while a PMI hits the first. */
 	WRITE_ONCE(armed, NULL);
-	tracepoint_synchronize_unregister();
+	guest_walk_hooks_wait();
 	xchg(&user, NULL);
 	put_task_struct(task);
 	return 0;
@@ -228,28 +171,21 @@ static struct miscdevice device = {
 
 static int __init test_guest_walk_init(void)
 {
-	int r = register_tracepoint_module_notifier(&module_nb);
+	int r = guest_walk_hooks_register();
 
 	if (r)
 		return r;
-	for_each_kernel_tracepoint(connect_kernel, &device);
 
 	r = misc_register(&device);
-	if (!r)
-		return 0;
-
-	for_each_kernel_tracepoint(connect_kernel, NULL);
-	unregister_tracepoint_module_notifier(&module_nb);
-	tracepoint_synchronize_unregister();
+	if (r)
+		guest_walk_hooks_unregister();
 	return r;
 }
 
 static void __exit test_guest_walk_exit(void)
 {
 	misc_deregister(&device);
-	for_each_kernel_tracepoint(connect_kernel, NULL);
-	unregister_tracepoint_module_notifier(&module_nb);
-	tracepoint_synchronize_unregister();
+	guest_walk_hooks_unregister();
 }
 
 module_init(test_guest_walk_init);

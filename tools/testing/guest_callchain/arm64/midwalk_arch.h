@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What of the midwalk test is arm64's.
+ */
+#ifndef GUEST_CALLCHAIN_MIDWALK_ARCH_H
+#define GUEST_CALLCHAIN_MIDWALK_ARCH_H
+
+#include "guest_stack.h"
+
+/* At the last level, there are no blocks. */
+#define LEAF_IGNORES_HUGE	false
+
+#define PTE_ADDR		GENMASK_ULL(47, 12)
+
+/* Levels of page tables, from the leaf up, as guest_stack_arch.h has them. */
+#define PG_LEVEL_1G		(PG_LEVEL_2M + 1)
+#define PG_LEVEL_SHIFT(_level)	(PAGE_SHIFT + 9 * ((_level) - PG_LEVEL_4K))
+#define PG_LEVEL_SIZE(_level)	BIT_ULL(PG_LEVEL_SHIFT(_level))
+
+static inline bool has_huge_pages(int level)
+{
+	return level == PG_LEVEL_2M || level == PG_LEVEL_1G;
+}
+
+/* A block needs the Access flag, which entries for tables don't have. */
+static inline bool never_huge(u64 pte)
+{
+	return !(pte & PTE_AF);
+}
+
+#endif /* GUEST_CALLCHAIN_MIDWALK_ARCH_H */

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What tells guest_walk_changes.c how far a walk of a guest's stack has got.
+ */
+#ifndef GUEST_WALK_HOOKS_H
+#define GUEST_WALK_HOOKS_H
+
+/* Each architecture has these.  Once the last one returns, no hook that ran before it runs. */
+int guest_walk_hooks_register(void);
+void guest_walk_hooks_unregister(void);
+void guest_walk_hooks_wait(void);
+
+/* The hooks call these, in the context of the walk. */
+void guest_walk_tables(void);
+void guest_walk_element(void);
+void guest_walk_end(unsigned int reads, unsigned int table_walks);
+
+#endif /* GUEST_WALK_HOOKS_H */

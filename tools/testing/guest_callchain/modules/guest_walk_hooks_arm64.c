@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Hooks into arm64's walks of guests' stacks.  There are no tracepoints: probe KVM's functions.
+ */
+#include <linux/kprobes.h>
+#include <linux/rcupdate.h>
+
+#include "guest_walk_hooks.h"
+
+static int before_element(struct kretprobe_instance *ri, struct pt_regs *regs)
+{
+	guest_walk_tables();
+	return 0;
+}
+
+static int after_element(struct kretprobe_instance *ri, struct pt_regs *regs)
+{
+	guest_walk_element();
+	return 0;
+}
+
+static int after_walk(struct kretprobe_instance *ri, struct pt_regs *regs)
+{
+	guest_walk_end(0, 0);
+	return 0;
+}
+
+/* This reads an entry of the guest's page tables, and nothing else calls it. */
+static struct kretprobe element_probe = {
+	.kp.symbol_name	= "kvm_peek_guest",
+	.entry_handler	= before_element,
+	.handler	= after_element,
+	.maxactive	= 16,
+};
+
+static struct kretprobe walk_probe = {
+	.kp.symbol_name	= "kvm_arch_vcpu_stack_walk",
+	.handler	= after_walk,
+	.maxactive	= 16,
+};
+
+static struct kretprobe *probes[] = { &element_probe, &walk_probe };
+
+int guest_walk_hooks_register(void)
+{
+	return register_kretprobes(probes, ARRAY_SIZE(probes));
+}
+
+void guest_walk_hooks_unregister(void)
+{
+	unregister_kretprobes(probes, ARRAY_SIZE(probes));
+}
+
+void guest_walk_hooks_wait(void)
+{
+	/* Handlers run with preemption disabled. */
+	synchronize_rcu();
+}

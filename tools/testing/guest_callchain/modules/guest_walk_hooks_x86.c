@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0-only
+/*
+ * Hooks into x86's walks of guests' stacks: KVM's tracepoints.
+ */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
+#include <linux/kvm_host.h>
+#include <linux/module.h>
+#include <linux/tracepoint.h>
+#include <linux/uaccess.h>
+
+#include "guest_walk_hooks.h"
+
+/*
+ * If KVM shadows the guest's page tables, the guest's page faults walk these as well,
+ * but with the host's page faults enabled.
+ */
+static void probe_pagetable_walk(void *data, u64 addr, u32 pferr)
+{
+	if (pagefault_disabled())
+		guest_walk_tables();
+}
+
+static void probe_paging_element(void *data, u64 pte, int level)
+{
+	if (pagefault_disabled())
+		guest_walk_element();
+}
+
+static void probe_stack_walk(void *data, unsigned int vcpu_id, unsigned int frames,
+			     unsigned int reads, unsigned int walks, int end)
+{
+	guest_walk_end(reads, walks);
+}
+
+static const struct {
+	const char *name;
+	void *probe;
+} probes[] = {
+	{ "kvm_mmu_pagetable_walk",	probe_pagetable_walk },
+	{ "kvm_mmu_paging_element",	probe_paging_element },
+	{ "kvm_stack_walk",		probe_stack_walk },
+};
+
+static void connect(struct tracepoint *tp, bool coming)
+{
+	int i, r;
+
+	for (i = 0; i < ARRAY_SIZE(probes); i++) {
+		if (strcmp(tp->name, probes[i].name))
+			continue;
+
+		if (coming)
+			r = tracepoint_probe_register(tp, probes[i].probe, NULL);
+		else
+			r = tracepoint_probe_unregister(tp, probes[i].probe, NULL);
+		if (r)
+			pr_err("%s: %d\n", tp->name, r);
+	}
+}
+
+static int module_notify(struct notifier_block *nb, unsigned long state, void *data)
+{
+	struct tp_module *tp_mod = data;
+	struct module *mod = tp_mod->mod;
+	int i;
+
+	if (state == MODULE_STATE_COMING || state == MODULE_STATE_GOING)
+		for (i = 0; i < mod->num_tracepoints; i++)
+			connect(tracepoint_ptr_deref(&mod->tracepoints_ptrs[i]),
+				state == MODULE_STATE_COMING);
+
+	return NOTIFY_OK;
+}
+
+/* It is called for modules that are loaded already, too; and again on unregistration. */
+static struct notifier_block module_nb = {
+	.notifier_call = module_notify,
+};
+
+/* KVM may be built in. */
+static void connect_kernel(struct tracepoint *tp, void *coming)
+{
+	connect(tp, coming);
+}
+
+int guest_walk_hooks_register(void)
+{
+	int r = register_tracepoint_module_notifier(&module_nb);
+
+	if (r)
+		return r;
+	for_each_kernel_tracepoint(connect_kernel, &module_nb);
+	return 0;
+}
+
+void guest_walk_hooks_unregister(void)
+{
+	for_each_kernel_tracepoint(connect_kernel, NULL);
+	unregister_tracepoint_module_notifier(&module_nb);
+	tracepoint_synchronize_unregister();
+}
+
+void guest_walk_hooks_wait(void)
+{
+	tracepoint_synchronize_unregister();
+}
