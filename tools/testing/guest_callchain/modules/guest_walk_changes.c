@@ -8,6 +8,7 @@
  * the thread that has the device open counts, and its PMIs: to these, what that
  * thread wrote is in order by itself.
  */
+#include <linux/fs.h>
 #include <linux/miscdevice.h>
 #include <linux/module.h>
 #include <linux/preempt.h>
