@@ -15,7 +15,9 @@ static int before_element(struct kretprobe_instance *ri, struct pt_regs *regs)
 
 static int after_element(struct kretprobe_instance *ri, struct pt_regs *regs)
 {
-	guest_walk_element();
+	/* If there is no memory, no entry was read. */
+	if (!regs_return_value(regs))
+		guest_walk_element();
 	return 0;
 }
 
