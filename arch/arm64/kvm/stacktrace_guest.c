@@ -53,8 +53,8 @@ enum guest_unwind_end {
 #define UNWIND_PAGE_SIZE	SZ_4K
 
 /*
- * How many times a walk may leave a stack for a lower one.  A walk of Linux may go from the
- * overflow stack to the IRQ stack, and from there to the task's stack.
+ * The number of times that a walk may leave a stack for a lower one.  A walk of Linux may go from
+ * the overflow stack to the IRQ stack, and from there to the task's stack.
  */
 #define UNWIND_MAX_LEFT		3
 

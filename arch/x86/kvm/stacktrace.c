@@ -478,7 +478,7 @@ static void guest_unwind_syscall(struct guest_unwind_state *state)
  * and state->end says why it ends there.  In Linux, the stacks of IRQs and exceptions end
  * below an unmapped page.  The last word on an IRQ's stack is the stack pointer that was
  * saved; on an exception's stack, SS follows it.  With FRED, more words follow SS, and no
- * stack pointer is found.  Nor is one found on a task's stack: its last word is user mode's
+ * stack pointer is found.  None is found on a task's stack either: its last word is user mode's
  * SS, zero, or a word that FRED pushes.
  */
 static bool guest_stack_interrupted(struct guest_unwind_state *state, gva_t end, u64 *sp)
