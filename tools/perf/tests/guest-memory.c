@@ -217,7 +217,7 @@ static const struct {
 	{ ORC_END + 0x100,	"ta_name_of_more_than_127_characters_" },
 };
 
-/* How kallsyms stores addresses. */
+/* Ways in which kallsyms stores addresses. */
 enum layout { FROM_PLACE, FROM_BASE, FROM_BASE_BUT_PERCPU };
 
 static u64 btf_size;
@@ -1086,7 +1086,7 @@ static void make_arm64(const struct arm64_guest *guest)
 	for (u64 gva = SMALL; gva < SMALL + NR_SMALL * PAGE; gva += size)
 		map_arm64(guest, gva, false);
 
-	/* What x86-64 has at the end is none of arm64's. */
+	/* The last lines of VMCOREINFO are x86-64's: replace them by arm64's. */
 	text = strstr((char *)&ram[INFO_GPA], "NUMBER(phys_base)");
 	sprintf(text, "PAGESIZE=%" PRIu64 "\nNUMBER(VA_BITS)=%u\n"
 		"NUMBER(kimage_voffset)=0x%" PRIx64 "\nNUMBER(TCR_EL1_T1SZ)=0x%x\n",
@@ -1117,7 +1117,7 @@ static void arm64_no_table(void)
 	put_entry(ARM64_TABLES, (KERNEL >> 30) & 511, ARM64_TABLES + 65536);
 }
 
-/* What a table has become is a block of 1 GiB, in which the tables are elsewhere. */
+/* A block of 1 GiB replaces a table, and maps the page tables elsewhere. */
 static void arm64_block(void)
 {
 	put_entry(ARM64_TABLES, (KERNEL >> 30) & 511, (1UL << 30) | ARM64_BLOCK);

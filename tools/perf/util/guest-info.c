@@ -387,7 +387,7 @@ enum guest_info guest_info__record(const struct target *target, const char *data
 	    !guest_memory__is_supported())
 		return most;
 
-	/* Fail if the directory exists: who has made it could choose where files are written. */
+	/* Fail if the directory exists: its creator could choose where files are written. */
 	if (mkdir(dir, 0700)) {
 		pr_warning("Guests have no names: %s can't be made\n", dir);
 		return most;

@@ -644,7 +644,7 @@ char *guest_memory__read_string(struct guest_memory *mem, u64 gva, size_t max)
 
 	while (string && i <= max) {
 		/*
-		 * Read in pieces: each read has a cost, and what follows the string may not be
+		 * Read in pieces: each read has a cost, and the bytes after the string may not be
 		 * readable.
 		 */
 		len = min((size_t)(GUEST_PAGE_SIZE - ((gva + i) & ~GUEST_PAGE_MASK)),

@@ -140,8 +140,8 @@ struct guest_modules {
 };
 
 /*
- * Find the memory of a module.  Before Linux 6.4, core_layout has what the module keeps; what it
- * drops after its init is in another field.
+ * Find the memory of a module.  Before Linux 6.4, core_layout has the part that the module keeps,
+ * and init_layout the part that it drops after its init.
  */
 static bool find_memory(const struct btf *btf, int module, struct module_layout *layout)
 {

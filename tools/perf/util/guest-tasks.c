@@ -2,7 +2,7 @@
 /*
  * Find the tasks of a guest, and the files that they run.  The stack of a task identifies it in
  * samples of the kernel; its page tables identify it in samples of user mode.  Lists may change
- * while perf reads them: what one look misses or gets wrong, the next one finds.
+ * while perf reads them: each look corrects errors and omissions of the one before.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -224,8 +224,8 @@ static size_t count_before(const struct note *notes, size_t nr, const struct not
 
 /*
  * Find the task that had the stack when perf record last looked, if the sample's page tables fit: a
- * thread of the kernel runs with those of whatever ran before it.  Otherwise, find the task that
- * had the stack at the next look, if the page tables are its own.
+ * thread of the kernel runs with those of the task before it.  Otherwise, find the task that had
+ * the stack at the next look, if the page tables are its own.
  */
 static const struct note *find_by_stack(const struct guest_threads *threads, u64 sp, u64 root,
 					u64 time)

@@ -36,8 +36,8 @@
 #include "record.h"
 
 /*
- * How often to check whether a guest's kernel runs, and how often to look at its tasks.  A kernel's
- * time begins when the one before it was last seen to run.
+ * Intervals of checks whether a guest's kernel runs, and of looks at its tasks.  A kernel's time
+ * begins when the one before it was last seen to run.
  */
 #define INTERVAL_MSEC	50
 #define TASKS_MSEC	1000

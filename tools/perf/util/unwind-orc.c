@@ -5,7 +5,7 @@
  * on a piece of the stack, and each frame above the one before.
  *
  * Only the kernel's tables are known here.  The walk ends at trampolines of the function tracer and
- * at BPF programs.  Where a kretprobe or the function graph tracer has replaced a return address,
+ * at BPF programs.  If a kretprobe or the function graph tracer has replaced a return address,
  * the chain has the trampoline instead; that of the function graph tracer also ends the walk.
  */
 #include <string.h>

@@ -11,7 +11,7 @@ generator="${shelldir}/lib/guest_callchains.py"
 # shellcheck source=lib/setup_python.sh
 . "${shelldir}"/lib/setup_python.sh
 
-# Where perf looks for the symbols of the process in the samples.
+# perf looks here for the symbols of the sampled process.
 jit_map=/tmp/perf-1073741824.map
 dir=$(mktemp -d /tmp/perf-test-guest-callchains.XXXXXXXXXX)
 cleanup() {
@@ -141,7 +141,7 @@ ffffffff81001010 [unknown] ffffffff81003010 [unknown]" \
 	      "$(chains --guest-code -i "${dir}/dwarf")"
 }
 
-# Whether the kernel knows the attributes or not, perf kvm tries them, and no one else.
+# Check that only perf kvm sets the attributes.  It tries them on any kernel.
 test_record() {
 	local mode out
 
