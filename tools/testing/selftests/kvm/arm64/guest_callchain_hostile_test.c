@@ -26,7 +26,7 @@
 #define BAD_SLOT_GPA	BIT_ULL(35)
 #define BAD_SLOT_PAGES	(SZ_2M / 0x1000)
 
-/* Where what was moved lies in that memslot: not where a huge page begins. */
+/* The moved page's offset in that memslot: no huge page begins there. */
 #define MOVED_OFF	0x5000
 
 #define ADDR_MASK	GENMASK_ULL(47, 12)
@@ -201,7 +201,7 @@ static const struct table_case {
 	{ "block of 2 MiB outside of memslots", make_block, 2, NO_MEMSLOT_GPA, 0, "no_memory" },
 	{ "block of 1 GiB", make_block, 1, BAD_SLOT_GPA, SMALL_FRAMES, "last" },
 	{ "block of 2 MiB", make_block, 2, BAD_SLOT_GPA, SMALL_FRAMES, "last" },
-	/* Where the frame would be, tables have zeros: that is the outermost frame. */
+	/* Tables have zeros at the frame's offset, which read as the outermost frame. */
 	{ "page is the level 0 table", point_to_table, 3, 0, BROKEN, "last" },
 	{ "page is the level 1 table", point_to_table, 3, 1, BROKEN, "last" },
 	{ "page is the level 2 table", point_to_table, 3, 2, BROKEN, "last" },
@@ -394,7 +394,7 @@ TEST_F_TIMEOUT(hostile, huge_pages, TIMEOUT)
 	compare_hole(g, "hole in a hugetlb memfd", VM_MEM_SRC_SHARED_HUGETLB);
 }
 
-/* Where the VMM has mapped a guest_memfd, it is read as any other memory. */
+/* A guest_memfd that the VMM has mapped is read like other memory. */
 TEST_F_TIMEOUT(hostile, guest_memfd, TIMEOUT)
 {
 	const u64 flags = GUEST_MEMFD_FLAG_MMAP | GUEST_MEMFD_FLAG_INIT_SHARED;

@@ -67,7 +67,7 @@ asm(".pushsection .text; .balign 64; .global guest_traps; guest_traps:\n"
 
 /*
  * Compute with general and with FP registers, on an array of X1 + 16 bytes at X0, for X2 rounds.
- * Then write to where X3 leads.  X8 is a factor.
+ * Then write to the address in X3.  X8 is a factor.
  */
 void guest_works(void);
 asm(".pushsection .text; .balign 256; .global guest_works; guest_works:\n"
@@ -294,7 +294,7 @@ TEST_F_TIMEOUT(el, no_frames, TIMEOUT)
 	compare_with_end(g, "backwards");
 }
 
-/* How many stacks of a kernel a walk leaves for a lower one. */
+/* The number of times that a walk may leave a kernel's stack for a lower one. */
 #define MAX_STACKS_LEFT	3
 
 /* A kernel has stacks in any order.  A program has one. */
@@ -471,7 +471,7 @@ TEST_F_TIMEOUT(el, holes, TIMEOUT)
 	compare_broken(g, "hole for a table", TABLE_GVA | g->upper, "unmapped");
 	TEST_ASSERT(!is_in_memory(table), "The walk has filled a hole for a table");
 
-	/* Nor are holes of files filled. */
+	/* Holes of files are not filled either. */
 	vm_userspace_mem_region_add(g->vm, VM_MEM_SRC_SHMEM, FILE_GPA, FILE_SLOT, 1, 0);
 	virt_pg_map(g->vm, FILE_GVA, FILE_GPA);
 	set_pte_bits(g, FILE_GVA, 0x1000, 0, variant->user ? TEST_PTE_USER : 0);
@@ -1095,7 +1095,7 @@ TEST_F_TIMEOUT(el, bound, TIMEOUT)
 	close(descriptors);
 }
 
-/* What another thread does to a guest's stack and page tables while it is sampled. */
+/* Changes that a thread makes to a guest's stack and page tables while the guest is sampled. */
 enum move {
 	MOVE_RECORD,	/* a record leads elsewhere */
 	MOVE_RETURN,	/* a return address is another */
@@ -1169,7 +1169,7 @@ static void check_moved(const struct callchain_sample *s, void *arg)
 	m->nr_both = min(m->nr_whole, m->nr_other) * 2;
 }
 
-/* The chains of a guest that moves its stacks may be wrong, but by what was in its memory only. */
+/* Chains of a guest that moves its stacks may be wrong, but have only words of its memory. */
 TEST_F_TIMEOUT(el, moving, TIMEOUT)
 {
 	struct guest *g = &self->g;
@@ -1375,7 +1375,7 @@ TEST_F_TIMEOUT(linux_guest, cleared, TIMEOUT)
 	expect_entry(g, USER_RA);
 	compare_with_end(g, "last");
 
-	/* What follows X29 there is as good a frame pointer. */
+	/* The word after the saved X29 is a valid frame pointer, too. */
 	write_word(g, self->regs + 8 * 30, self->user_stack + USER_OFF);
 	set_sp(g, self->regs + 8);
 	g->e.nr--;
@@ -1446,7 +1446,7 @@ TEST_F_TIMEOUT(linux_guest, switches_sp, TIMEOUT)
 	run_switches(g, &s, guest_switches_sp, self->regs, self->regs + 8);
 }
 
-/* What is no register of user mode is not part of the chain. */
+/* Words that can't be user mode's registers are not part of the chain. */
 TEST_F_TIMEOUT(linux_guest, implausible, TIMEOUT)
 {
 	struct guest *g = &self->g;
@@ -1505,7 +1505,7 @@ TEST_F_TIMEOUT(linux_guest, interrupted_kernel, TIMEOUT)
 	compare_with_end(g, "last");
 }
 
-/* In protected mode, the hypervisor keeps what guests have: perf finds nothing. */
+/* In protected mode, the hypervisor keeps the registers of guests: perf finds nothing. */
 FIXTURE(protected_host)
 {
 	struct kvm_vcpu vcpu;

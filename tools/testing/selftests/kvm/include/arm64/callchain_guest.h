@@ -311,7 +311,7 @@ struct switches {
 	unsigned int nr_both;
 };
 
-/* Expect, with value @i of the register, what the guest's last expectation is. */
+/* Use the guest's last expectation for value @i of the register. */
 static inline void expect_switch(struct switches *s, unsigned int i, const struct guest *g,
 				 void (*loop)(void), const char *end)
 {

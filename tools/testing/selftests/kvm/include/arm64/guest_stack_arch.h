@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What guest_stack.h needs of arm64.
+ * arm64's part of guest_stack.h.
  */
 #ifndef SELFTEST_KVM_GUEST_STACK_ARCH_H
 #define SELFTEST_KVM_GUEST_STACK_ARCH_H
@@ -33,7 +33,7 @@ enum pg_level {
 	PG_LEVEL_2M,
 };
 
-/* Whatever a vCPU has in general registers: X0 to X30, SP, PC and PSTATE, and EL1's SP. */
+/* All general registers of a vCPU: X0 to X30, SP, PC and PSTATE, and EL1's SP. */
 struct general_regs {
 	u64 regs[35];
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What arm64 guests need so that their stacks can be sampled.
+ * Set up arm64 guests whose stacks are sampled.
  */
 #include <unistd.h>
 
