@@ -21,7 +21,7 @@
 /* The longest chain for which a deferred walk allocates no memory. */
 #define FULL_DEPTH		127
 
-/* Where user mode has entered the guest's kernel. */
+/* User mode's IP when it entered the guest's kernel. */
 #define USER_IP			0x401000ULL
 
 /* User mode has entered the guest's kernel: a chain has a part of each. */
@@ -102,7 +102,7 @@ static void is_refused(struct perf_event_attr attr, const char *why)
 	TEST_ASSERT(fd < 0 && errno == EINVAL, "perf takes %s", why);
 }
 
-/* Which events may ask for dumps of guests' stacks.  On arm64 as well, where dumps are empty. */
+/* Test which attributes may ask for dumps of guests' stacks.  On arm64, dumps are empty. */
 CALLCHAIN_TEST(attr, stack_combinations)
 {
 	struct perf_event_attr attr = {

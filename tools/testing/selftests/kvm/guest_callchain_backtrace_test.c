@@ -31,7 +31,7 @@
 #define NR_PRINTED	16
 #define NR_FRAMES	(NR_PRINTED + 1)
 
-/* How many backtraces to take until one finds the CPU in the guest. */
+/* The largest number of backtraces to take until one finds the CPU in the guest. */
 #define MAX_ROUNDS	20
 #define MAX_LOCKUPS	3
 
@@ -268,7 +268,7 @@ static void assert_backtrace(struct logged_guest *g, backtrace_fn backtrace, boo
 		usleep(i * 10000);
 		read_backtrace(g, backtrace);
 		line = strstr(g->log, wanted);
-		/* Where KVM counts as the guest, the CPU may be in KVM, and the IP not at hand. */
+		/* If a CPU in KVM counts as in the guest, the IP may not be at hand. */
 		if (PMIS_HIT_KVM && shown && line && !strstr(line, ";Guest call trace:\n"))
 			line = NULL;
 	}

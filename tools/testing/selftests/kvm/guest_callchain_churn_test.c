@@ -52,7 +52,7 @@
 
 #define MAX_GUEST_WRITES	80
 
-/* What the chains of a case must show at least once; each case must show full chains, too. */
+/* Effects that the chains of a case must show at least once, besides full chains. */
 enum {
 	SEES_SHORT	= BIT(0),	/* chains that are cut short */
 	SEES_COPY	= BIT(1),	/* frames of the copy */
@@ -102,7 +102,7 @@ struct churn {
 	struct uffd_desc *uffd;			/* handles userfaults of the stack */
 	bool stop;
 
-	/* What was counted: changes, and samples of the guest. */
+	/* Counts of changes and of the guest's samples. */
 	unsigned int nr_changes;
 	unsigned int nr_guest;
 	unsigned int nr_full;			/* with all frames, and none of the copy */
@@ -413,7 +413,7 @@ static void entry_garbage(struct churn *c)
 
 /*
  * The first value maps the copy at the stack's offset, and is valid; the second is misaligned,
- * which x86 has a fault for; there is nothing where the third one leads to.
+ * which x86 has a fault for; the third one points to no memslot.
  */
 static void entry_huge(struct churn *c)
 {

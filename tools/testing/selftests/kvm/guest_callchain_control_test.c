@@ -23,7 +23,7 @@
 #define ALLOW		KVM_GUEST_CALLCHAIN_ALLOW
 #define FORBID		KVM_GUEST_CALLCHAIN_FORBID
 
-/* Where no whole chain can be shown, the stack must not be, either. */
+/* A guest whose callchain is hidden must show no stack either. */
 FIXTURE(control) {};
 FIXTURE_VARIANT(control) { enum pmi_source source; };
 PMI_ALL_VARIANTS(control,);
@@ -171,7 +171,7 @@ CALLCHAIN_TEST(control, shown_or_not)
 	}
 }
 
-/* What the VMM says before it creates a vCPU holds for that vCPU. */
+/* A policy that is set before a vCPU exists applies to that vCPU. */
 CALLCHAIN_TEST(control, before_vcpus)
 {
 	static const struct control_case before[] = {
@@ -418,7 +418,7 @@ static void assert_fails(struct kvm_vm *vm, const char *what, struct kvm_enable_
 		    errno);
 }
 
-/* What the VMM has forbidden, it can't allow again. */
+/* The VMM can't allow callchains again after it has forbidden them. */
 TEST_F(capability, sealed)
 {
 	const struct kvm_enable_cap none = { .cap = KVM_CAP_GUEST_CALLCHAIN };

@@ -153,7 +153,7 @@ static const struct perf_event_attr dump_attr = {
 	.sample_stack_guest = DUMP_SIZE,
 };
 
-/* What dumps must have, and how many were compared. */
+/* The expected dump, and the number of dumps compared. */
 struct dumps {
 	const void *stack;
 	u64 sp;
@@ -195,7 +195,7 @@ static u64 size_below_absent(FIXTURE_DATA(deferred) * self)
 	return (self->stack.frames[ABSENT] & PAGE_MASK) - self->stack.sp;
 }
 
-/* What a function has in this register that uses no frame pointer. */
+/* Value of the frame pointer's register in a function that uses no frame pointer. */
 #define NO_FRAME_POINTER	0xb00
 
 /* A dump in a PMI doesn't bring the page in, but one in the vCPU's thread does. */
@@ -277,7 +277,7 @@ CALLCHAIN_TEST(deferred, userfault_missing_table)
 	kvm_vm_free(vm);
 }
 
-/* What /proc/self/pagemap says of a page: that userfaultfd protects it, and that it is there. */
+/* Bits of /proc/self/pagemap: userfaultfd protects the page; the page is present. */
 #define PAGEMAP_UFFD	BIT_ULL(57)
 #define PAGEMAP_PRESENT	BIT_ULL(63)
 
@@ -425,7 +425,7 @@ CALLCHAIN_TEST(deferred, userfault_signal)
 /* More than PERF_MAX_STACK_DEPTH, so that the walk allocates memory, of a size that slabs have. */
 #define LONG_STACK	500
 
-/* How many walks found the whole chain, and how many nothing. */
+/* Counts of walks that found the whole chain, and of walks that found nothing. */
 struct long_walks {
 	const struct callchain_expectation *e;
 	unsigned int nr_whole;

@@ -66,7 +66,7 @@ void expect_guest_stack(struct callchain_expectation *e, const char *name, bool 
 void expect_undeferred(struct callchain_expectation *e);
 
 /*
- * What each architecture has in its own way.  guests_available() sets @why_not if it returns
+ * Functions that each architecture implements.  guests_available() sets @why_not if it returns
  * false.
  */
 bool guests_available(const char **why_not);

@@ -9,7 +9,7 @@
 
 #include "kvm_util.h"
 
-/* How to sample, and so in which context a PMI comes. */
+/* The source of PMIs, which decides in which context they come. */
 enum pmi_source {
 	PMI_IRQ,	/* cpu-clock: a timer's interrupt */
 	PMI_NMI,	/* a hardware counter, or the PMU that KVM_SELFTEST_NMI_PMU names; */
@@ -39,7 +39,7 @@ struct callchain_stack_info {
 	} pieces[2];
 };
 
-/* What perf dumps of a guest's stack for an event that doesn't say how much, in bytes. */
+/* perf's default size of a dump of a guest's stack, in bytes. */
 #define DEFAULT_GUEST_STACK_SIZE	4096
 
 /*

@@ -24,7 +24,7 @@
 #define SAMPLE_PERIOD_NS	200000
 #define SAMPLE_PERIOD_CYCLES	500000
 
-/* How many rounds to try before too few samples of the guest are an error. */
+/* The number of rounds to try before too few samples of the guest are an error. */
 #define MAX_ROUNDS		10
 
 /* Room for a thousand chains of full depth; a power of two. */
@@ -55,7 +55,7 @@ int pmu_type(const char *name)
 /*
  * has_hardware_cycles - return true if a hardware counter of this host samples cycles
  *
- * Whether this user may sample the kernel doesn't matter.
+ * This works for users who may not sample the kernel, too.
  */
 bool has_hardware_cycles(void)
 {
@@ -473,7 +473,7 @@ static void open_deferred(struct callchain_event *event,
  *		PERF_SAMPLE_IP, and may have PERF_SAMPLE_TIME, PERF_SAMPLE_CALLCHAIN,
  *		PERF_SAMPLE_RAW, PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER
  *		and PERF_SAMPLE_GUEST_STACK.
- * @pid:	whom to sample, as for perf_event_open(2)
+ * @pid:	the task to sample, as for perf_event_open(2)
  * @cpu:	on which CPU, likewise
  * @nr_pages:	how many pages the ring has for records, a power of two
  *
@@ -525,7 +525,7 @@ int callchain_event_open_ring(struct callchain_event *event, enum pmi_source sou
  * @event:	is filled in
  * @source:	the kind of PMI
  * @attr:	see callchain_event_open_ring()
- * @pid:	whom to sample, as for perf_event_open(2)
+ * @pid:	the task to sample, as for perf_event_open(2)
  * @cpu:	on which CPU, likewise
  *
  * Return: zero, or -1 with errno set if perf refuses the event.
@@ -553,7 +553,7 @@ void callchain_event_disable(struct callchain_event *event)
  * @event:	is filled in
  * @source:	the kind of PMI
  * @attr:	see callchain_event_open_ring()
- * @pid:	whom to sample, as for perf_event_open(2)
+ * @pid:	the task to sample, as for perf_event_open(2)
  * @cpu:	on which CPU, likewise
  */
 void callchain_event_start(struct callchain_event *event, enum pmi_source source,

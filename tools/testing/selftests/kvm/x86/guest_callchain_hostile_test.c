@@ -20,7 +20,7 @@
 /* The frame to tamper with.  Each frame lies on a page of its own. */
 #define BAD		5
 
-/* How often to enter a guest with a broken CR3: few of these entries have a PMI pending. */
+/* The largest number of entries with a broken CR3: few of them have a PMI pending. */
 #define MAX_CR3_TRIES	20000
 
 /*

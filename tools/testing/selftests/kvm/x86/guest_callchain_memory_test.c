@@ -208,7 +208,7 @@ CALLCHAIN_TEST(memory, private)
 		test_private(variant->source, level);
 }
 
-/* Where the VMM has mapped a guest_memfd, it is read as any other memory. */
+/* A guest_memfd that the VMM has mapped is read like other memory. */
 CALLCHAIN_TEST(memory, guest_memfd)
 {
 	const u64 flags = GUEST_MEMFD_FLAG_MMAP | GUEST_MEMFD_FLAG_INIT_SHARED;

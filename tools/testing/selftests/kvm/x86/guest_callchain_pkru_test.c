@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A guest must keep its PKRU when the host prints a backtrace of its CPU, even if events sample
- * what the backtrace does.
+ * A guest must keep its PKRU when the host prints a backtrace of its CPU, even if an event
+ * samples tracepoints that the backtrace hits.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -13,7 +13,7 @@
 
 #define SYSRQ		"/proc/sysrq-trigger"
 
-/* How many backtraces must find the CPU in the guest, of how many at most. */
+/* The number of backtraces that must find the CPU in the guest, and the largest number to take. */
 #define NR_BACKTRACES	5
 #define MAX_BACKTRACES	50
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Dumps of a guest's stack in perf samples.  Stacks have known words, and end at
- * whatever can't be read; dumps are compared byte by byte with what was built.
+ * Dumps of a guest's stack in perf samples.  Stacks have known words, and end where
+ * no more can be read; dumps are compared byte by byte with what was built.
  */
 #include <linux/perf_event.h>
 #include <sys/mman.h>
@@ -1121,7 +1121,7 @@ CALLCHAIN_TEST(linux_stack, frame_pointers)
 	e.ips[e.nr++] = 0xffffffff81000123;
 	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
 
-	/* Nor does it if sample_max_stack is reached, or if perf can't show an entry. */
+	/* It doesn't look either if sample_max_stack is reached, or if perf can't show an entry. */
 	write_word(self->vm, frame + 0x108, 0xffffffff81000456);
 	e.name = "frame pointers, up to sample_max_stack";
 	vcpu_run_and_compare(self->vcpu, variant->source, &two, NR_SAMPLES, &e);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What guest_stack.h needs of x86, and what only x86's tests need.
+ * x86's part of guest_stack.h, and helpers for x86's tests.
  */
 #ifndef SELFTEST_KVM_GUEST_STACK_ARCH_H
 #define SELFTEST_KVM_GUEST_STACK_ARCH_H
@@ -19,7 +19,7 @@
 /* perf can dump the guest's stack. */
 #define STACK_DUMPS	1
 
-/* Whatever a vCPU has in general registers. */
+/* All general registers of a vCPU. */
 struct general_regs {
 	struct kvm_regs regs;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What x86 guests need so that their stacks can be sampled.
+ * Set up x86 guests whose stacks are sampled.
  */
 #include "guest_stack.h"
 #include "kvm_util.h"
