@@ -189,7 +189,7 @@ class Build:
         if self.arch is not X86:
             foreign.unpack(foreign.fetch(self.arch.name), self.root, self.log_dir / "root.log")
         kernel_inputs = self._build_host()
-        self._build_perf()
+        self._build_perf(self.perf, self.arch)
         self._build_selftests(kernel_inputs)
 
     def host_and_bench(self, programs: Path) -> None:
@@ -214,7 +214,7 @@ class Build:
     def host_and_perf(self) -> None:
         """Build no selftests, which a tree without our patches hasn't got."""
         self._build_host()
-        self._build_perf()
+        self._build_perf(self.perf, self.arch)
 
     def _build_host(self) -> str:
         """Build what boots, and return what it depends on."""
@@ -294,20 +294,32 @@ class Build:
             stamp.write_text(inputs)
         return inputs
 
-    def _build_perf(self) -> None:
-        stamp = self.perf.with_suffix(".stamp")
-        inputs = _hash([self._source.name, _compiler(self.arch), *PERF_FLAGS,
+    def perf_here(self) -> Path:
+        """Build perf for this machine, and return where it is: it reads the host's files, too."""
+        if self.arch is X86:
+            return self.perf
+        perf = self.folder / "perf-here" / "perf"
+        self._build_perf(perf, X86)
+        return perf
+
+    def _build_perf(self, perf: Path, arch: Arch) -> None:
+        stamp = perf.with_suffix(".stamp")
+        inputs = _hash([self._source.name, _compiler(arch), *PERF_FLAGS,
                         *self._overlay(("tools/perf/", "tools/lib/", "tools/include/",
                                         "tools/arch/", "include/uapi/linux/perf_event.h"))])
-        if self._is_current(stamp, inputs, self.perf):
+        if self._is_current(stamp, inputs, perf):
             return
         stamp.unlink(missing_ok=True)
-        self.perf.parent.mkdir(parents=True, exist_ok=True)
-        run_logged("Build perf", ["make", "-C", str(self.tree.path / "tools/perf"),
-                                  f"O={self.perf.parent}", self._jobs,
-                                  *_cross(self.arch, self.root), *PERF_FLAGS,
-                                  *([] if self.arch is X86 else ["PKG_CONFIG=pkg-config"])],
-                   self.log_dir / "perf.log", env=self._env)
+        perf.parent.mkdir(parents=True, exist_ok=True)
+        cross = arch is not X86
+        # The libraries of pkg-config's variables are those of the host's architecture.
+        env = {name: value for name, value in self._env.items()
+               if cross or not name.startswith("PKG_CONFIG")}
+        run_logged("Build perf" if arch is self.arch else "Build perf for this machine",
+                   ["make", "-C", str(self.tree.path / "tools/perf"), f"O={perf.parent}",
+                    self._jobs, *_cross(arch, self.root), *PERF_FLAGS,
+                    *(["PKG_CONFIG=pkg-config"] if cross else [])],
+                   self.log_dir / f"{perf.parent.name}.log", env=env)
         stamp.write_text(inputs)
 
     def _build_modules(self, folder: Path, *names: str) -> None:

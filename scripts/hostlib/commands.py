@@ -330,8 +330,9 @@ def test_arm64(options: Options) -> int:
         expected = selftests.expected_skips(using, host_traits(one))
         parts[name] = selftests.count(text, build.tree.path, expected)
         said[name] = selftests.fail_unexpected(text, expected)
-    parts["demo"] = demo.check(demo.run(build, using, results_dir("demo-debian-arm64"), "debian",
-                                        options.kargs), ARM64)
+    profile = demo.run(build, using, results_dir("demo-debian-arm64"), "debian", options.kargs)
+    parts["demo"] = demo.check(profile, ARM64)
+    parts["demo, read on this machine"] = demo.read_here(build.perf_here(), profile.folder)
     return report_parts(options, parts, said, build.tree.path)
 
 

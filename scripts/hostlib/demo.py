@@ -3,6 +3,7 @@
 
 import json
 import re
+import subprocess
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -208,6 +209,24 @@ def show(profile: Profile) -> None:
     page = profile.folder / "flamegraph.html"
     picture = page if page.exists() else page.with_suffix(".svg")
     say(f"Flame graph: {picture} (open it in a browser)")
+
+
+def read_here(perf: Path, folder: Path) -> Counts:
+    """Read the demo's data with this machine's perf: the text must be that of the host's.
+
+    Args:
+        perf: built for this machine
+        folder: where the demo's results are
+    """
+    text = folder / "samples-here.txt"
+    with text.open("w") as out, (folder / "samples-here.log").open("w") as log:
+        subprocess.run([str(perf), "script", "--symfs", str(folder / "files"), "-i",
+                        str(folder / "perf.data.guest"), "-F", "comm,pid,tid,misc,ip,sym,dso"],
+                       cwd=folder, stdin=subprocess.DEVNULL, stdout=out, stderr=log, check=False)
+    theirs = (folder / "samples.txt").read_bytes()
+    return judge("perf of this machine", {
+        "perf script prints of the host's file what it prints there":
+            bool(theirs) and text.read_bytes() == theirs})
 
 
 def check(profile: Profile, arch: Arch) -> Counts:

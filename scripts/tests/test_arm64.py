@@ -101,6 +101,19 @@ class BuildTest(unittest.TestCase):
                           "/b/arm64/root/usr/include/aarch64-linux-gnu",
                           "/b/arm64/root/usr/include"])
 
+    def test_perf_of_this_machine(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            build = Build(Path(tmp), Source("any", tree=Path(tmp)), None, arch=ARM64)
+            with mock.patch.object(build_module, "run_logged") as run:
+                self.assertEqual(build.perf_here(), Path(tmp) / "perf-here/perf")
+                build._build_perf(build.perf, ARM64)
+            (here, there) = run.call_args_list
+        for call, theirs in ((here, False), (there, True)):
+            self.assertEqual("ARCH=arm64" in call.args[1], theirs)
+            self.assertEqual("PKG_CONFIG_LIBDIR" in call.kwargs["env"], theirs)
+        x86 = Build(Path("/b"), Source("any"), None)
+        self.assertEqual(x86.perf_here(), x86.perf)
+
     def test_x86_is_built_as_ever(self) -> None:
         with mock.patch.object(build_module.shutil, "which", return_value=None):
             build = Build(Path("/b"), Source("any"), None)
@@ -211,11 +224,12 @@ class OptionsTest(unittest.TestCase):
                                   return_value=Counts(passed=2, failed=1)), \
                 mock.patch.object(demo, "fetch"), mock.patch.object(demo, "run"), \
                 mock.patch.object(demo, "check", return_value=Counts(passed=3)), \
+                mock.patch.object(demo, "read_here", return_value=Counts(passed=1)), \
                 mock.patch.object(commands, "say_all", side_effect=str) as said:
             commands.cmd_test(Options(arch="arm64", kargs="a"))
         self.assertEqual([call.args[3] for call in run.call_args_list],
                          ["a", "kvm-arm.mode=nvhe a", "kvm-arm.mode=protected a"])
-        self.assertEqual(str(said.call_args.args[0]), "10 passed, 3 failed, 0 skipped")
+        self.assertEqual(str(said.call_args.args[0]), "11 passed, 3 failed, 0 skipped")
 
     def test_builds_are_not_told_by_the_environment(self) -> None:
         seen: List[object] = []

@@ -20,6 +20,19 @@ _SAMPLES = [Sample("G", ("vfs_read", "do_syscall_64"), ("8000000000000001", "800
             Sample("G", (), ())]
 
 
+class ReadHereTest(unittest.TestCase):
+    def test_text_must_be_the_same(self) -> None:
+        for theirs, good in (("a\n", True), ("b\n", False), ("", False)):
+            with tempfile.TemporaryDirectory() as tmp:
+                folder = Path(tmp)
+                perf = folder / "perf"
+                perf.write_text(f"#!/bin/sh\n[ -z '{theirs}' ] || echo a\n")
+                perf.chmod(0o755)
+                (folder / "samples.txt").write_text(theirs)
+                counts = demo.read_here(perf, folder)
+            self.assertEqual((counts.passed, counts.failed), (int(good), int(not good)), theirs)
+
+
 class SystemCallsTest(unittest.TestCase):
     def test_user_mode_is_the_outermost(self) -> None:
         kernel, user = "8000000000000001", "401000"
