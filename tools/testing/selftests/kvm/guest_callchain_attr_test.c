@@ -239,8 +239,8 @@ static void no_samples(const struct callchain_sample *s, void *arg)
 }
 
 /*
- * Open a dummy event, and store what its records must have: both parts of the chain that it may
- * see, but not the IP, which the samples have.
+ * Open a dummy event, and store what its records must have: the kernel's part of the chain without
+ * the IP, which is in the sample, and user mode's part.  A part that the event excludes is missing.
  */
 static void open_receiver(struct receiver *r, const struct callchain_expectation *e,
 			  unsigned int nr_kernel)
@@ -301,8 +301,8 @@ CALLCHAIN_TEST(attr, receivers)
 }
 
 /*
- * With this frame pointer, a chain is only the IP, which the sample has: deferred records are
- * empty.
+ * With this frame pointer, a chain has only the IP.  The IP is in the sample, so deferred records
+ * are empty.
  */
 CALLCHAIN_TEST(attr, receivers_of_nothing)
 {

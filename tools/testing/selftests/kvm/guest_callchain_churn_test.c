@@ -117,7 +117,7 @@ static void *page_hva(struct churn *c, unsigned int page)
 }
 
 /*
- * Pick random pages of the stack that have a frame; the lowest one has none, see
+ * Pick a random range of the stack's pages that have a frame.  The lowest page has none, see
  * guest_stack_build().
  */
 static void pick_pages(struct churn *c)
@@ -412,8 +412,9 @@ static void entry_garbage(struct churn *c)
 }
 
 /*
- * The first value maps the copy at the stack's offset, and is valid; the second is misaligned,
- * which x86 has a fault for; the third one points to no memslot.
+ * Three values for a huge page: the first one is valid, and maps the copy at the stack's offset;
+ * the second one is misaligned, for which x86 raises a fault; the third one leads to an address
+ * without memory.
  */
 static void entry_huge(struct churn *c)
 {

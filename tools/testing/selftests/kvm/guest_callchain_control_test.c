@@ -80,7 +80,7 @@ static void check_sample(const struct callchain_sample *s, void *arg)
 		return;
 	}
 
-	/* A sample that hit KVM has no more than one of a guest that isn't shown. */
+	/* A sample that hit KVM has as little as one of a guest that isn't shown. */
 	control->nr_guest += !control->c->shown;
 	TEST_ASSERT(s->ip == control->e.ip, "%s: the IP is 0x%lx", name, s->ip);
 	TEST_ASSERT(!s->nr && !s->cookie, "%s: a callchain of %lu entries", name, s->nr);
@@ -357,15 +357,15 @@ CALLCHAIN_TEST(control, users)
 		SKIP(return, "This takes root, who can become other users");
 
 	/*
-	 * Fork before settings are overridden.  The process that restores a setting waits until
-	 * all copies of a pipe are closed, and a later child would have one.
+	 * Fork the VMM before settings are overridden.  The process that restores a setting waits
+	 * until nobody has the write end of its pipe: a VMM that is forked later would inherit it.
 	 */
 	TEST_ASSERT(!pipe(pipefd), "pipe(): %s", strerror(errno));
 	vmm = fork();
 	TEST_ASSERT(vmm >= 0, "fork(): %s", strerror(errno));
 	/*
-	 * KVM_RUN fails in a process that has not created the VM.  Both create one, with the same
-	 * layout.
+	 * KVM_RUN fails in a process that has not created the VM.  So parent and child create one
+	 * each, with the same layout.
 	 */
 	vm = vm_create_looping(&vcpu, 4, false);
 	build_stack(&control, vcpu, variant->source, "users");

@@ -536,8 +536,8 @@ CALLCHAIN_TEST(deferred, ip_like_a_marker)
 }
 
 /*
- * A deferred chain needs room for three contexts: two markers and a cookie.  The limit is two, so
- * that nothing is deferred.
+ * A deferred chain takes three contexts: two markers and a cookie.  With a limit of two, perf
+ * defers nothing, and samples have what a PMI finds.
  */
 CALLCHAIN_TEST(deferred, few_contexts)
 {

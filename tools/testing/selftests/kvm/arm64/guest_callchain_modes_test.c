@@ -29,7 +29,7 @@
 #define FILE_GPA	BIT_ULL(33)
 #define FILE_GVA	0x40000000ULL
 
-/* An address whose last table is that of no other. */
+/* An address that shares its last-level table with no other. */
 #define TABLE_GVA	0x30000000ULL
 
 #define TCR_TBI0	BIT_ULL(37)
@@ -53,8 +53,9 @@ enum {
 #define TYPE_REGS	2
 
 /*
- * Exit by a hypercall that KVM doesn't know, by turns with the frame pointers in X19 and X20.  X29
- * is the one in X19 from the second instruction on to the third, and the one in X20 elsewhere.
+ * Exit twice in each round, with hypercalls that KVM doesn't know: first with X29 set from X19,
+ * then with X29 set from X20.  So X29 equals X19 while the PC is at the second or the third
+ * instruction, and X20 while it is at another one.
  */
 void guest_exits(void);
 asm(".pushsection .text; .balign 64; .global guest_exits; guest_exits:\n"
@@ -153,8 +154,8 @@ TEST_F_TIMEOUT(whole, chain, TIMEOUT)
 #define WIDE_ALIAS	BIT_ULL(50)
 
 /*
- * Let a guest have addresses of 52 bits, although its tables are the library's, for 48.  Those of
- * 4 KiB need one more level above them.  For the other granules, the root gets more entries.
+ * Let a guest have addresses of 52 bits, although the library has made its tables for 48.  With
+ * pages of 4 KiB, that takes one more level.  With larger ones, the root table has more entries.
  */
 static void use_52_bit_addresses(struct guest *g)
 {
@@ -207,7 +208,7 @@ FIXTURE_SETUP(wide)
 	SKIP_UNLESS_SAMPLED();
 	SKIP_UNLESS_SUPPORTED(variant->mode);
 	create_guest(&self->g, variant->mode, variant->user, variant->upper);
-	/* Physical addresses of 52 bits imply this only for smaller pages. */
+	/* With pages of 64 KiB, only physical addresses may have 52 bits. */
 	if (variant->mode == VM_MODE_P52V48_64K &&
 	    !SYS_FIELD_GET(ID_AA64MMFR2_EL1, VARange, get_sys(&self->g, SYS_ID_AA64MMFR2_EL1)))
 		SKIP(return, "This CPU has no virtual addresses of 52 bits");
@@ -443,7 +444,7 @@ static bool is_in_memory(void *page)
 	return in_core & 1;
 }
 
-/* Have a table of descriptors at @gpa, which is that of TABLE_GVA and of nothing else. */
+/* Let the last-level table of TABLE_GVA, which no other address uses, be at @gpa. */
 static void use_table_at(struct guest *g, gpa_t gpa)
 {
 	u64 *pmd;
@@ -538,7 +539,7 @@ TEST_F_TIMEOUT(el, swapped_out, TIMEOUT)
 		SKIP(return, "The host doesn't swap");
 	compare_swapped(g, "stack", page);
 
-	/* The same page, by a table that is swapped out. */
+	/* The same page, through a table that is swapped out. */
 	virt_pg_map(g->vm, TABLE_GVA, OTHER_GPA);
 	memcpy(table, (void *)((u64)virt_get_pte_hva(g->vm, TABLE_GVA) & ~0xfffULL), 0x1000);
 	use_table_at(g, OTHER_GPA + 0x2000);
@@ -858,7 +859,7 @@ TEST_F_TIMEOUT(el, exits, TIMEOUT)
 	vcpu_run_until_guest_sampled(g->vcpu, PMI_IRQ_DEFERRED, &a, 200, compare_exit, &exits,
 				     &exits.nr_guest);
 
-	/* Those of a counter hit the guest only: none may lack its chain. */
+	/* PMIs of a counter hit only the guest: no sample may lack its chain. */
 	exits = (struct exits) { .g = g };
 	vcpu_run_until_guest_sampled(g->vcpu, PMI_NMI_DEFERRED, &a, 200, compare_exit, &exits,
 				     &exits.nr_guest);
@@ -900,7 +901,7 @@ TEST_F_TIMEOUT(el, trapped, TIMEOUT)
 				     &exits.nr_guest);
 }
 
-/* The administrator, and the VMM, may forbid it. */
+/* Expect an empty chain: the administrator or the VMM forbids callchains of the guest. */
 static void expect_nothing(struct guest *g, const char *name)
 {
 	expect_frames(g, name, 0);
@@ -940,7 +941,7 @@ TEST_F_TIMEOUT(el, control, TIMEOUT)
 	compare(g);
 }
 
-/* As read_only, with a ring of pages that are dirty. */
+/* As read_only, with a dirty ring. */
 FIXTURE(dirty_ring)
 {
 	struct guest g;
@@ -1044,8 +1045,9 @@ static u64 read_count(int fd)
 #define LEVELS		4
 
 /*
- * An entry takes so many translations at most, and each so many descriptors.  No layout of a
- * stack takes more than this one.  A fuzzer in user space counts words of random stacks.
+ * Build a stack whose walk takes the most translations for each entry, and the most descriptors for
+ * each translation, and check both numbers.  A fuzzer in user space counts the words that walks of
+ * random stacks take.
  */
 TEST_F_TIMEOUT(el, bound, TIMEOUT)
 {
@@ -1206,7 +1208,7 @@ TEST_F_TIMEOUT(el, moving, TIMEOUT)
 	m.words[MOVE_TABLE] = pte;
 	m.values[MOVE_TABLE][0] = *pte;
 	m.values[MOVE_TABLE][1] = *virt_get_pte_hva_at_level(g->vm, TABLE_GVA, 2);
-	/* The third one is zero, which is neither a page nor a table. */
+	/* For these two, the third value is zero: no page, and no table. */
 
 	expect_frames(g, "moving", SMALL_FRAMES);
 	pthread_create(&thread, NULL, move_memory, &m);
@@ -1216,7 +1218,7 @@ TEST_F_TIMEOUT(el, moving, TIMEOUT)
 	pthread_join(thread, NULL);
 	ksft_print_msg("%u whole chains, %u others\n", m.nr_whole, m.nr_other);
 
-	/* When it has stopped, all is as it was. */
+	/* The thread has restored everything before it stopped. */
 	compare_with_end(g, "last");
 }
 
@@ -1299,7 +1301,7 @@ TEST_F_TIMEOUT(linux_guest, user_rights, TIMEOUT)
 	expect_entry(g, USER_IP);
 	compare_with_end(g, "unmapped");
 
-	/* Its frame pointer leads to the page of the kernel's stack that was read just before. */
+	/* User mode's frame pointer leads to the page of the kernel's stack that was read last. */
 	write_word(g, self->regs + 8 * REGS_X29, g->frames[0]);
 	g->e.name = "the kernel's stack";
 	compare_with_end(g, "unmapped");
@@ -1505,7 +1507,7 @@ TEST_F_TIMEOUT(linux_guest, interrupted_kernel, TIMEOUT)
 	compare_with_end(g, "last");
 }
 
-/* In protected mode, the hypervisor keeps the registers of guests: perf finds nothing. */
+/* In protected mode, the hypervisor keeps the guests' registers: perf finds nothing. */
 FIXTURE(protected_host)
 {
 	struct kvm_vcpu vcpu;
@@ -1522,7 +1524,10 @@ FIXTURE_VARIANT(protected_host)
 FIXTURE_VARIANT_ADD(protected_host, vm) { };
 FIXTURE_VARIANT_ADD(protected_host, protected_vm) { .type = KVM_VM_TYPE_ARM_PROTECTED };
 
-/* The library has no VMs of this type, and reads memory that the hypervisor takes away. */
+/*
+ * Don't use the library: it has no protected VMs, and reads their memory, which the hypervisor
+ * takes from the host.
+ */
 FIXTURE_SETUP(protected_host)
 {
 	struct kvm_userspace_memory_region region = {
@@ -1574,7 +1579,7 @@ static void expect_no_chain(const struct callchain_sample *s, void *arg)
 	++*nr_guest;
 }
 
-/* Counters of the CPU don't count there, but the host's timer comes. */
+/* The CPU's counters don't count in these guests: sample with the host's timer. */
 TEST_F_TIMEOUT(protected_host, nothing, TIMEOUT)
 {
 	unsigned int nr_guest = 0;

@@ -57,15 +57,15 @@ struct callchain_stack {
 /*
  * struct callchain_sample - one PERF_RECORD_SAMPLE
  * @cpumode:	PERF_RECORD_MISC_*, what the PMI interrupted
- * @size:	bytes in the ring
+ * @size:	size of the record in the ring buffer, in bytes
  * @ip:		PERF_SAMPLE_IP
  * @time:	PERF_SAMPLE_TIME, in nanoseconds
  * @nr:		entries in @ips, context markers included
  * @ips:	PERF_SAMPLE_CALLCHAIN, innermost first, joined with the deferred chain
- * @cookie:	the cookie of its deferred records, zero if nothing was deferred
+ * @cookie:	the cookie of its deferred records; zero if nothing was deferred
  * @shares_walk: it has the same deferred records as the previous sample of the guest
  * @alone:	a deferred record is missing, nothing was joined
- * @hit_kvm:	its PMI hit KVM, but counts as the guest's, and has no chain
+ * @hit_kvm:	it counts as the guest's, but its PMI hit KVM: it has no chain
  * @raw:	PERF_SAMPLE_RAW; not aligned
  * @stack:	PERF_SAMPLE_GUEST_STACK, in the sample or deferred
  * @user_stack:	how many bytes of a process's stack PERF_SAMPLE_STACK_USER has

@@ -107,7 +107,7 @@ static bool pmi_source_config(enum pmi_source source, struct perf_event_attr *at
 		attr->config = PERF_COUNT_HW_CPU_CYCLES;
 		attr->sample_period = attr->sample_period * SAMPLE_PERIOD_CYCLES /
 				      SAMPLE_PERIOD_NS;
-		/* These need not hit KVM, where they find no chain. */
+		/* PMIs that hit KVM find no chain there: leave them out. */
 		if (PMIS_HIT_KVM && !attr->exclude_guest)
 			attr->exclude_host = 1;
 		return true;
@@ -119,9 +119,11 @@ static bool pmi_source_config(enum pmi_source source, struct perf_event_attr *at
 }
 
 /*
- * pmi_source_available - return true if this user can sample guests' callchains by such PMIs
+ * pmi_source_available - check whether this user can sample guests' callchains with such PMIs
  * @source:	the kind of PMI
- * @why_not:	if the result is false, is set to the reason, for a test to skip with
+ * @why_not:	receives the reason if it can't, for the test to skip with
+ *
+ * Return: true if it can.
  */
 bool pmi_source_available(enum pmi_source source, const char **why_not)
 {
@@ -725,7 +727,8 @@ void vcpu_run_sampled_to_exit(struct kvm_vcpu *vcpu, enum pmi_source source,
  * @s:	the sample
  * @e:	what it must have if it hit the guest
  *
- * Return: true if it hit the guest, and is the first sample of its walk.
+ * Return: true if it hit the guest, unless it shares its walk with an earlier sample, or has hit
+ * KVM and so lacks the chain that is expected.
  */
 bool callchain_sample_compare(const struct callchain_sample *s,
 			      const struct callchain_expectation *e)

@@ -54,10 +54,10 @@ static bool load_kvm(void)
 }
 
 /*
- * Return true on QEMU's emulation.  With a thread for each vCPU, it may still run
- * an old translation of code that another CPU has patched (seen with 7.2).  Loading
- * and unloading KVM patches its static calls; a PMI on another CPU may then run
- * into the int3 that was there for a moment.
+ * Return true if TCG, QEMU's emulator, emulates this CPU.  With a thread for each
+ * CPU, TCG may still run an old translation of code that another CPU has patched (seen
+ * with QEMU 7.2).  KVM patches perf's static calls when it is loaded and unloaded: a PMI
+ * on another CPU may then run into the int3 that was there for a moment.
  */
 static bool runs_on_tcg(void)
 {

@@ -677,8 +677,8 @@ CALLCHAIN_TEST(linux_stack, two_pieces)
 }
 
 /*
- * There is no second piece if the pointer leads to the same stack, if there is no room for it, or
- * if the stack has only one word.
+ * There is no second piece if the pointer leads into the first piece, if the first piece has all
+ * bytes that the event asks for, or if it has only one word.
  */
 CALLCHAIN_TEST(linux_stack, one_piece)
 {

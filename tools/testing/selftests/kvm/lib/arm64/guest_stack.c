@@ -30,8 +30,10 @@ bool is_protected_host(void)
 }
 
 /*
- * guests_available - return true if this host has guests whose stacks can be sampled
- * @why_not:	if the result is false, is set to the reason, for a test to skip with
+ * guests_available - check whether this host can run guests whose stacks can be sampled
+ * @why_not:	receives the reason if it can't, for the test to skip with
+ *
+ * Return: true if it can.
  */
 bool guests_available(const char **why_not)
 {
