@@ -239,7 +239,7 @@ void vcpu_get_general_regs(struct kvm_vcpu *vcpu, struct general_regs *regs)
 
 /*
  * vm_get_pte_level - find the page table entry for an address, at a given level
- * @vm:		the VM
+ * @vm:		the VM; its page tables have 4 levels
  * @gva:	a mapped address
  * @level:	PG_LEVEL_4K for the leaf, the VM's pgtable_levels for the root table
  */
@@ -247,6 +247,8 @@ u64 *vm_get_pte_level(struct kvm_vm *vm, gva_t gva, int level)
 {
 	u64 *pte = virt_get_pte_hva_at_level(vm, gva, vm->mmu.pgtable_levels - level);
 
+	/* For virt_get_pte_hva_at_level(), the leaf is level 3, however many levels there are. */
+	TEST_ASSERT(vm->mmu.pgtable_levels == 4, "The VM has %d levels", vm->mmu.pgtable_levels);
 	TEST_ASSERT(*pte & PTE_VALID, "0x%lx is not mapped at level %d", gva, level);
 	return pte;
 }
