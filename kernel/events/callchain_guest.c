@@ -237,14 +237,15 @@ struct perf_callchain_entry *perf_guest_callchain(struct perf_sample_data *data,
 #define GUEST_BACKTRACE_MAX	16
 
 /**
- * perf_guest_print_backtrace - name the guest that this CPU runs in a backtrace of the host
+ * perf_guest_print_backtrace - in a backtrace of the host, print which guest this CPU runs
  * @log_lvl: log level, a prefix for printk()
  *
  * Prints nothing unless the hypervisor says that the current interrupt hit a guest.  Prints
  * the guest's IP and callchain as well if the hypervisor finds them, and if the administrator
  * and the VMM allow callchains.
  *
- * Context: NMI or IRQ.  An NMI that interrupts a walk of the stack makes no second walk.
+ * Context: NMI or IRQ.  An interrupt that hits a walk of the guest's stack makes no second
+ * walk: on x86, KVM says that it did not hit the guest; on arm64, KVM finds only the IP.
  */
 void perf_guest_print_backtrace(const char *log_lvl)
 {

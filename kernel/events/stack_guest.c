@@ -93,9 +93,9 @@ void perf_output_guest_stack(struct perf_output_handle *handle, unsigned int siz
 	int rctx;
 
 	/*
-	 * Hold the callchain buffer of this context.  If the copy hits a tracepoint, e.g.
-	 * in a fault, the tracepoint's event finds no buffer, and can't read the guest's
-	 * stack as well: dumps and walks can't nest, as they change PKRU.
+	 * Dumps and walks can't nest, as they change PKRU.  So hold the callchain buffer of
+	 * this context while the stack is copied: if the copy hits a tracepoint, e.g. in a
+	 * fault, the tracepoint's event gets no buffer, and neither walks nor dumps the stack.
 	 */
 	if (get_callchain_entry(&rctx)) {
 		found = static_call(__perf_guest_stack_begin)(&stack, size);
