@@ -475,11 +475,11 @@ static void guest_unwind_syscall(struct guest_unwind_state *state)
 /*
  * If the stack that state->sp lies on is an IRQ's or an exception's, set *@sp to the stack
  * pointer of the code that was interrupted, and return true.  @end is the end of the stack,
- * and state->end says why it ends there.  In Linux, the stacks of IRQs and exceptions end
- * below an unmapped page.  The last word on an IRQ's stack is the stack pointer that was
- * saved; on an exception's stack, SS follows it.  With FRED, more words follow SS, and no
- * stack pointer is found.  None is found on a task's stack either: its last word is user mode's
- * SS, zero, or a word that FRED pushes.
+ * and state->end says why it ends there: in Linux, an unmapped page follows the stacks of
+ * exceptions and, with CONFIG_VMAP_STACK, those of IRQs.  The last word on an IRQ's stack is
+ * the stack pointer that was saved; on an exception's stack, SS follows it.  With FRED, more
+ * words follow SS, and no stack pointer is found.  None is found on a task's stack either: its
+ * last word is user mode's SS, zero, or a word that FRED pushes.
  */
 static bool guest_stack_interrupted(struct guest_unwind_state *state, gva_t end, u64 *sp)
 {
