@@ -176,7 +176,7 @@ static struct page *host_get_page(unsigned long hva)
  * Return the address at which the host's kernel has mapped the guest's memory at @gpa, or
  * NULL.  The caller must pass this address to guest_peek_unmap(), which puts the page.
  *
- * Don't read by the VMM's mapping: it may change meanwhile, and on CPUs that don't set
+ * Don't read through the VMM's mapping: it may change meanwhile, and on CPUs that don't set
  * Access flags, a read of a page that was aged takes a page fault.  Hold the page, but don't
  * pin it: FOLL_PIN would have GUP unshare a page that the VMM shares.
  */
@@ -376,9 +376,10 @@ static enum guest_unwind_end guest_unwind_edge(struct guest_unwind_state *state)
 }
 
 /*
- * Continue with the registers that a Linux guest has saved at @regs.  Check that they are
- * plausible, as any guest may have such a record.  Read in ascending order, so as not to
- * translate a page twice.
+ * Continue with the registers that a Linux guest has saved at @regs.  If @from_user is true,
+ * they must be those of user mode, otherwise those of kernel code that was interrupted.
+ * Other guests may have anything there, so check that the registers are plausible.  Read in
+ * ascending order, so as not to translate a page twice.
  */
 static enum guest_unwind_end guest_unwind_regs(struct guest_unwind_state *state, u64 regs,
 					       bool from_user)
