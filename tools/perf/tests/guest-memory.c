@@ -2073,7 +2073,7 @@ static const struct {
 	{ "no name",			no_name,		PROGRAM_TEXT, "" },
 	{ "a name that is too long",	long_component,		PROGRAM_TEXT, "" },
 	{ "a name of 4 GiB",		huge_name,		PROGRAM_TEXT, "" },
-	{ "a file without a folder",	memfd,			PROGRAM_TEXT, "" },
+	{ "a file without a directory",	memfd,			PROGRAM_TEXT, "" },
 	{ "a path without end",		path_without_end,	LIBRARY_TEXT, "" },
 	{ "mounts without end",		mounts_without_end,	LIBRARY_TEXT, "" },
 	{ "a file that was deleted",	deleted_file,
@@ -2809,15 +2809,16 @@ static int test_beside(const char *dir)
 	make_guest(FROM_BASE, false);
 	TEST_ASSERT_VAL("relative", find_all("relative") == GUEST_INFO_TABLES);
 	TEST_ASSERT_VAL("tables", test_tables("relative") && test_module_tables("relative", false));
-	TEST_ASSERT_VAL("no folder", !mkdir("data.guests", 0700) && !mkdir("data.guests/1", 0700));
+	TEST_ASSERT_VAL("no directory",
+			!mkdir("data.guests", 0700) && !mkdir("data.guests/1", 0700));
 	guest_info__use("data");
-	TEST_ASSERT_VAL("a folder", symbol_conf.guestmount &&
+	TEST_ASSERT_VAL("a directory", symbol_conf.guestmount &&
 			!strcmp(symbol_conf.guestmount, "data.guests") && perf_guest);
 	guest_info__use("-");
 	TEST_ASSERT_VAL("a pipe after that", !symbol_conf.guestmount);
 	symbol_conf.guestmount = "/";
 	guest_info__use("data");
-	TEST_ASSERT_VAL("the user's folder", !strcmp(symbol_conf.guestmount, "/"));
+	TEST_ASSERT_VAL("the user's directory", !strcmp(symbol_conf.guestmount, "/"));
 	symbol_conf.guestmount = NULL;
 	perf_guest = was_guest;
 
@@ -2826,7 +2827,8 @@ static int test_beside(const char *dir)
 	TEST_ASSERT_VAL("another one's", exists("data.guests/1"));
 	guest_info__record(&nothing, "data", false);
 	TEST_ASSERT_VAL("the first one", !exists("data.guests") && exists("data.old.guests/1"));
-	TEST_ASSERT_VAL("no folder", !mkdir("data.guests", 0700) && !mkdir("data.guests/2", 0700));
+	TEST_ASSERT_VAL("no directory",
+			!mkdir("data.guests", 0700) && !mkdir("data.guests/2", 0700));
 	guest_info__record(&nothing, "data", false);
 	TEST_ASSERT_VAL("the second one", !exists("data.guests") &&
 			!exists("data.old.guests/1") && exists("data.old.guests/2"));

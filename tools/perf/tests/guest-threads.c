@@ -595,9 +595,9 @@ static int test_later(const char *dir, const char *top, struct machine *machine)
 	TEST_ASSERT_VAL("noted meanwhile", tid_of(machine, stack, 1000000050) == 14);
 	TEST_ASSERT_VAL("no notes", append(top, "45 ffffc9000003c000 0 16 16 next\n"));
 	TEST_ASSERT_VAL("known and another's since", tid_of(machine, stack, 2000000050) == 16);
-	TEST_ASSERT_VAL("no folder", has_live_folder(dir));
+	TEST_ASSERT_VAL("no directory", has_live_folder(dir));
 	guest_info__end_live();
-	TEST_ASSERT_VAL("a folder that is left", !has_live_folder(dir));
+	TEST_ASSERT_VAL("a directory that is left", !has_live_folder(dir));
 	TEST_ASSERT_VAL("no notes", append(top, "46 ffffc9000003c000 0 17 17 last\n"));
 	TEST_ASSERT_VAL("noted behind the end", tid_of(machine, stack, 4000000000) == 16);
 	return 0;
@@ -726,17 +726,17 @@ static int test_guest(const char *dir)
 	int err;
 
 	scnprintf(top, sizeof(top), "%s/data.guests", dir);
-	TEST_ASSERT_VAL("no folder", !mkdir(top, 0700));
+	TEST_ASSERT_VAL("no directory", !mkdir(top, 0700));
 	scnprintf(top, sizeof(top), "%s/data.guests/%d", dir, VMM);
-	TEST_ASSERT_VAL("no folder", !mkdir(top, 0700));
+	TEST_ASSERT_VAL("no directory", !mkdir(top, 0700));
 	TEST_ASSERT_VAL("no kernel", make_kernel(top, 1));
 	TEST_ASSERT_VAL("no tasks", write_file(top, "tasks", tasks));
 	TEST_ASSERT_VAL("no files", write_maps(top));
 	TEST_ASSERT_VAL("no name", write_file(top, "name", "web\x1b[1\n2\n"));
 	scnprintf(path, sizeof(path), "%s/data.guests/%d", dir, VMM + 1);
-	TEST_ASSERT_VAL("no folder", !mkdir(path, 0700));
+	TEST_ASSERT_VAL("no directory", !mkdir(path, 0700));
 	scnprintf(path, sizeof(path), "%s/kernels", top);
-	TEST_ASSERT_VAL("no folder", !mkdir(path, 0700));
+	TEST_ASSERT_VAL("no directory", !mkdir(path, 0700));
 	for (size_t i = 0; i < ARRAY_SIZE(kernels); i++) {
 		scnprintf(path, sizeof(path), "%s/kernels/%s", top, kernels[i].name);
 		TEST_ASSERT_VAL("no kernel", !mkdir(path, 0700) &&

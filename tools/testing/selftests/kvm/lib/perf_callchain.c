@@ -868,7 +868,7 @@ int read_number(const char *path)
 
 /*
  * tracepoint_id - return the ID of a tracepoint, which is the config of its events
- * @name:	its folder in tracefs, e.g. "irq/softirq_entry"
+ * @name:	its directory in tracefs, e.g. "irq/softirq_entry"
  *
  * Mounts tracefs in a mount namespace of this thread, where others don't see it, if it isn't
  * mounted.
