@@ -54,8 +54,8 @@
 #define PAGE		4096UL
 
 /*
- * The guest's kernel: its first 2 MiB are one large page, the rest is small pages in descending
- * order.
+ * The guest's kernel.  Its first 2 MiB are one large page.  The rest is small pages, whose physical
+ * addresses descend as the virtual ones ascend.
  */
 #define KERNEL		0xffffffff9b000000ULL
 #define SMALL		(KERNEL + (2UL << 20))
@@ -121,7 +121,7 @@
 
 static u8 *ram;
 
-/* True if the first module's structure is above the hole in RAM. */
+/* True if the structure of the first module is in the RAM above the hole. */
 static bool high;
 
 /* The size of the small pages. */
@@ -1016,14 +1016,15 @@ static enum guest_info find_all(const char *dir)
 }
 
 /*
- * Guests of arm64: the same contents, by tables of arm64.  In descriptors, bit 1 tells tables and
- * pages from blocks, and all may have attributes around the address.
+ * Guests of arm64 have the same contents as those of x86-64, but page tables of arm64, and a large
+ * page only if small ones have 4 KiB.  In descriptors, bit 1 is set for tables and pages, and clear
+ * for blocks, as large pages are called.  perf must not take attributes for a part of the address.
  */
 #define ARM64_BLOCK	(BIT(0) | BIT(10) | GENMASK_ULL(52, 50) | BIT_ULL(54))
 #define ARM64_PAGE	(ARM64_BLOCK | BIT(1))
 #define ARM64_TABLE	(BIT(0) | BIT(1) | BIT_ULL(59))
 #define ARM64_ADDRESS	GENMASK_ULL(47, 12)
-/* From there on, tables lie 64 KiB apart, below the kernel. */
+/* All tables but the topmost one lie from there on, below the kernel, and 64 KiB apart. */
 #define ARM64_TABLES	(1UL << 20)
 
 /**
@@ -1086,7 +1087,7 @@ static void make_arm64(const struct arm64_guest *guest)
 	for (u64 gva = SMALL; gva < SMALL + NR_SMALL * PAGE; gva += size)
 		map_arm64(guest, gva, false);
 
-	/* The last lines of VMCOREINFO are x86-64's: replace them by arm64's. */
+	/* The last lines of VMCOREINFO are x86-64's: replace them with arm64's. */
 	text = strstr((char *)&ram[INFO_GPA], "NUMBER(phys_base)");
 	sprintf(text, "PAGESIZE=%" PRIu64 "\nNUMBER(VA_BITS)=%u\n"
 		"NUMBER(kimage_voffset)=0x%" PRIx64 "\nNUMBER(TCR_EL1_T1SZ)=0x%x\n",
@@ -1106,7 +1107,7 @@ static void arm64_other_address_size(void)
 	change_info("T1SZ)=0x10", "T1SZ)=0x0b");
 }
 
-/* The tables are where they are, but the kernel says otherwise. */
+/* VMCOREINFO has a wrong offset: the tables are elsewhere. */
 static void arm64_other_offset(void)
 {
 	change_info("voffset)=0xffffffff5ae0", "voffset)=0xffffffff5ad0");
@@ -1117,7 +1118,7 @@ static void arm64_no_table(void)
 	put_entry(ARM64_TABLES, (KERNEL >> 30) & 511, ARM64_TABLES + 65536);
 }
 
-/* A block of 1 GiB replaces a table, and maps the page tables elsewhere. */
+/* A block of 1 GiB takes the place of a table: it maps the tables to other addresses. */
 static void arm64_block(void)
 {
 	put_entry(ARM64_TABLES, (KERNEL >> 30) & 511, (1UL << 30) | ARM64_BLOCK);

@@ -29,7 +29,7 @@
 /* A reset does not clear RAM, so pages of earlier kernels may still be there. */
 #define MAX_KERNELS		8
 
-/* A kernel that serves timers is seen to count ticks within ten looks. */
+/* The jiffies of a kernel that serves timers advance within ten looks. */
 #define NR_LOOKS		10
 #define LOOK_NSEC		20000000
 
@@ -101,9 +101,9 @@ static void read_build_id(struct guest_vmcoreinfo *info, const char *text)
 }
 
 /*
- * Find the page tables of the kernel by its VMCOREINFO: only arm64 has kimage_voffset.  A guest can
- * make perf read it by the other architecture's format, which gains it nothing.  Return false for
- * sizes of pages and addresses that Linux does not use.
+ * Find the page tables of the kernel with its VMCOREINFO.  Only arm64 has kimage_voffset there.  A
+ * guest can make perf read its tables in the other architecture's format, and gains nothing by
+ * that.  Return false for sizes of pages and addresses that Linux does not use.
  */
 static bool find_page_tables(const char *text, struct guest_page_tables *tables)
 {
@@ -159,7 +159,7 @@ static bool read_identity(struct guest_memory *mem, u64 offset, struct guest_vmc
 	return true;
 }
 
-/* Do the same, but read all of VMCOREINFO that perf uses. */
+/* As read_identity(), but read all of VMCOREINFO that perf uses. */
 static bool read_vmcoreinfo(struct guest_memory *mem, u64 offset, struct guest_vmcoreinfo *info)
 {
 	char text[GUEST_PAGE_SIZE + 1];
@@ -294,8 +294,8 @@ struct guest_kernel *guest_kernel__find(pid_t pid, const struct guest_kernel *bu
 
 	*why_not = "no other kernel is found in its memory";
 	/*
-	 * If none of several kernels is seen to run, the guest is idle or paused: use the first
-	 * one.
+	 * Use the first kernel that is seen to run.  If none is, or if there is only one, use the
+	 * first one that can be read.
 	 */
 	for (unsigned int i = 0; i < candidates.nr; i++) {
 		*why_not = use_candidate(kernel, candidates.pages[i]);
@@ -351,7 +351,8 @@ s64 guest_kernel__ticks(struct guest_kernel *kernel)
  * guest_kernel__is_running - check whether the guest runs this kernel
  * @kernel: the guest's kernel
  *
- * Return: true if it was seen to count ticks within a fifth of a second.
+ * Return: true if the kernel's jiffies advanced within 200 ms.  They also stand still while the
+ * guest is paused, or idle without ticks.
  */
 bool guest_kernel__is_running(struct guest_kernel *kernel)
 {

@@ -65,7 +65,7 @@ struct guest_vmcoreinfo {
  * @nr_symbols:	number of symbols
  * @jiffies_addr: address of jiffies_64; zero if that isn't known
  * @jiffies:	value of jiffies_64 when it was last read
- * @modules:	the modules that were written; NULL before guest_modules__write()
+ * @modules:	the modules that perf has written to files; NULL before guest_modules__write()
  */
 struct guest_kernel {
 	struct guest_memory	*mem;

@@ -61,18 +61,18 @@ static const u64 holes[] = { 4 * GIB, 0x80000000, 0xb0000000, 0xc0000000, 0xe000
 static const u64 bases[] = { 0, GIB, 2 * GIB };
 
 /*
- * Budget to read one kernel, so that nothing that the guest has written takes long.  Each read
- * costs its bytes and READ_COST, and PAGE_COST for each page that is not in the cache.  Debian's
- * 7.3 kernel takes a sixth of it.
+ * Budget to read one kernel.  It limits how long perf takes, whatever the guest has written to its
+ * memory.  Each read costs its bytes and READ_COST, and PAGE_COST for each page that is not in the
+ * cache.  Debian's 7.3 kernel takes a sixth of the budget.
  */
 #define BUDGET			(2 * GIB)
 #define READ_COST		64
 #define PAGE_COST		GUEST_PAGE_SIZE
 
 /*
- * Budget of the search for a kernel, to look into pages that begin like VMCOREINFO.  Programs of
- * the guest can write such pages: a hundred thousand or more of them can hide the real one, and
- * perf takes a few seconds to look at them.
+ * Budget of the search for a kernel: it is spent on looking into pages that begin like VMCOREINFO.
+ * Programs of the guest can write such pages: a hundred thousand or more of them can hide the real
+ * one, and perf takes a few seconds to look at them.
  */
 #define SEARCH_BUDGET		GIB
 
@@ -82,7 +82,7 @@ static const u64 bases[] = { 0, GIB, 2 * GIB };
  */
 #define LOOK_BUDGET		(256ULL << 20)
 
-/* Most strings are shorter. */
+/* Read strings in pieces of this size, in bytes.  Most strings are shorter. */
 #define STRING_PIECE		64
 
 /* Only the largest mappings of a VMM can be a guest's RAM: look at this many. */
@@ -434,8 +434,8 @@ void guest_memory__forget(struct guest_memory *mem)
 }
 
 /**
- * guest_memory__begin - prepare to read a kernel of the guest
- * @mem: the memory; its budget is set to that of one kernel
+ * guest_memory__begin - drop what was read, and set the budget to that of reading one kernel
+ * @mem: the memory
  */
 void guest_memory__begin(struct guest_memory *mem)
 {
@@ -444,8 +444,10 @@ void guest_memory__begin(struct guest_memory *mem)
 }
 
 /**
- * guest_memory__refresh - prepare for another look at the guest
- * @mem: the memory; its budget is set to that of one look
+ * guest_memory__refresh - drop what was read, and set the budget to that of one look
+ * @mem: the memory
+ *
+ * This also reads KVM's list of memslots again, if perf uses it.
  */
 void guest_memory__refresh(struct guest_memory *mem)
 {
@@ -566,8 +568,8 @@ bool guest_memory__use_tables(struct guest_memory *mem, const struct guest_page_
  * guest_memory__use_next_layout - use the next layout of RAM that fits
  * @mem:	the memory, with page tables
  *
- * Page tables that lie below all holes fit several layouts.  Only data above a hole, such as the
- * list of modules, shows which layout is right.
+ * Page tables that lie below all holes have the same offset in each layout, so they fit all
+ * layouts.  Data that lies higher, as the list of modules may, shows which layout is right.
  *
  * Return: true if another layout fits; if not, the layout stays as it was.
  */

@@ -116,7 +116,7 @@ struct module_layout {
 	u32	note_size;
 };
 
-/* A module that was written: its name, and where its code is. */
+/* A module that perf has written to files: its name, and where its code is. */
 struct known_module {
 	char	*name;
 	u64	start;
@@ -124,12 +124,12 @@ struct known_module {
 };
 
 /**
- * struct guest_modules - the modules of a guest that were written
+ * struct guest_modules - the modules of a guest that perf has written to files
  * @layout:	offsets of the fields of the guest's structures
  * @head:	address of the head of the list of modules
  * @symbols_left: how many symbols of modules may still be written
- * @known:	the modules that were written
- * @nr:		number of these modules
+ * @known:	modules whose lines are in the files that guest_modules__write() was given
+ * @nr:		number of modules in @known
  */
 struct guest_modules {
 	struct module_layout	layout;

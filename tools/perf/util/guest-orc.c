@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Callchains of guests whose kernels have no frame pointers: unwind the stack that a sample carries
- * by the ORC tables of the guest's vmlinux and of the files of its modules.
+ * Find the callchains of guests whose kernels have no frame pointers.  A sample carries a piece of
+ * the guest's stack.  Unwind it with the ORC tables in the guest's vmlinux and in the files of its
+ * modules.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -155,8 +156,8 @@ static bool orc_sections__find(struct orc_sections *sections, Elf *elf)
 }
 
 /*
- * Fill in the table of a kernel that runs @offset bytes above the addresses of its file, but for
- * the format.  Return NULL, or why that failed.
+ * Fill in all but the format of the table of a kernel.  The kernel runs @offset bytes above the
+ * addresses in its file.  Return NULL, or why that failed.
  */
 static const char *orc_table__read(struct orc_table *table, const struct orc_sections *sections,
 				   u64 offset)
@@ -325,8 +326,8 @@ int guest_orc__add_module(struct guest_orc *orc, const char *path, int comp, con
 }
 
 /*
- * Return false if the file is known to be another than the one that was loaded: it may have been
- * replaced since.
+ * Return false if the file is known not to be that of the loaded module: the file may have been
+ * replaced since the module was loaded.
  */
 static bool guest_module__is_loaded(const struct guest_module *module)
 {
@@ -455,15 +456,16 @@ static const struct orc_table *guest_orc__find_table(u64 ip, void *arg)
 #define MAX_CALL	7
 
 /*
- * Numbers of bytes of the NOPs that the kernel may replace by a call.  There may be as many NOPs
- * between functions, so the few addresses at which functions in assembly begin pass as well.
+ * The fewest and the most bytes of NOPs that the kernel may replace with a call: the address behind
+ * so many NOPs passes as a return address.  So do the first addresses of a few functions in
+ * assembly, which have as many NOPs before them.
  */
 #define MIN_NOPS	3
 #define MAX_NOPS	15
 
 /*
- * Return true if there is a direct call at @pos, and it leads to code.  In the file of a module,
- * calls that are not relocated lead to the address behind them, which is code as well.
+ * Return true if there is a direct call at @pos that leads to code.  In the file of a module, a
+ * call that is not relocated leads to the address behind it, which is code as well.
  */
 static bool orc_code__has_direct_call(const struct orc_code *code,
 				      const struct orc_piece *piece, u64 pos)
@@ -828,8 +830,8 @@ static int guest_root__add_module(struct map *map, void *data)
 
 /*
  * Return the tables of a guest, or NULL.  Load them only once, and warn only once if there are
- * none.  Add the modules at the same time: once the kernel's symbols are loaded, other maps may be
- * in the place of theirs.
+ * none.  Add the modules here, while the kernel's maps include one for each module: when the
+ * kernel's symbols are loaded, other maps may replace these.
  */
 static struct guest_orc *machine__guest_orc(struct machine *machine)
 {

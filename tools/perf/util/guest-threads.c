@@ -223,9 +223,10 @@ static size_t count_before(const struct note *notes, size_t nr, const struct not
 }
 
 /*
- * Find the task that had the stack when perf record last looked, if the sample's page tables fit: a
- * thread of the kernel runs with those of the task before it.  Otherwise, find the task that had
- * the stack at the next look, if the page tables are its own.
+ * Find the task that had the stack when perf record last looked.  The sample's page tables must be
+ * the task's, unless it is a thread of the kernel, which runs with the page tables of the task that
+ * ran before it.  If there is no such task, find the one that had the stack at the next look, if
+ * the page tables are its own.
  */
 static const struct note *find_by_stack(const struct guest_threads *threads, u64 sp, u64 root,
 					u64 time)
@@ -292,10 +293,10 @@ static bool ends_soon(const struct guest_threads *threads, const struct note *no
 }
 
 /*
- * Return true if the sample is of another task.  If the note's task ends before the look after the
- * sample, another one may already have its stack and page tables.  If it begins after the look
- * before the sample, another one may still have had them.  In both cases, user mode must run one of
- * the task's files for the sample to be the task's.
+ * Return true if the sample is of another task than the note's.  If the note's task is gone at the
+ * look after the sample, another task may already have had its stack and page tables.  If the
+ * note's task was not there at the look before the sample, another task may still have had them.
+ * In both cases, the sample is the task's only if user mode runs one of the task's files.
  */
 static bool is_anothers(const struct guest_threads *threads, const struct note *note,
 			const struct perf_sample *sample)
@@ -379,8 +380,9 @@ static off_t size_of_notes(const struct machine *machine, const char *name)
 }
 
 /*
- * While perf samples live, check once for each second of samples whether the files have grown; if
- * so, have them read again.  Don't follow a guest that makes them large: reading them takes time.
+ * While perf samples live, the files with a guest's tasks grow.  Check once for each second of
+ * samples whether they have grown; if so, drop what was read, so that they are read again.  Don't
+ * do that beyond MAX_LIVE_SIZE: a guest can make the files large, and reading them takes time.
  */
 static void machine__load_later_threads(struct machine *machine, u64 time)
 {

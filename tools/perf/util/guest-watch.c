@@ -53,7 +53,7 @@
 #define ASLEEP_NSEC	NSEC_PER_SEC
 #define MAX_PATIENCE	64
 
-/* Don't write more kernels of a guest: the files of each take some 30 MB. */
+/* Don't write more kernels of a guest than this: the files of each take some 30 MB. */
 #define MAX_KERNELS	16
 
 /* A thread's name has 15 characters at most. */
@@ -437,8 +437,8 @@ void guest_watch__start(const struct record_opts *opts)
 	note_first_tasks();
 	watch.opts = opts;
 	/*
-	 * Programs that perf starts must not inherit the pipe: the thread ends when the pipe is
-	 * closed.
+	 * The thread ends when the write end of the pipe is closed.  A program that perf starts
+	 * must not inherit that end, as a copy of it would keep the pipe open.
 	 */
 	if (!pipe2(watch.stop, O_CLOEXEC)) {
 		watch.running = start_thread();

@@ -24,11 +24,13 @@ struct orc_code {
 };
 
 /**
- * struct orc_module - the table and the code to unwind a module's functions
- * @table:	its table; without entries if it has none
- * @code:	its code, at its addresses in the kernel that runs
- * @ips:	array of @table, sorted and relocated
- * @entries:	array of @table, sorted
+ * struct orc_module - what is needed to unwind a module's functions
+ * @table:	its ORC table; table.end is zero if it has none that perf can use
+ * @code:	its code, at the addresses that it has in the guest; its direct calls may lead to
+ *		addresses from code.start to code.end
+ * @ips:	memory of table.ips, sorted and relocated; NULL if table.ips is part of the file
+ * @entries:	memory of table.entries, in the same order; NULL if table.entries is part of the
+ *		file
  */
 struct orc_module {
 	struct orc_table	table;

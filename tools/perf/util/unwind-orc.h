@@ -6,7 +6,7 @@
 #include <linux/types.h>
 
 /*
- * Unwind the stack of an x86-64 Linux kernel by its ORC tables, from outside the kernel.  The
+ * Unwind the stack of an x86-64 Linux kernel with its ORC tables, from outside the kernel.  The
  * registers and the pieces of the stack are those of a sample; the tables come from the kernel's
  * file or from its memory.
  */
