@@ -1032,7 +1032,7 @@ static enum guest_info find_all(const char *dir)
  * @name:	what is special about it
  * @shift:	log2 of the size of its pages
  * @va_bits:	how many bits its tables translate
- * @txsz:	what VMCOREINFO says of that
+ * @txsz:	TCR_EL1_T1SZ in VMCOREINFO
  * @ram:	guest-physical address of its RAM
  * @break_it:	breaks it, if set
  */

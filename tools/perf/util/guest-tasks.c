@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Find the tasks of a guest, and the files that they run.  The stack of a task identifies it in
- * samples of the kernel; its page tables identify it in samples of user mode.  Lists may change
- * while perf reads them: each look corrects errors and omissions of the one before.
+ * samples of the kernel; in samples of user mode, its page tables identify only its process.
+ * Lists may change while perf reads them: each look corrects errors and omissions of the one
+ * before.
  */
 #include <inttypes.h>
 #include <stdlib.h>

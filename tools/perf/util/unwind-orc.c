@@ -189,11 +189,11 @@ static void orc_rule__read(struct orc_rule *rule, const struct orc_format *forma
 }
 
 /**
- * orc_entry__ends_section - check whether an entry ends a section
+ * orc_entry__ends_section - check whether an entry may end a section
  * @format:	format of the entry
  * @entry:	the entry
  *
- * Return: true if the entry has no rule: such entries are behind the last function of a section.
+ * Return: true if the entry has no rule, as behind the last function of a section.
  */
 bool orc_entry__ends_section(const struct orc_format *format, const u8 *entry)
 {

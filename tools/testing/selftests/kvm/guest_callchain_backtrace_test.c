@@ -176,10 +176,7 @@ static void backtrace_by_sysrq(struct logged_guest *g)
 
 static void backtrace_by_watchdog(struct logged_guest *g)
 {
-	/*
-	 * Ignore the command's status: a module that locks up a CPU doesn't stay loaded, modprobe
-	 * fails.
-	 */
+	/* Ignore the command's status: after the lockup, modprobe test_lockup fails on purpose. */
 	TEST_ASSERT(system(getenv(LOCKUP)) != -1, "system(): %s", strerror(errno));
 }
 

@@ -51,8 +51,8 @@ FIXTURE_TEARDOWN(tracepoint)
 }
 
 /*
- * A sample of the guest has no return addresses: its event didn't hit in a PMI.  It has the guest's
- * IP if the guest's registers are those of the exit.
+ * A sample of the guest has no return addresses: its event didn't hit in a PMI.  Its chain has the
+ * guest's IP; on arm64, only if the event hit right after the exit.
  */
 static void count_guest_ip(const struct callchain_sample *s, void *arg)
 {

@@ -577,7 +577,7 @@ void callchain_event_close(struct callchain_event *event)
 /*
  * vcpu_run_until_sampled - run a vCPU until an event has wakeup_events more samples
  * @vcpu:	the vCPU; its guest must not exit to userspace by itself
- * @event:	an event of this thread
+ * @event:	an event that samples this thread
  * @nr_samples:	how many samples the event may take before it is disabled; zero if the
  *		event is already enabled, and stays enabled
  */
