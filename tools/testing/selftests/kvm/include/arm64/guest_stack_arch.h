@@ -22,6 +22,9 @@
 /* perf dumps no guest's stack. */
 #define STACK_DUMPS	0
 
+/* The host's kernel has no unwinder that could defer callchains of user mode. */
+#define HOST_DEFERS	0
+
 /* Pages of these guests, and of hosts that run them, see guests_available(). */
 #define PAGE_SHIFT	12
 #define PAGE_SIZE	BIT(PAGE_SHIFT)

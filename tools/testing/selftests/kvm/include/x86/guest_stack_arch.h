@@ -19,6 +19,9 @@
 /* perf can dump the guest's stack. */
 #define STACK_DUMPS	1
 
+/* The host's kernel may defer callchains of user mode. */
+#define HOST_DEFERS	1
+
 /* All general registers of a vCPU. */
 struct general_regs {
 	struct kvm_regs regs;
