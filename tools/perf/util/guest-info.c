@@ -601,10 +601,10 @@ static u64 find_next_kernel(const char *top, u64 time, char path[PATH_MAX])
 
 /*
  * Return true if the sample is still of the kernel before machine->next_kernel.  A kernel may run
- * for a while after perf's thread last saw it run.  Samples belong to it until the first sample in
- * kernel mode that is in none of its maps: that one is of the firmware or of the next kernel.  If
- * it is of the old kernel after all, e.g. of a BPF program, the old kernel's names are given up too
- * early.
+ * for up to MAX_UNSEEN_NSEC after perf last saw it run.  In this time, samples belong to it until
+ * the first one in kernel mode that is in none of its maps: that one is of the firmware or of the
+ * next kernel.  If it is of the old kernel after all, e.g. of a BPF program, the old kernel's names
+ * are given up too early.
  */
 static bool is_of_last_kernel(struct machine *machine, const struct perf_sample *sample)
 {

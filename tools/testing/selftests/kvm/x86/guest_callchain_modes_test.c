@@ -882,8 +882,8 @@ static void compare_l2_sample(const struct callchain_sample *s, void *arg)
 
 /*
  * A PMI that comes as L2 exits hits L2, and has L2's stack, although the vCPU's
- * thread is about to switch to L1, which has no such stack.  On VMX, an NMI causes
- * an exit of its own, so it hits L2 while L2 spins.
+ * thread is about to switch to L1, which has no such stack.  An NMI hits a guest
+ * only by an exit of its own, so it hits L2 while L2 spins.
  */
 CALLCHAIN_TEST(modes, nested_exits)
 {
