@@ -38,7 +38,7 @@ help: ## print this help
 	@echo "  TESTS=NAMES         run just these selftests, e.g. guest_callchain_test"
 	@echo "  ALL=1               selftests: compare all of Linux's with an unpatched kernel;"
 	@echo "                      deps: install what all commands take together;"
-	@echo "                      check: compile each patch, and for other architectures"
+	@echo "                      check: compile each patch, and boot what git am gives"
 	@echo "  BASELINE=v3         build a host that can walk as the series of 2023 did"
 	@echo "  QUICK=1             bench: measure less, in three minutes; test-intel: run fewer tests"
 	@echo "  FUZZ_SECONDS=N      fuzz for so long, builds aside; 60"

@@ -8,7 +8,6 @@ seconds=${WORKFLOW_SECONDS:-6}
 web=
 db=
 vm=
-policy=
 preload=$BUILD_SELFTESTS/guest_callchain/vmm_policy.so
 # Any of them may not run; this job's output is open as long as one does.
 # shellcheck disable=SC2086
@@ -21,12 +20,12 @@ fail()
 }
 
 # Boot the guest $1, which does the work $2, with the kernel $3 if that is not the one of its
-# name; its PID is $vm then.  If $policy is set, its VMM allows or forbids callchains.
+# name; its PID is $vm then.  $4 is "allow" or "forbid" if its VMM is to say so of callchains.
 # clearcpuid: 154 is XSAVE; where the host itself is emulated, its sizes disagree.  395 is FSRS,
 # with which kernels clear memory inline, in no function of that name.
 boot()
 {
-	env ${policy:+"GUEST_CALLCHAIN=$policy" "LD_PRELOAD=$preload"} \
+	env ${4:+"GUEST_CALLCHAIN=$4" "LD_PRELOAD=$preload"} \
 		qemu-system-x86_64 -M microvm,acpi=off,rtc=on -accel kvm -cpu host -m 256M \
 		-name "guest=$1,debug-threads=on" -nodefaults -no-user-config -display none \
 		-no-reboot -serial "file:$out/$1.log" -initrd $out/initrd.img \
@@ -50,8 +49,8 @@ record()
 	# The options may be several words.
 	# shellcheck disable=SC2086
 	perf kvm $sides record -e cpu-clock -F 499 -g --proc-map-timeout=20000 -o "$file" "$@" \
-		-- sleep "$seconds" > "$out/${file##*/}.log" 2>&1 ||
-		fail "perf kvm record failed, see ${file##*/}.log"
+		-- sleep "$seconds" > "$out/record-${file##*/}.log" 2>&1 ||
+		fail "perf kvm record failed, see record-${file##*/}.log"
 }
 
 # Print how many files of the folder $1 have $2.  The other arguments tell grep what that is.
@@ -75,7 +74,7 @@ planted()
 	count "$1" release -F "$release"
 	echo "$1 names $(find "$1" | grep -cF "$release")"
 	echo "$1 folders $(find "$1" -name '*.guests' | wc -l)"
-	echo "$1 printed $(grep -cF "$release" "$out/$1.log")"
+	echo "$1 printed $(grep -cF "$release" "$out/record-$1.log")"
 }
 
 # Record the guest of the VMM $vm with the sysctl at $2, and look for its memory in what perf
@@ -100,13 +99,14 @@ record_planted()
 	rm -rf "$1"
 }
 
-# The same with a guest of its own, whose VMM has the policy $4.
+# The same with a guest of its own, whose VMM has the policy $3: "allow" or "forbid".
 record_planted_with()
 {
-	policy=$4
-	boot "$1" files $out/kernels/web/vmlinuz
-	policy=
-	record_planted "$1" "$2" "$3"
+	boot "$1" files $out/kernels/web/vmlinuz "$3"
+	case $3 in
+	allow) record_planted "$1" "$2" allowed ;;
+	forbid) record_planted "$1" "$2" forbidden ;;
+	esac
 	kill $vm
 	wait $vm
 }
@@ -177,13 +177,14 @@ look="python3 $REPO/scripts/doctor.py"
 release=$(sed -n 's/^version Linux version \([^ ]*\).*/\1/p' "$out/web.log")
 [ "$release" ] || fail "the guest web did not tell its version"
 vm=$web
-record_planted never 0 undecided
-record_planted unless-allowed 1 undecided
-record_planted_with allowed 1 allowed allow
-record_planted_with forbidden 2 forbidden forbid
+record_planted undecided-at-0 0 undecided
+record_planted undecided-at-1 1 undecided
+record_planted_with allowed-at-0 0 allow
+record_planted_with allowed-at-1 1 allow
+record_planted_with forbidden-at-2 2 forbid
 # 2 is the default, and what follows needs it.
 vm=$web
-record_planted default 2 undecided
+record_planted undecided-at-2 2 undecided
 
 record one --guest -p $web
 files="--symfs $out/files"

@@ -650,7 +650,7 @@ COMMANDS: Dict[str, Command] = {
         cmd_check, "look for mistakes in Python, shell, C and patches, by the usual tools",
         (*_SOURCE, "jobs", "all"), ("source", "series", "check"),
         (("jobs", "do N things at once, not one for each CPU"),
-         ("all", "compile each patch as well, and by other compilers, for other architectures"))),
+         ("all", "compile each patch as well, also for other architectures; boot what git am gives"))),
     "docs": Command(
         cmd_docs, "build the documentation as HTML; fails if Sphinx warns of a line of ours",
         _SOURCE, ("source", "docs")),

@@ -2,25 +2,39 @@
 """Try the series as someone would who has only the mails: git am, build, boot, test."""
 
 import shutil
+import subprocess
 from pathlib import Path
-from typing import List, Sequence
+from typing import List, Optional, Sequence, Tuple
 
 from . import perftests, selftests
-from .build import Build
+from .build import CONFIGS, Build
 from .check import Result
 from .emulated import choose_accel
 from .passed import Passed, digest
 from .series import Repository
 from .source import LINUX, Source
-from .tree import INSTRUMENTS, REPO, Tree, topics
+from .tree import INSTRUMENTS, REPO, SCRIPTS, Tree, topics
 from .ui import Failure, Step
 
 _NAME = "git am of all, build, boot, selftests"
 
+_TOOLS = ("gcc", "qemu-system-x86_64")
+
+
+def _inputs(source: Source, wanted: Tree, mails: Sequence[Path]) -> str:
+    """A digest of the mails, of what is built and run with them, and of who does it."""
+    files = [*mails, *sorted(INSTRUMENTS.iterdir()), *sorted(CONFIGS.glob("host*.config")),
+             selftests.EXPECTED_SKIPS, SCRIPTS / "guest/init.sh",
+             *sorted((SCRIPTS / "hostlib").glob("*.py")),
+             *(wanted.path / path for path in sorted(wanted.new_files))]
+    versions = [subprocess.run([tool, "--version"], stdout=subprocess.PIPE, text=True,
+                               check=True).stdout for tool in _TOOLS]
+    return digest(_NAME, source.name, choose_accel("auto"), *versions,
+                  *(path.read_text() for path in files))
+
 
 def apply(source: Source, mails: Sequence[Path], folder: Path) -> Path:
-    """Unpack Linux in a folder, apply mails there, and return where the tree is."""
-    shutil.rmtree(folder, ignore_errors=True)
+    """Unpack Linux in a new folder, apply mails there, and return where the tree is."""
     tree = Tree(folder, patched=False, instruments=False)
     tree.assemble(source)
     repo = Repository(tree.path, release=True)
@@ -35,12 +49,12 @@ def apply(source: Source, mails: Sequence[Path], folder: Path) -> Path:
 
 def differences(built: Tree, wanted: Tree) -> List[str]:
     """Which of our files, and of those that we edit, differ between two trees."""
-    def content(tree: Tree, path: str) -> bytes:
+    def content(tree: Tree, path: str) -> Optional[Tuple[int, bytes]]:
         file = tree.path / path
-        return file.read_bytes() if file.exists() else b""
+        return (file.stat().st_mode & 0o111, file.read_bytes()) if file.exists() else None
 
     return [path for path in sorted(wanted.ours())
-            if content(built, path) != content(wanted, path)]
+            if content(built, path) is None or content(built, path) != content(wanted, path)]
 
 
 def _tests(build: Build, wanted: Tree, results: Path) -> List[str]:
@@ -51,14 +65,17 @@ def _tests(build: Build, wanted: Tree, results: Path) -> List[str]:
     if found:
         return found
     build.all()
-    counts = perftests.run(build, results)
     accel = choose_accel("auto")
+    perf = perftests.run(build, results)
     text = selftests.run(build, accel, results, show=lambda part: None)
-    counts.add(selftests.count(text, build.tree.path,
-                               selftests.expected_skips(accel, build.arch.name)))
-    if not counts.passed:
-        return ["no test has run"]
-    return [remark for remark in counts.remarks if remark.startswith("failed")]
+    ours = selftests.count(text, build.tree.path,
+                           selftests.expected_skips(accel, build.arch.name))
+    for name, counts in (("perf test", perf), ("selftest", ours)):
+        if not counts.passed:
+            found.append(f"no {name} has passed")
+        if counts.failed:
+            found.extend([f"{name}: {counts}", *counts.remarks])
+    return found
 
 
 def run(source: Source, wanted: Tree, mails: Path, folder: Path, results: Path, passed: Passed,
@@ -71,19 +88,21 @@ def run(source: Source, wanted: Tree, mails: Path, folder: Path, results: Path, 
         source: the kernel's
         wanted: the tree that make build makes
         mails: the folders of the series
-        folder: is made anew
+        folder: is made anew, and removed
         results: what the tests say
         passed: what need not be done again
         jobs: how many things to do at once
     """
-    if not shutil.which("qemu-system-x86_64"):
-        return Result(_NAME, not_tried="there is no qemu-system-x86_64")
+    for tool in _TOOLS:
+        if not shutil.which(tool):
+            return Result(_NAME, not_tried=f"there is no {tool}")
     paths = sorted(mails.rglob("*.patch"))
-    key = digest(_NAME, source.name, *(path.read_text() for path in paths),
-                 *((wanted.path / path).read_text() for path in sorted(wanted.new_files)))
+    key = _inputs(source, wanted, paths)
     if key in passed:
         return Result(_NAME, before=True)
     results.mkdir()
+    # Objects of an earlier run may be newer than a file that a mail no longer edits.
+    shutil.rmtree(folder, ignore_errors=True)
     try:
         tree = apply(source, paths, folder / "am")
         for path in (path for topic in topics(INSTRUMENTS) for path in topic.new_files):
@@ -93,6 +112,8 @@ def run(source: Source, wanted: Tree, mails: Path, folder: Path, results: Path, 
                                   patched=False, jobs=jobs), wanted, results)
     except Failure as failure:
         complaints = [str(failure)]
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
     if not complaints:
         passed.add(key)
     return Result(_NAME, complaints)

@@ -54,13 +54,15 @@ class MailedTest(unittest.TestCase):
         (path / "a.c").write_text(text)
         return mock.Mock(return_value=SimpleNamespace(path=path, assemble=lambda source: None))
 
-    def _run(self, counts: Counts, linux: str = "return 0;\n") -> mailed.Result:
+    def _run(self, counts: Counts, linux: str = "return 0;\n",
+             perf: Counts = Counts(passed=1)) -> mailed.Result:
         results = self.folder / f"results{len(list(self.folder.iterdir()))}"
         with mock.patch.object(mailed, "Tree", self._pristine(linux)), \
                 mock.patch.object(mailed, "Build", lambda *args, **kwargs: self.built), \
                 mock.patch.object(mailed, "topics", lambda folder: []), \
                 mock.patch.object(mailed.shutil, "which", lambda name: name), \
-                mock.patch.object(mailed.perftests, "run", lambda *args: Counts()), \
+                mock.patch.object(mailed, "_TOOLS", ("true",)), \
+                mock.patch.object(mailed.perftests, "run", lambda *args: perf), \
                 mock.patch.object(mailed.selftests, "run", lambda *args, **kwargs: ""), \
                 mock.patch.object(mailed.selftests, "count", lambda *args: counts):
             return mailed.run(Source("7.3"), self.wanted, self.folder / "mails",
@@ -75,12 +77,17 @@ class MailedTest(unittest.TestCase):
         self.assertFalse(self._run(Counts(passed=2)).before)
 
     def test_failures_are_complaints(self) -> None:
-        for counts, said in ((Counts(1, 1, remarks=["failed: b", "skipped: c"]), ["failed: b"]),
-                             (Counts(), ["no test has run"])):
-            self.assertEqual(self._run(counts).complaints, said)
+        bad = Counts(1, 1, remarks=["failed: b"])
+        for ours, perf, said in (
+                (bad, Counts(1), ["selftest: 1 passed, 1 failed, 0 skipped", "failed: b"]),
+                (Counts(1), bad, ["perf test: 1 passed, 1 failed, 0 skipped", "failed: b"]),
+                (Counts(skipped=1), Counts(1), ["no selftest has passed"]),
+                (Counts(1), Counts(), ["no perf test has passed"])):
+            self.assertEqual(self._run(ours, perf=perf).complaints, said)
         self.built.all.side_effect = Failure("make failed")
         self.assertEqual(self._run(Counts(passed=1)).complaints, ["make failed"])
         self.assertFalse(self._passed_anything())
+        self.assertFalse((self.folder / "work").exists())
 
     def test_a_mail_that_does_not_apply(self) -> None:
         said: List[str] = self._run(Counts(passed=1), "int a;\n").complaints
@@ -88,9 +95,12 @@ class MailedTest(unittest.TestCase):
         self.built.all.assert_not_called()
 
     def test_a_tree_that_is_another(self) -> None:
-        (self.built.tree.path / "a.c").unlink()
-        self.assertEqual(self._run(Counts(passed=1)).complaints,
-                         ["a.c is not what make build makes of it"])
+        file = self.built.tree.path / "a.c"
+        for change in (lambda: file.chmod(0o755), file.unlink, lambda: file.write_text("int a;\n"),
+                       (self.wanted.path / "a.c").unlink, file.unlink):
+            change()
+            self.assertEqual(self._run(Counts(passed=1)).complaints,
+                             ["a.c is not what make build makes of it"])
         self.built.all.assert_not_called()
 
     def _passed_anything(self) -> bool:

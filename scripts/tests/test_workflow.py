@@ -84,12 +84,12 @@ class JudgeTest(unittest.TestCase):
                        for sought, number in (("samples", 9), *((sought, int(may_read)) for sought
                                                                 in workflow._PLANTED)))
         self.assertEqual(list(workflow.judge_planted(good)), [])
-        for right, wrong in (("never word 0", "never word 1"),
-                             ("unless-allowed release 0", "unless-allowed release 2"),
-                             ("forbidden names 0", "forbidden names 1"),
-                             ("default word 1", "default word 0"),
-                             ("never release 0\n", ""),
-                             ("forbidden samples 9", "forbidden samples 0")):
+        for right, wrong in (("undecided-at-0 word 0", "undecided-at-0 word 1"),
+                             ("undecided-at-1 release 0", "undecided-at-1 release 2"),
+                             ("forbidden-at-2 names 0", "forbidden-at-2 names 1"),
+                             ("undecided-at-2 word 1", "undecided-at-2 word 0"),
+                             ("allowed-at-0 release 0\n", ""),
+                             ("allowed-at-1 samples 9", "allowed-at-1 samples 0")):
             changed = good.replace(right, wrong)
             self.assertEqual(len(list(workflow.judge_planted(changed))), 1, wrong)
 

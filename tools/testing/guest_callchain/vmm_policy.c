@@ -22,7 +22,7 @@ static __u64 wanted_policy(void)
 	errx(1, "GUEST_CALLCHAIN must be allow or forbid");
 }
 
-/* As libc has it. */
+/* The prototype of libc's, which this replaces. */
 int ioctl(int fd, unsigned long request, ...)
 {
 	struct kvm_enable_cap cap = { .cap = KVM_CAP_GUEST_CALLCHAIN };

@@ -12,8 +12,6 @@
 
 #define PTE_ADDR		GENMASK_ULL(47, 12)
 
-/* Levels of page tables, from the leaf up, as guest_stack_arch.h has them. */
-#define PG_LEVEL_1G		(PG_LEVEL_2M + 1)
 #define PG_LEVEL_SHIFT(_level)	(PAGE_SHIFT + 9 * ((_level) - PG_LEVEL_4K))
 #define PG_LEVEL_SIZE(_level)	BIT_ULL(PG_LEVEL_SHIFT(_level))
 

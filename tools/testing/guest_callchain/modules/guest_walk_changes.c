@@ -59,7 +59,7 @@ static void take_step(u32 step)
 		results[cur].changes++;
 }
 
-/* A walk of the page tables begins. */
+/* An entry is about to be read.  Only the first one in a walk of a stack is step zero. */
 void guest_walk_tables(void)
 {
 	if (!in_armed_walk() || begun)

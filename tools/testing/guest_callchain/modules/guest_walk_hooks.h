@@ -5,7 +5,10 @@
 #ifndef GUEST_WALK_HOOKS_H
 #define GUEST_WALK_HOOKS_H
 
-/* Each architecture has these.  Once the last one returns, no hook that ran before it runs. */
+/*
+ * Each architecture has these.  guest_walk_hooks_wait() waits for the hooks that are running;
+ * after guest_walk_hooks_unregister(), none runs.
+ */
 int guest_walk_hooks_register(void);
 void guest_walk_hooks_unregister(void);
 void guest_walk_hooks_wait(void);

@@ -2,7 +2,10 @@
 /*
  * Hooks into arm64's walks of guests' stacks.  There are no tracepoints: probe KVM's functions.
  */
+#define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
+
 #include <linux/kprobes.h>
+#include <linux/printk.h>
 #include <linux/rcupdate.h>
 
 #include "guest_walk_hooks.h"
@@ -15,8 +18,8 @@ static int before_element(struct kretprobe_instance *ri, struct pt_regs *regs)
 
 static int after_element(struct kretprobe_instance *ri, struct pt_regs *regs)
 {
-	/* If there is no memory, no entry was read. */
-	if (!regs_return_value(regs))
+	/* If the read failed, no entry was read. */
+	if (!(int)regs_return_value(regs))
 		guest_walk_element();
 	return 0;
 }
@@ -32,13 +35,11 @@ static struct kretprobe element_probe = {
 	.kp.symbol_name	= "kvm_peek_guest",
 	.entry_handler	= before_element,
 	.handler	= after_element,
-	.maxactive	= 16,
 };
 
 static struct kretprobe walk_probe = {
 	.kp.symbol_name	= "kvm_arch_vcpu_stack_walk",
 	.handler	= after_walk,
-	.maxactive	= 16,
 };
 
 static struct kretprobe *probes[] = { &element_probe, &walk_probe };
@@ -51,6 +52,9 @@ int guest_walk_hooks_register(void)
 void guest_walk_hooks_unregister(void)
 {
 	unregister_kretprobes(probes, ARRAY_SIZE(probes));
+	if (element_probe.nmissed || walk_probe.nmissed)
+		pr_warn("%d reads and %d walks were not seen\n", element_probe.nmissed,
+			walk_probe.nmissed);
 }
 
 void guest_walk_hooks_wait(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What is written to and read from /dev/test_guest_walk, see test_guest_walk.c.
+ * What is written to and read from /dev/test_guest_walk, see guest_walk_changes.c.
  */
 #ifndef SELFTEST_KVM_TEST_GUEST_WALK_H
 #define SELFTEST_KVM_TEST_GUEST_WALK_H
@@ -38,8 +38,8 @@ struct guest_walk_change {
  * @failures:		how often it could not be written
  * @elements:		entries of page tables that were read
  * @max_elements:	the same, most in any one walk
- * @max_reads:		words that were read from the stack, most in any one walk
- * @max_table_walks:	pages of the stack that were translated, most in any one walk
+ * @max_reads:		words that were read from the stack, most in any one walk; x86 only
+ * @max_table_walks:	pages of the stack that were translated, most in any one walk; x86 only
  * @reserved:		zero
  *
  * Read as many as there are changes.

@@ -34,6 +34,7 @@
 enum pg_level {
 	PG_LEVEL_4K = 1,
 	PG_LEVEL_2M,
+	PG_LEVEL_1G,
 };
 
 /* All general registers of a vCPU: X0 to X30, SP, PC and PSTATE, and EL1's SP. */

@@ -245,10 +245,11 @@ void vcpu_get_general_regs(struct kvm_vcpu *vcpu, struct general_regs *regs)
  */
 u64 *vm_get_pte_level(struct kvm_vm *vm, gva_t gva, int level)
 {
-	u64 *pte = virt_get_pte_hva_at_level(vm, gva, vm->mmu.pgtable_levels - level);
+	u64 *pte;
 
 	/* For virt_get_pte_hva_at_level(), the leaf is level 3, however many levels there are. */
 	TEST_ASSERT(vm->mmu.pgtable_levels == 4, "The VM has %d levels", vm->mmu.pgtable_levels);
+	pte = virt_get_pte_hva_at_level(vm, gva, 4 - level);
 	TEST_ASSERT(*pte & PTE_VALID, "0x%lx is not mapped at level %d", gva, level);
 	return pte;
 }
