@@ -15,7 +15,7 @@ trap 'kill $web $db $vm 2>/dev/null' EXIT
 
 fail()
 {
-	echo "$*"
+	echo "$*" >&2
 	exit 1
 }
 
@@ -64,12 +64,15 @@ count()
 	echo "$folder $sought $(echo "$files" | grep -c .)"
 }
 
-# Look in the folder $1 for what perf can only know from the guest's memory: the word that
-# guest_program.c plants, and the release of the guest's kernel.
+# Look in the folder $1 for what perf can only know from the guest's memory: callers, the word
+# that guest_program.c plants, and the release of the guest's kernel.
 planted()
 {
-	echo "$1 samples $(perf script -D -i "$1/$1" 2>/dev/null |
-		grep -c 'PERF_RECORD_SAMPLE(IP, 0x[45])')"
+	perf script -D -i "$1/$1" > dump 2>/dev/null
+	echo "$1 samples $(grep -c 'PERF_RECORD_SAMPLE(IP, 0x[45])' dump)"
+	# Chains of more than a context marker and the IP.
+	echo "$1 callers $(grep -cE 'FP chain: nr:([3-9]|[0-9]{2,})' dump)"
+	rm dump
 	count "$1" word -P '\x42\xf6\x08\x1b\x3c\x5e\x9d\x7a'
 	count "$1" release -F "$release"
 	echo "$1 names $(find "$1" | grep -cF "$release")"

@@ -322,6 +322,7 @@ def test_arm64(options: Options) -> int:
     parts: Dict[str, Counts] = {"unit tests": unit_tests()}
     said: Dict[str, str] = {}
     build = built(options)
+    perf_here = build.perf_here()
     parts["perf test"] = perftests.run_there(build, using, results_dir("perf-test-arm64"))
     for args in ARM64_PASSES:
         one = dataclasses.replace(options, kargs=f"{args} {options.kargs}".strip())
@@ -332,7 +333,7 @@ def test_arm64(options: Options) -> int:
         said[name] = selftests.fail_unexpected(text, expected)
     profile = demo.run(build, using, results_dir("demo-debian-arm64"), "debian", options.kargs)
     parts["demo"] = demo.check(profile, ARM64)
-    parts["demo, read on this machine"] = demo.read_here(build.perf_here(), profile.folder)
+    parts["demo, read on this machine"] = demo.read_here(perf_here, profile.folder)
     return report_parts(options, parts, said, build.tree.path)
 
 
@@ -650,7 +651,8 @@ COMMANDS: Dict[str, Command] = {
         cmd_check, "look for mistakes in Python, shell, C and patches, by the usual tools",
         (*_SOURCE, "jobs", "all"), ("source", "series", "check"),
         (("jobs", "do N things at once, not one for each CPU"),
-         ("all", "compile each patch as well, also for other architectures; boot what git am gives"))),
+         ("all", "compile each patch as well, also for other architectures; boot what git am "
+          "gives"))),
     "docs": Command(
         cmd_docs, "build the documentation as HTML; fails if Sphinx warns of a line of ours",
         _SOURCE, ("source", "docs")),

@@ -225,7 +225,8 @@ def read_here(perf: Path, folder: Path) -> Counts:
         done = subprocess.run([str(perf), "script", "--symfs", str(folder / "files"), "-i",
                                str(folder / "perf.data.guest"), "-F",
                                "comm,pid,tid,misc,ip,sym,dso"],
-                              cwd=folder, env={**os.environ, "HOME": str(folder), "LC_ALL": "C"},
+                              cwd=folder, env={**os.environ, "HOME": str(folder), "LC_ALL": "C",
+                                               "PERF_CONFIG": os.devnull},
                               stdin=subprocess.DEVNULL, stdout=out, stderr=log, check=False)
     theirs = (folder / "samples.txt").read_bytes()
     return judge("perf of this machine", {

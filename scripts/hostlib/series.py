@@ -24,7 +24,18 @@ _MADE_WITH = "source"
 
 # Nobody signs these off, and no setting of the git user's changes them.
 _RELEASE_SENDER = "Guest callchains"
-_RELEASE_ENV = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+_SETTINGS = (("core.attributesFile", os.devnull), ("core.excludesFile", os.devnull),
+             ("core.hooksPath", os.devnull),
+             # root may apply the mails to a copy of another user's tree.
+             ("safe.directory", "*"),
+             # Nothing runs on in the background when a repository is removed.
+             ("gc.auto", "0"), ("maintenance.auto", "false"))
+_RELEASE_ENV = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1",
+                "GIT_ATTR_NOSYSTEM": "1", "GIT_TEMPLATE_DIR": "",
+                "GIT_CONFIG_COUNT": str(len(_SETTINGS)),
+                **{f"GIT_CONFIG_{what}_{number}": setting[place]
+                   for number, setting in enumerate(_SETTINGS)
+                   for place, what in enumerate(("KEY", "VALUE"))}}
 
 
 def parts() -> List[List[Topic]]:
@@ -53,7 +64,7 @@ def write(source: Source, build: Path, folder: Path, release: bool = False) -> L
             (repo.path / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(tree.original(source, path), repo.path / path)
         repo.git("init", "-q")
-        repo.git("add", "-A")
+        repo.git("add", "-A", "-f")
         repo.git("commit", "-q", "-m", f"Linux {LINUX}")
 
         first = _first_versions(repo.path / ".git" / "first")
@@ -107,7 +118,7 @@ class Repository:
         for path in topic.new_files:
             (self.path / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(first / path, self.path / path)
-        self.git("add", "-A")
+        self.git("add", "-A", "-f")
         self.git("commit", "-q", *([] if self._release else ["-s"]), "-F", "-",
                  stdin=message(topic.patch))
 

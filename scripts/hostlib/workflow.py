@@ -58,7 +58,7 @@ _DOCTOR: Dict[str, Sequence[str]] = {
 }
 
 # What the guest's memory has, and what perf writes of it if it may; see workflow-host.sh.
-_PLANTED = ("word", "release", "names", "folders", "printed")
+_PLANTED = ("callers", "word", "release", "names", "folders", "printed")
 
 # What the VMM says and the level of the administrator's sysctl, as workflow-host.sh calls them,
 # and whether the guest may be read.
