@@ -117,6 +117,11 @@ class ExpectedSkipsTest(unittest.TestCase):
         for name in ("debug", "lockdep"):
             self.assertEqual(expected_skips("tcg", f"quiet {name}", self.path), [])
 
+    def test_several_conditions(self) -> None:
+        self.path.write_text("arm64+!debug\tmidwalk.*\tno kprobes\n")
+        for host, may_skip in (("arm64", True), ("arm64 debug", False), ("x86", False)):
+            self.assertEqual(bool(expected_skips("tcg", host, self.path)), may_skip, host)
+
     def test_this_machines_cpu_may_lack_anything(self) -> None:
         self.assertIsNone(expected_skips("kvm", "", self.path))
 
