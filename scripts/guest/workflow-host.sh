@@ -70,8 +70,10 @@ planted()
 {
 	perf script -D -i "$1/$1" > dump 2>/dev/null
 	echo "$1 samples $(grep -c 'PERF_RECORD_SAMPLE(IP, 0x[45])' dump)"
-	# Chains of more than a context marker and the IP.
-	echo "$1 callers $(grep -cE 'FP chain: nr:([3-9]|[0-9]{2,})' dump)"
+	# Chains of the guest's samples that have more than a context marker and the IP.
+	echo "$1 callers $(awk '/ PERF_RECORD_/ { guest = /PERF_RECORD_SAMPLE\(IP, 0x[45]/ }
+		guest && match($0, /FP chain: nr:/) && substr($0, RSTART + RLENGTH) + 0 > 2 { nr++ }
+		END { print nr + 0 }' dump)"
 	rm dump
 	count "$1" word -P '\x42\xf6\x08\x1b\x3c\x5e\x9d\x7a'
 	count "$1" release -F "$release"
