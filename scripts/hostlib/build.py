@@ -324,6 +324,9 @@ class Build:
 
     def _build_modules(self, folder: Path, *names: str) -> None:
         """Build the test modules, or some of them: the benchmark takes one."""
+        # Another configuration may have another struct module, which make does not notice.
+        for product in [*folder.glob("*.ko"), *folder.glob("*.mod.o")]:
+            product.unlink()
         run_logged("Build the test modules", [
             "make", "-C", str(REPO / "tools/testing/guest_callchain"), f"KDIR={self.kernel}",
             f"MO={folder}", *([] if self.arch is X86 else _cross(self.arch)),
