@@ -21,6 +21,9 @@ EXPECTED_SKIPS = REPO / "scripts" / "expected-skips.txt"
 _DEADLINE = 3600
 _TEST_TIMEOUT = 900
 
+# arm64's emulation is slower, and one program has 127 tests.
+_ARM64_SLOWER = 3
+
 # The kernel's own runner: timeouts, settings files and KTAP are its business.
 _JOB = """
 export BASE_DIR="$BUILD_TREE/tools/testing/selftests"
@@ -194,6 +197,8 @@ def run(build: Build, accel: str, results: Path, kernel_args: str = "",
         show(part)
 
     tests = choose(build, only)
+    if build.arch is ARM64:
+        timeout, deadline = _ARM64_SLOWER * timeout, _ARM64_SLOWER * deadline
     prepare = (_PREPARE_ARM64.format(device=arm64.UNUSED_DEVICE) if build.arch is ARM64 else
                _PREPARE_OURS.format(device=UNUSED_DEVICE))
     try:
