@@ -426,8 +426,8 @@ static bool read_first_page(struct guest_maps *maps, u64 file, u8 page[GUEST_PAG
 			return false;
 	}
 	/*
-	 * An entry that says where a page is swapped out is odd, so it is not a multiple of the
-	 * size.
+	 * An entry that says where a page is swapped out is odd, so it can't point to a
+	 * struct page.
 	 */
 	if (entry < maps->vmemmap)
 		return false;

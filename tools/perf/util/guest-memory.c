@@ -48,7 +48,7 @@
 
 /*
  * A VMM may map a guest's RAM in one piece, but guest-physical addresses have a hole for devices,
- * which ends at 4 GiB.  These are the addresses at which the hole can begin on QEMU's q35, pc and
+ * which ends at 4 GiB.  These are the addresses at which it begins by default on QEMU's q35, pc and
  * microvm.  The first entry, 4 GiB, stands for no hole.  It is used as well for RAM that KVM lists:
  * there, offsets are guest-physical addresses.
  */

@@ -296,7 +296,7 @@ static bool ends_soon(const struct guest_threads *threads, const struct note *no
  * Return true if the sample is of another task than the note's.  If the note's task is gone at the
  * look after the sample, another task may already have had its stack and page tables.  If the
  * note's task was not there at the look before the sample, another task may still have had them.
- * In both cases, the sample is the task's only if user mode runs one of the task's files.
+ * In both cases, it is another's if user mode is seen to run none of the task's known files.
  */
 static bool is_anothers(const struct guest_threads *threads, const struct note *note,
 			const struct perf_sample *sample)

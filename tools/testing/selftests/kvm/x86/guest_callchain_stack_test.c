@@ -545,7 +545,7 @@ static bool share_walks(const struct sized_samples *a, const struct sized_sample
 }
 
 /*
- * Samples of one exit share a record, which must be large enough for the event that asks for the
+ * Samples of one exit share a dump, which must be large enough for the event that asks for the
  * most.
  */
 CALLCHAIN_TEST(global, shared_by_sizes)
