@@ -20,7 +20,8 @@ fail()
 }
 
 # Boot the guest $1, which does the work $2, with the kernel $3 if that is not the one of its
-# name; its PID is $vm then.  $4 is "allow" or "forbid" if its VMM is to say so of callchains.
+# name; its PID is $vm then.  $4 is the VMM's policy for callchains, if it has one: "allow" or
+# "forbid".
 # clearcpuid: 154 is XSAVE; where the host itself is emulated, its sizes disagree.  395 is FSRS,
 # with which kernels clear memory inline, in no function of that name.
 boot()

@@ -187,9 +187,20 @@ def choose(build: Build, only: str) -> List[str]:
 
 
 def run(build: Build, accel: str, results: Path, kernel_args: str = "",
-        only: str = "", timeout: int = _TEST_TIMEOUT, deadline: int = _DEADLINE,
+        only: str = "", timeout: int = 0, deadline: int = 0,
         show: Callable[[str], None] = pass_on) -> str:
-    """Run all selftests, or some, in one boot, show their KTAP, and return it."""
+    """Run all selftests, or some, in one boot, show their KTAP, and return it.
+
+    Args:
+        build: the host and its tests
+        accel: what emulates it
+        results: the folder for what is said
+        kernel_args: more for the kernel's command line
+        only: names of tests; all if it is empty
+        timeout: how many seconds one test may take; enough for a busy machine if it is 0
+        deadline: how many they may take together, likewise
+        show: is given each part of the output
+    """
     said: List[str] = []
 
     def output(part: str) -> None:
@@ -197,8 +208,9 @@ def run(build: Build, accel: str, results: Path, kernel_args: str = "",
         show(part)
 
     tests = choose(build, only)
-    if build.arch is ARM64:
-        timeout, deadline = _ARM64_SLOWER * timeout, _ARM64_SLOWER * deadline
+    slower = _ARM64_SLOWER if build.arch is ARM64 else 1
+    timeout = timeout or slower * _TEST_TIMEOUT
+    deadline = deadline or slower * _DEADLINE
     prepare = (_PREPARE_ARM64.format(device=arm64.UNUSED_DEVICE) if build.arch is ARM64 else
                _PREPARE_OURS.format(device=UNUSED_DEVICE))
     try:

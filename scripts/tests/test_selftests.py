@@ -6,10 +6,11 @@ import tempfile
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
-from typing import List, Tuple
+from typing import Any, List, Tuple
 from unittest import mock
 
 from hostlib import selftests
+from hostlib.arch import ARM64, X86, Arch
 from hostlib.build import CONFIGS, INSTRUMENT_TESTS, TEST_32BIT, Build
 from hostlib.selftests import ExpectedSkip, expected_skips
 from hostlib.source import Source
@@ -43,6 +44,28 @@ class CountTest(unittest.TestCase):
         self.assertEqual(counts.failed, 0)
         self.assertEqual(len(counts.remarks), 1)
         self.assertRegex(counts.remarks[0], r"no longer skipped.*: a\.nmi\.\*")
+
+
+class LimitsTest(unittest.TestCase):
+    def _limits(self, arch: Arch, *limits: int) -> Tuple[bool, int]:
+        """Whether the job has the timeout that is expected, and the deadline."""
+        build: Any = SimpleNamespace(arch=arch, tests=["a_test"])
+        host = mock.Mock()
+        host.return_value.run.return_value = SimpleNamespace(status=0)
+        with tempfile.TemporaryDirectory() as tmp, \
+                mock.patch.object(selftests, "EmulatedHost", host):
+            selftests.run(build, "tcg", Path(tmp), "", "", *limits)
+        job, _, deadline, _ = host.return_value.run.call_args.args
+        timeout = limits[0] if limits else 900 * (3 if arch is ARM64 else 1)
+        return f"kselftest_override_timeout={timeout}\n" in job, deadline
+
+    def test_a_callers_limits_are_kept(self) -> None:
+        for arch in (X86, ARM64):
+            self.assertEqual(self._limits(arch, 40, 100), (True, 100))
+
+    def test_arm64_has_more_time(self) -> None:
+        self.assertEqual(self._limits(X86), (True, 3600))
+        self.assertEqual(self._limits(ARM64), (True, 10800))
 
 
 class JudgeTest(unittest.TestCase):

@@ -69,7 +69,7 @@ void guest_walk_tables(void)
 	take_step(0);
 }
 
-/* It has read an entry. */
+/* An entry was read. */
 void guest_walk_element(void)
 {
 	if (in_armed_walk())

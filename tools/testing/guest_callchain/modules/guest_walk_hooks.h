@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What tells guest_walk_changes.c how far a walk of a guest's stack has got.
+ * Hooks that tell guest_walk_changes.c how far a walk of a guest's stack has got.
  */
 #ifndef GUEST_WALK_HOOKS_H
 #define GUEST_WALK_HOOKS_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What of the benchmark is x86's.
+ * x86's part of the benchmark.
  */
 #ifndef GUEST_CALLCHAIN_BENCH_ARCH_H
 #define GUEST_CALLCHAIN_BENCH_ARCH_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What of the midwalk test is x86's.
+ * x86's part of the midwalk test.
  */
 #ifndef GUEST_CALLCHAIN_MIDWALK_ARCH_H
 #define GUEST_CALLCHAIN_MIDWALK_ARCH_H
