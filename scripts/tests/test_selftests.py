@@ -47,25 +47,24 @@ class CountTest(unittest.TestCase):
 
 
 class LimitsTest(unittest.TestCase):
-    def _limits(self, arch: Arch, *limits: int) -> Tuple[bool, int]:
-        """Whether the job has the timeout that is expected, and the deadline."""
+    def _limits(self, arch: Arch, timeout: int = 0, deadline: int = 0) -> Tuple[str, int]:
+        """The timeout of the job's tests, and its deadline."""
         build: Any = SimpleNamespace(arch=arch, tests=["a_test"])
         host = mock.Mock()
         host.return_value.run.return_value = SimpleNamespace(status=0)
         with tempfile.TemporaryDirectory() as tmp, \
                 mock.patch.object(selftests, "EmulatedHost", host):
-            selftests.run(build, "tcg", Path(tmp), "", "", *limits)
-        job, _, deadline, _ = host.return_value.run.call_args.args
-        timeout = limits[0] if limits else 900 * (3 if arch is ARM64 else 1)
-        return f"kselftest_override_timeout={timeout}\n" in job, deadline
+            selftests.run(build, "tcg", Path(tmp), timeout=timeout, deadline=deadline)
+        job, _, used, _ = host.return_value.run.call_args.args
+        return job.split("kselftest_override_timeout=")[1].split()[0], used
 
     def test_a_callers_limits_are_kept(self) -> None:
         for arch in (X86, ARM64):
-            self.assertEqual(self._limits(arch, 40, 100), (True, 100))
+            self.assertEqual(self._limits(arch, 40, 100), ("40", 100))
 
     def test_arm64_has_more_time(self) -> None:
-        self.assertEqual(self._limits(X86), (True, 3600))
-        self.assertEqual(self._limits(ARM64), (True, 10800))
+        self.assertEqual(self._limits(X86), ("900", 3600))
+        self.assertEqual(self._limits(ARM64), ("2700", 10800))
 
 
 class JudgeTest(unittest.TestCase):
