@@ -496,7 +496,7 @@ CALLCHAIN_TEST(deferred, no_memory_for_record)
 }
 
 /*
- * A deferred record has the whole chain.  If an event excludes a part, nothing is deferred, and
+ * All samples of an exit share a record.  If an event excludes a part, nothing is deferred, and
  * its samples have what a PMI finds of the rest.
  */
 CALLCHAIN_TEST(deferred, exclude_callchain)
