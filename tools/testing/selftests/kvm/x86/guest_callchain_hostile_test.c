@@ -912,7 +912,8 @@ CALLCHAIN_TEST(hostile, protection_keys)
 
 /*
  * Set CR3 to R8, loop for a while, set CR3 to R9, and loop for a while.  As above, the IP shows
- * which page tables the guest had.
+ * which page tables the guest had.  With shadow paging, each switch is an exit: loop for longer
+ * than it takes a host with KASAN and lockdep, or few samples hit the guest.
  */
 void guest_switch_cr3(void);
 void guest_with_stack(void);
@@ -922,11 +923,11 @@ asm(".pushsection .text\n"
     ".global guest_switch_cr3, guest_with_stack, guest_without_stack\n"
     "guest_switch_cr3:\n"
     "	mov	%r8, %cr3\n"
-    "	mov	$10000, %ecx\n"
+    "	mov	$300000, %ecx\n"
     "guest_with_stack:\n"
     "	loop	guest_with_stack\n"
     "	mov	%r9, %cr3\n"
-    "	mov	$10000, %ecx\n"
+    "	mov	$300000, %ecx\n"
     "guest_without_stack:\n"
     "	loop	guest_without_stack\n"
     "	jmp	guest_switch_cr3\n"
