@@ -133,6 +133,12 @@ top_shows()
 	[ "$(grep -c '\[g\] [a-z]' $out/top.txt)" -ge 5 ] && grep -q 'program .*\[u\]' $out/top.txt
 }
 
+# Does perf top say that guests' callchains are $1?
+top_says()
+{
+	grep -q "^Callchains of guests: $1" $out/top.err
+}
+
 boot web files
 web=$vm
 boot db network
@@ -212,22 +218,32 @@ record host "--host --no-guest" -p $web
 show host kvm --host --no-guest -i host report --stdio --no-children -g none
 show host-callers kvm --host --no-guest -i host report --stdio --children -g none
 
-# A person's terminal: look at what perf top shows, and leave it by its key.
-mkdir /run/top
-tmux -f /dev/null new-session -d -x 100 -y 40 \
-	"TMPDIR=/run/top perf kvm --guest top -e cpu-clock -F 499 -g --stdio -s comm,dso,sym -p $web 2> $out/top.err
-	 echo \$? > $out/top.status"
-for _ in $(seq 90); do
-	top_shows && break
-	sleep 1
-done
-tmux send-keys q
-for _ in $(seq 300); do
-	[ ! -s $out/top.status ] || break
-	sleep 0.2
-done
-[ "$(cat $out/top.status)" = 0 ] || fail "perf kvm top did not end well when q was typed"
-rmdir /run/top || fail "perf kvm top has left its files"
+# A person's terminal: let perf top show the events $1 until $2 holds, and leave it by its key.
+look_at_top()
+{
+	mkdir /run/top
+	rm -f $out/top.status
+	tmux -f /dev/null new-session -d -x 100 -y 40 \
+		"TMPDIR=/run/top perf kvm --guest top -e $1 -F 499 -g --stdio -s comm,dso,sym -p $web 2> $out/top.err
+		 echo \$? > $out/top.status"
+	for _ in $(seq 90); do
+		$2 && break
+		sleep 1
+	done
+	tmux send-keys q
+	for _ in $(seq 300); do
+		[ ! -s $out/top.status ] || break
+		sleep 0.2
+	done
+	[ "$(cat $out/top.status)" = 0 ] || fail "perf kvm top did not end well when q was typed"
+	rmdir /run/top || fail "perf kvm top has left its files"
+}
+
+look_at_top cpu-clock top_shows
+top_says deferred || fail "perf kvm top does not defer the callchains of one event, see top.err"
+# The first event would get deferred callchains without what it excludes.
+look_at_top cpu-clock:u,cpu-clock:k "top_says immediate"
+top_says immediate || fail "perf kvm top defers the callchains of two events, see top.err"
 
 kill $web $db
 wait $web $db
