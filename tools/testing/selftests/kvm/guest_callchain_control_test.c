@@ -103,15 +103,18 @@ static void build_stack(struct control *control, struct kvm_vcpu *vcpu, enum pmi
 		expect_undeferred(&control->e);
 }
 
-/* Return true if a return address of the guest's is anywhere in the ring buffer. */
+/* Return true if a frame pointer or return address of the guest's is anywhere in the ring. */
 static bool ring_has_stack(const struct callchain_event *event, const struct guest_stack *stack)
 {
 	const u64 *word = (void *)event->ring + PAGE_SIZE;
 	const u64 *end = (void *)event->ring + event->map_size;
+	unsigned int i;
 
 	for (; word < end; word++) {
-		if (*word >= stack->ras[0] && *word <= stack->ras[NR_FRAMES - 1])
-			return true;
+		for (i = 0; i < NR_FRAMES; i++) {
+			if (*word == stack->frames[i] || *word == stack->ras[i])
+				return true;
+		}
 	}
 	return false;
 }
@@ -418,6 +421,28 @@ static void assert_fails(struct kvm_vm *vm, const char *what, struct kvm_enable_
 		    errno);
 }
 
+static bool has_debugfs(void)
+{
+	return !access("/sys/kernel/debug/kvm", X_OK);
+}
+
+static void assert_debugfs_says(struct kvm_vm *vm, const char *wanted)
+{
+	char path[64], said[32] = {};
+	struct stat st;
+	ssize_t size;
+	int fd;
+
+	snprintf(path, sizeof(path), "/sys/kernel/debug/kvm/%d-%d/guest_callchain", getpid(),
+		 vm->fd);
+	fd = open(path, O_RDONLY);
+	TEST_ASSERT(fd >= 0, "%s: %s", path, strerror(errno));
+	TEST_ASSERT(!fstat(fd, &st) && (st.st_mode & 07777) == 0400, "Its mode is %o", st.st_mode);
+	size = read(fd, said, sizeof(said) - 1);
+	close(fd);
+	TEST_ASSERT(size > 0 && !strcmp(said, wanted), "debugfs says %s, not %s", said, wanted);
+}
+
 /* The VMM can't allow callchains again after it has forbidden them. */
 TEST_F(capability, sealed)
 {
@@ -446,7 +471,9 @@ TEST_F(capability, sealed)
 	assert_fails(self->vm, "an unknown bit", unknown, EINVAL);
 	assert_fails(self->vm, "a flag", flags, EINVAL);
 
-	/* None of these calls has forbidden callchains. */
+	/* None of these calls has changed anything, such as forbidden callchains. */
+	if (has_debugfs())
+		assert_debugfs_says(self->vm, "undecided\n");
 	vm_enable_cap(self->vm, KVM_CAP_GUEST_CALLCHAIN, ALLOW);
 	vm_enable_cap(self->vm, KVM_CAP_GUEST_CALLCHAIN, ALLOW);
 	vm_enable_cap(self->vm, KVM_CAP_GUEST_CALLCHAIN, FORBID);
@@ -454,26 +481,9 @@ TEST_F(capability, sealed)
 	assert_fails(self->vm, "to allow what was forbidden", allow, EPERM);
 }
 
-static void assert_debugfs_says(struct kvm_vm *vm, const char *wanted)
-{
-	char path[64], said[32] = {};
-	struct stat st;
-	ssize_t size;
-	int fd;
-
-	snprintf(path, sizeof(path), "/sys/kernel/debug/kvm/%d-%d/guest_callchain", getpid(),
-		 vm->fd);
-	fd = open(path, O_RDONLY);
-	TEST_ASSERT(fd >= 0, "%s: %s", path, strerror(errno));
-	TEST_ASSERT(!fstat(fd, &st) && (st.st_mode & 07777) == 0400, "Its mode is %o", st.st_mode);
-	size = read(fd, said, sizeof(said) - 1);
-	close(fd);
-	TEST_ASSERT(size > 0 && !strcmp(said, wanted), "debugfs says %s, not %s", said, wanted);
-}
-
 TEST_F(capability, debugfs)
 {
-	if (access("/sys/kernel/debug/kvm", X_OK))
+	if (!has_debugfs())
 		SKIP(return, "debugfs is not mounted, or not for you");
 
 	assert_debugfs_says(self->vm, "undecided\n");
