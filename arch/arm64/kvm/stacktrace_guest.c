@@ -535,10 +535,11 @@ static enum guest_unwind_end guest_unwind(struct guest_unwind_state *state)
 }
 
 /*
- * Return true if the host can see the guest's registers, and is allowed to read its stack.
+ * Return true if the host can see the guest's stack, and is allowed to read it.
  *
- * In protected mode, the hypervisor keeps the registers: it never shows those of protected
- * VMs to the host, and shows those of other VMs only when the host asks for them.
+ * In protected mode, it can't.  The hypervisor takes the memory of protected VMs from the host.
+ * Of the registers of other VMs, it copies only PC and PSTATE to the host at each exit; the
+ * host must ask for the others.
  *
  * Guests with nested virtualization are not supported: they have more translation regimes,
  * and their own guests have a second stage.

@@ -216,8 +216,8 @@ static int test_no_stack(struct machine *machine)
 	TEST_ASSERT_VAL("the name of a sample without a stack", same);
 
 	/*
-	 * With machine_pid, pid and tid are the guest's: the host's thread with the same tid has
-	 * another name.
+	 * With machine_pid, pid and tid are the guest's.  The host's thread with the same tid is
+	 * another task, whose name must not be used.
 	 */
 	sample.machine_pid = VMM;
 	sample.pid = VMM + 2;

@@ -163,7 +163,7 @@ struct guest_maps {
 
 /**
  * struct process - the process whose files are read
- * @out:	receives a line for each file
+ * @out:	receives a line for each executable mapping of a file
  * @nr_vmas:	number of VMAs that were read
  */
 struct process {
@@ -552,7 +552,7 @@ static bool read_node(struct guest_maps *maps, struct process *process, u64 node
 	return true;
 }
 
-/* Return a line for each file that a process runs, to be freed; NULL if they can't be read. */
+/* Return a line for each executable mapping of a file, to be freed; NULL if they can't be read. */
 static char *read_files(struct guest_maps *maps, u64 mm)
 {
 	struct process process = {};

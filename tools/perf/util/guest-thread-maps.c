@@ -26,8 +26,9 @@
 #define MAX_SETS	(1 << 18)
 
 /*
- * Looks are a second apart.  A process that is first seen after a sample may have been there at the
- * time of the sample, but not if this much time has passed in between.
+ * perf record looks at a guest's tasks about once a second.  A process that is first seen after a
+ * sample may have been there at the time of the sample.  If more time than this has passed in
+ * between, assume that it was not.
  */
 #define MAX_LATE	(2 * NSEC_PER_SEC)
 

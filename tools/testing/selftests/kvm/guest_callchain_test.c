@@ -118,8 +118,8 @@ CALLCHAIN_TEST(guest_callchain, exclude_callchain)
 }
 
 /*
- * An event must not see a mode that it excludes, even if a PMI hits that mode by skid.
- * exclude_user stands in for skid: cpu-clock samples a guest's user mode nevertheless.
+ * A sample must have no callchain of a mode that its event excludes, even if a PMI hits that
+ * mode by skid.  cpu-clock stands in for skid: it samples a guest's user mode despite exclude_user.
  */
 CALLCHAIN_TEST(guest_callchain, exclude_user)
 {

@@ -1507,7 +1507,7 @@ TEST_F_TIMEOUT(linux_guest, interrupted_kernel, TIMEOUT)
 	compare_with_end(g, "last");
 }
 
-/* In protected mode, the hypervisor keeps the guests' registers: perf finds nothing. */
+/* In protected mode, the host lacks a guest's memory or its registers: perf finds nothing. */
 FIXTURE(protected_host)
 {
 	struct kvm_vcpu vcpu;
