@@ -23,7 +23,7 @@ enum guest_unwind_end {
 	UNWIND_END_UNALIGNED,	/* an unaligned frame pointer, or implausible saved registers */
 	UNWIND_END_BACKWARDS,	/* not a frame pointer, or a cycle */
 	UNWIND_END_NONCANONICAL, /* an address outside of both halves, or in the wrong one */
-	UNWIND_END_UNMAPPED,	/* the guest can't read there */
+	UNWIND_END_UNMAPPED,	/* the guest can't read there, or its tables aren't at hand */
 	UNWIND_END_NO_MEMORY,	/* no memslot, or memory that isn't at hand */
 };
 
@@ -72,8 +72,8 @@ struct guest_stack_range {
  * @max:	how many entries there is room for
  * @nr_kernel:	how many of the entries found belong to EL1
  * @fp:		frame pointer that leads to the caller's frame record
- * @stack:	the part of the current stack that was walked: the caller's frame
- *		record lies at @stack.high or above
+ * @stack:	the part of the current stack that was walked; on this stack, the caller's
+ *		frame record lies at @stack.high or above
  * @left:	the parts of other stacks that were walked
  * @nr_left:	the number of these parts
  * @tcr:	the guest's TCR_EL1
@@ -201,8 +201,8 @@ static void guest_peek_unmap(const void *kva)
 
 /*
  * Read the descriptor of the guest's page tables that is at @gpa, a multiple of 8, into *@val,
- * and change nothing.  Return zero, or -EFAULT if there is no memory at @gpa, or if that
- * would have to be read from swap.
+ * and change nothing.  Return zero, or -EFAULT if there is no memory at @gpa, or if reading it
+ * takes I/O or the VMM.
  *
  * Called in deferred walks, with kvm->srcu held.
  */

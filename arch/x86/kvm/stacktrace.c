@@ -439,9 +439,9 @@ static noinline bool guest_is_syscall_context(const struct guest_unwind_state *s
 
 /*
  * Return true if the guest is at the first or the last instructions of a system call: IP is
- * in the kernel's half of the addresses, the upper one, but SP is user mode's.  RCX and R11
- * have user mode's IP and flags then: SYSCALL puts them there, and SYSRET takes them from
- * there.
+ * in the kernel's half of the addresses, the upper one, but SP is in the lower half: it is user
+ * mode's, or the value of CR3.  RCX and R11 have user mode's IP and flags then: SYSCALL puts them
+ * there, and SYSRET takes them from there.
  */
 static __always_inline bool guest_has_user_stack(const struct guest_unwind_state *state)
 {
@@ -478,8 +478,8 @@ static void guest_unwind_syscall(struct guest_unwind_state *state)
  * and state->end says why it ends there: in Linux, an unmapped page follows the stacks of
  * exceptions and, with CONFIG_VMAP_STACK, those of IRQs.  The last word on an IRQ's stack is
  * the stack pointer that was saved; on an exception's stack, SS follows it.  With FRED, more
- * words follow SS, and no stack pointer is found.  None is found on a task's stack either: its
- * last word is user mode's SS, zero, or a word that FRED pushes.
+ * words follow SS, and no stack pointer is found.  As a rule, none is found on a task's stack
+ * either: its last word is user mode's SS, zero, or a word that FRED pushes.
  */
 static bool guest_stack_interrupted(struct guest_unwind_state *state, gva_t end, u64 *sp)
 {
@@ -785,8 +785,8 @@ static bool guest_memory_is_private(struct kvm_vcpu *vcpu)
 }
 
 /*
- * An NMI that hit the guest has interrupted neither a user of SRCU nor the holder of
- * a lock on this CPU: __srcu_read_lock() is safe here, whatever the flavor of SRCU.
+ * An NMI that hit the guest has interrupted neither a user of SRCU nor code that holds
+ * a spinlock on this CPU: __srcu_read_lock() is safe here, whatever the flavor of SRCU.
  * In NMIs, srcu_read_lock() would warn, as it checks the flavor.
  */
 static int guest_unwind_srcu_lock(struct kvm *kvm)
@@ -872,9 +872,9 @@ static void guest_unwind(struct guest_unwind_state *state)
  * tables: a frame has two words, and five registers of an entry frame are read.  The
  * search for user mode's registers, done once, takes at most 22 words and nine walks.
  *
- * Called in the PMI (IRQ or NMI) that hit the guest, where KVM may read registers into
- * its cache, see kvm_arch_pmi_in_guest(); or in the vCPU's thread, before the exit is
- * handled.
+ * Called while KVM handles an IRQ or NMI that hit the guest, where it may read registers
+ * into its cache, see kvm_assert_register_caching_allowed(); or in the vCPU's thread,
+ * before the exit is handled.
  */
 unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned int max,
 				      unsigned int *nr_kernel)
@@ -984,8 +984,8 @@ void kvm_arch_vcpu_stack_end(struct kvm_vcpu *vcpu, struct perf_guest_stack *sta
 
 /*
  * Return the vCPU's request for a deferred walk of the guest's stack, or NULL if the
- * host must not read that stack.  vcpu_enter_guest() serves the request before it
- * handles the exit, which changes registers and memory.
+ * host must not read that stack.  vcpu_enter_guest() serves the request before
+ * handle_exit() changes registers and memory.
  */
 struct perf_guest_callchain_request *kvm_arch_vcpu_callchain_request(struct kvm_vcpu *vcpu)
 {

@@ -10,7 +10,7 @@ enum guest_unwind_end {
 	UNWIND_END_UNALIGNED,	/* an unaligned frame pointer, or implausible saved registers */
 	UNWIND_END_BACKWARDS,	/* not a frame pointer, another stack, or a cycle */
 	UNWIND_END_NONCANONICAL, /* an address that isn't canonical, or not user mode's */
-	UNWIND_END_UNMAPPED,	/* the guest can't read there */
+	UNWIND_END_UNMAPPED,	/* the guest can't read there, or its tables aren't at hand */
 	UNWIND_END_NO_MEMORY,	/* no memslot, private memory, or memory that isn't at hand */
 };
 

@@ -2450,7 +2450,7 @@ static int test_policy_while_watched(const char *dir)
 	char sysctl[PATH_MAX];
 	int fd;
 
-	/* Without perf's clock, nothing is watched. */
+	/* Without perf's clock, new tasks are not noted. */
 	fd = sys_perf_event_open(&attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
 	if (fd < 0)
 		return 0;

@@ -956,7 +956,7 @@ static int test_old_module(void)
 	return 0;
 }
 
-/* The code of a module that was refused is not searched for calls, either. */
+/* A chain ends before a return address in a module that was refused. */
 static int test_refused_module(void)
 {
 	char path[] = "/tmp/perf-test-module-XXXXXX";

@@ -287,7 +287,7 @@ static int test_ends(struct machine *machine)
 	return 0;
 }
 
-static char level_of(struct thread *thread, struct map *map, u64 ip, char callee)
+static char level_of(struct thread *thread, struct map *map, u64 ip, char before)
 {
 	struct callchain_cursor_node node = { .ip = ip };
 	struct addr_location al;
@@ -295,7 +295,7 @@ static char level_of(struct thread *thread, struct map *map, u64 ip, char callee
 
 	addr_location__init(&al);
 	al.thread = thread__get(thread);
-	al.level = callee;
+	al.level = before;
 	node.ms.thread = thread;
 	node.ms.map = map;
 	fill_callchain_info(&al, &node, /*hide_unresolved=*/false);
@@ -304,14 +304,14 @@ static char level_of(struct thread *thread, struct map *map, u64 ip, char callee
 	return level;
 }
 
-/* The level of a caller comes from its map, from its address, or from its callee. */
+/* The level of a caller comes from its map, from its address, or from the entry before it. */
 static int test_levels(struct machines *machines)
 {
 	struct machine *machine = machines__find(machines, VMM);
 	struct thread *guest = machine__findnew_thread(machine, VMM, VMM);
 	struct thread *host = machine__findnew_thread(&machines->host, VMM, VMM);
 	struct map *map = machine__kernel_map(machine);
-	bool by_map, by_address, below, as_callee;
+	bool by_map, by_address, below, as_before;
 
 	TEST_ASSERT_VAL("no threads", guest && host);
 	machines->host.single_address_space = true;
@@ -325,7 +325,7 @@ static int test_levels(struct machines *machines)
 	machines->host.kernel_start = 0xffff800080000000;
 	below = level_of(host, NULL, 0xffff80007a000000, '.') == 'k';
 	machines->host.single_address_space = false;
-	as_callee = level_of(host, NULL, 0x401000, 'k') == 'k' &&
+	as_before = level_of(host, NULL, 0x401000, 'k') == 'k' &&
 		    level_of(host, NULL, 0xffffffffc0000000, '.') == '.' &&
 		    level_of(guest, NULL, 0x401000, 'g') == 'g';
 	thread__put(guest);
@@ -333,7 +333,7 @@ static int test_levels(struct machines *machines)
 	TEST_ASSERT_VAL("levels by map", by_map);
 	TEST_ASSERT_VAL("levels by address", by_address);
 	TEST_ASSERT_VAL("level of a module below the kernel", below);
-	TEST_ASSERT_VAL("levels where addresses don't tell", as_callee);
+	TEST_ASSERT_VAL("levels where addresses don't tell", as_before);
 	return 0;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Unwind made-up stacks by made-up ORC tables, in each format that kernels have used, and compare
+ * Unwind made-up stacks by made-up ORC tables, in each format that the unwinder knows, and compare
  * whole chains.  A broken stack or table must end the chain with the right reason.
  */
 #include <string.h>

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Read the memory of an x86-64 or arm64 guest through the memory of its VMM.  This needs the right
- * to trace the VMM, and never makes the VMM allocate or bring in a page that it doesn't have.
+ * Read the memory of an x86-64 or arm64 guest through the memory of its VMM.
+ *
+ * This needs the right to trace the VMM.  Skip pages that the VMM doesn't have, so as not to make
+ * it allocate them or bring them in.  Only a page that goes between that check and the read may
+ * come back.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -337,7 +340,7 @@ static bool find_in_piece(struct guest_memory *mem, const struct guest_memslot *
 				remote[nr_remote++] = (struct iovec){ (void *)page, len };
 		}
 
-		/* A page that is gone by now ends the system call: skip it, and call again. */
+		/* A page that is no longer mapped ends the system call: skip it, and call again. */
 		for (i = 0; i < nr_remote; i++) {
 			local = (struct iovec){ begins, (nr_remote - i) * len };
 			bytes = process_vm_readv(mem->pid, &local, 1, &remote[i], nr_remote - i, 0);

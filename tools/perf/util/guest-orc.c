@@ -884,7 +884,7 @@ bool guest_orc__is_at_hand(void)
  * @sample:	a sample with its deferred parts
  * @machine:	the guest that was sampled
  *
- * Return: why there are no more frames; ORC_CONTINUE if there was nothing to unwind.
+ * Return: why there are no more frames; ORC_CONTINUE if there was nothing to unwind, or no tables.
  */
 enum orc_end sample__unwind_guest(struct perf_sample *sample, struct machine *machine)
 {

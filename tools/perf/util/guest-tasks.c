@@ -246,8 +246,8 @@ static u32 get_u32(const u8 *task, u32 offset)
 }
 
 /*
- * Read the page tables of a task, as CR3 has them in user mode, without the PCID.  Also read how
- * many pages it can execute.  Both are zero for a task without user mode.
+ * Read the address of a task's topmost page table, as CR3 has it in the kernel, without the PCID.
+ * Also read how many pages the task can execute.  Both are zero for a task without user mode.
  */
 static void read_mm(struct guest_tasks *tasks, const u8 *raw, struct task *task)
 {

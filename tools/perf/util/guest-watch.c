@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Watch guests while they are recorded: tasks come and go, modules are loaded, and a guest that
- * boots again has its kernel elsewhere.
+ * boots again may run another kernel, or the same kernel at other addresses.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -353,7 +353,7 @@ static void *watch_guests(void *arg __maybe_unused)
 	open_clock(&clock, watch.opts);
 	set_clock(&clock);
 	if (!clock.time)
-		pr_warning("Guests are not watched, new tasks and reboots go unnoticed: perf's clock can't be read\n");
+		pr_warning("New tasks and reboots of guests go unnoticed: perf's clock can't be read\n");
 	while (!poll(&stop, 1, INTERVAL_MSEC)) {
 		if (!(++i % (TASKS_MSEC / INTERVAL_MSEC))) {
 			look_at_all(&clock);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Unwind as arch/x86/kernel/unwind_orc.c does, but from outside the kernel, and for kernels of any
- * version.  Both the tables and the stack are a guest's, and may hold anything: each word must lie
- * on a piece of the stack, and each frame above the one before.
+ * Unwind as arch/x86/kernel/unwind_orc.c does, but from outside the kernel, and for kernels of
+ * several versions.  Both the tables and the stack are a guest's, and may hold anything: each word
+ * must lie on a piece of the stack, and each frame above the one before.
  *
  * Only the kernel's tables are known here.  The walk ends at trampolines of the function tracer and
  * at BPF programs.  If a kretprobe or the function graph tracer has replaced a return address,
- * the chain has the trampoline instead; that of the function graph tracer also ends the walk.
+ * the chain has the trampoline instead, and as a rule ends there.
  */
 #include <string.h>
 

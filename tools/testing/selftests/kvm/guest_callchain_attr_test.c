@@ -175,7 +175,7 @@ CALLCHAIN_TEST(attr, stock_neighbour)
 	struct neighbour n = {};
 	unsigned int i;
 
-	/* Use an IRQ in each variant: the test PMU takes only one event per CPU. */
+	/* Use an IRQ in each variant: the PMU of NMIs may take only one event per CPU. */
 	callchain_event_start(&stock, PMI_IRQ | PMI_STOCK, &stock_attr, 0, -1);
 	stock.deferred_fn = count_record;
 	callchain_event_start(&event, variant->source, &attr, 0, -1);
@@ -359,7 +359,8 @@ CALLCHAIN_TEST(attr, exclude_kernel)
 	enum pmi_source source = PMI_NMI | (variant->source & PMI_DEFERRED);
 
 	/*
-	 * The test PMU ignores exclude_kernel; other PMUs don't count in the guest's kernel then.
+	 * The PMU that KVM_SELFTEST_NMI_PMU names ignores exclude_kernel; other PMUs don't count in
+	 * the guest's kernel then.
 	 */
 	SKIP_UNLESS_PMI(source);
 	if (has_hardware_cycles())

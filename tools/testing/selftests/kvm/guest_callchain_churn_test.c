@@ -27,7 +27,7 @@
 #define NR_DUMP_SAMPLES		32
 #define DUMP_SIZE		(24 * 1024)
 
-/* About as long as a walk takes in emulation; perf raises shorter periods to 10 us. */
+/* About as long as a walk takes in emulation.  perf raises periods below 10 us to 10 us. */
 #define PERIOD_NS		50000
 
 /* Each frame lies on a page of its own, and so costs a walk of the page tables. */
@@ -99,7 +99,7 @@ struct churn {
 	struct kvm_vcpu *changer;
 	struct kvm_random_state rng;
 	unsigned int first, nr;			/* pages that this round changes */
-	struct uffd_desc *uffd;			/* handles userfaults of the stack */
+	struct uffd_desc *uffd;			/* nobody handles it: walks may raise no fault */
 	bool stop;
 
 	/* Counts of changes and of the guest's samples. */
@@ -611,7 +611,7 @@ static void check_sample(const struct callchain_sample *s, void *arg)
 	c->nr_guest++;
 }
 
-/* Return true if the byte at @gva ever was @byte.  Dumps are copied byte by byte. */
+/* Return true if the byte at @gva ever was @byte: a dump may have a word that is half old. */
 static bool was_byte(const struct churn *c, gva_t gva, u8 byte)
 {
 	gva_t word = round_down(gva, sizeof(u64));

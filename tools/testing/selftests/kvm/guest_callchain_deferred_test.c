@@ -221,7 +221,8 @@ CALLCHAIN_TEST(deferred, swapped_out_dump)
 
 /*
  * The page is missing, and nobody fills it.  Neither a PMI nor the vCPU's thread may
- * raise a userfault for it, let alone wait: both find the frames below.
+ * raise a userfault for it, let alone wait: a walk finds the frames below.  On arm64, the
+ * PMI finds only the IP.
  */
 CALLCHAIN_TEST(deferred, userfault_missing)
 {
@@ -312,7 +313,10 @@ static int register_page(void *page, u64 features, u64 mode)
 	return fd;
 }
 
-/* Accesses to the page would resolve its protection.  Walks must not. */
+/*
+ * A read would map the zero page where the page is protected against writes, and would lift the
+ * protection against accesses.  Walks must do neither.
+ */
 static void compare_protected(FIXTURE_DATA(deferred) * self, enum pmi_source source, u64 expected)
 {
 	TEST_ASSERT_EQ(read_pagemap(self->absent), expected);
@@ -668,9 +672,9 @@ static void sample_host_and_guest(FIXTURE_DATA(deferred) * self, enum pmi_source
 }
 
 /*
- * One event samples host and guest.  Chains of the host's user mode are deferred until
- * KVM_RUN has returned, those of the guest until after the exit.  Records of one must not be
- * taken for the other's.
+ * One event samples host and guest.  Chains of the host's user mode are deferred until task work
+ * runs, in KVM_RUN or when it returns, those of the guest until after the exit.  Records of one
+ * must not be taken for the other's.
  */
 CALLCHAIN_TEST(deferred, host_and_guest)
 {
@@ -805,7 +809,7 @@ CALLCHAIN_TEST(deferred, shared_by_depths)
 	TEST_ASSERT(nr_shared || variant->source == PMI_NMI_DEFERRED, "No walk was shared");
 }
 
-/* If the ring has no room for a record or for a sample, the other half is what it should be. */
+/* If the ring has no room for a record, the sample that stands alone has the marker and the IP. */
 CALLCHAIN_TEST(deferred, buffer_full)
 {
 	const struct perf_event_attr attr = { .wakeup_events = 1, .sample_period = 100000 };

@@ -133,7 +133,7 @@ static void *run_vcpu(void *arg)
 	struct vcpu_thread *t = arg;
 	struct callchain_event event;
 
-	/* Set tid last: a CPU may go offline then, and events of NMIs take two CPUs. */
+	/* Set tid last: a CPU may go offline then, and some PMUs of NMIs take two CPUs. */
 	callchain_event_start(&event, t->source, &attr, 0, -1);
 	WRITE_ONCE(t->tid, syscall(SYS_gettid));
 	while (!READ_ONCE(stop)) {
@@ -205,7 +205,7 @@ static int nth_allowed_cpu(unsigned int n)
 	return cpu;
 }
 
-/* Move each thread to a CPU where another one was. */
+/* Move each thread to the CPU that comes after its last one. */
 static void move_threads(FIXTURE_DATA(many) * self, unsigned int round)
 {
 	cpu_set_t cpus;

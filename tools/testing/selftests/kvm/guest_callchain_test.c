@@ -97,7 +97,10 @@ CALLCHAIN_TEST(guest_callchain, sample_max_stack)
 	}
 }
 
-/* To exclude the other mode changes nothing; to exclude the guest's mode leaves an empty chain. */
+/*
+ * To exclude the other mode changes nothing on x86.  On arm64, it leaves the IP alone, as the chain
+ * can't be deferred.  To exclude the guest's mode leaves an empty chain.
+ */
 CALLCHAIN_TEST(guest_callchain, exclude_callchain)
 {
 	const struct perf_event_attr other = {
@@ -126,7 +129,7 @@ CALLCHAIN_TEST(guest_callchain, exclude_user)
 	const struct perf_event_attr attr = { .exclude_user = 1 };
 	struct callchain_expectation e;
 
-	/* The test PMU takes no notice of exclude_user, others don't count then. */
+	/* Only the PMU that KVM_SELFTEST_NMI_PMU names ignores exclude_user and counts. */
 	if (variant->user && (variant->source & ~PMI_DEFERRED) == PMI_NMI &&
 	    has_hardware_cycles())
 		SKIP(return, "The host's PMU doesn't count while the guest's user mode runs");

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Samples of tracepoints that hit while KVM runs a guest, but in no PMI's context: right after the
- * exit, and in softirqs.  Their events must not walk the guest's stack.
+ * exit, and in softirqs.  On x86, an event right after the exit may walk the guest's stack, but
+ * must not sleep, and a softirq's sample is the host's.  On arm64, neither event may walk.
  */
 #include <sys/mman.h>
 #include <unistd.h>
@@ -51,8 +52,8 @@ FIXTURE_TEARDOWN(tracepoint)
 }
 
 /*
- * A sample of the guest has no return addresses: its event didn't hit in a PMI.  Its chain has the
- * guest's IP; on arm64, only if the event hit right after the exit.
+ * A sample of the guest has no return addresses: on x86 because its stack is not in memory, on
+ * arm64 because the event may not walk.  There, a deferred event's chain is empty.
  */
 static void count_guest_ip(const struct callchain_sample *s, void *arg)
 {

@@ -152,7 +152,7 @@ TEST_F(sw_event_samples, are_apart)
 	for (nr = 0, offset = 0; (sample = next_sample(&self->with, &offset)); nr++) {
 		ASSERT_EQ(self->with.id, sample->id);
 		ASSERT_EQ(offsetof(struct sample, ips[sample->nr]), sample->header.size);
-		/* A context marker, and the address that has faulted. */
+		/* A context marker, and the address of the instruction that has faulted. */
 		ASSERT_GE(sample->nr, 2);
 		ASSERT_EQ((__u64)PERF_CONTEXT_USER, sample->ips[0]);
 		ASSERT_EQ(sample->ip, sample->ips[1]);

@@ -20,7 +20,7 @@ SAMPLE_TYPE, DWARF = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 5, 1 << 12 | 1 << 13
 SAMPLE_ID_ALL = 1 << 18
 DEFER_CALLCHAIN, DEFER_OUTPUT = 1 << 38, 1 << 39
 GUEST_CALLCHAIN, DEFER_GUEST_CALLCHAIN = 1 << 40, 1 << 41
-# All but the segment registers of x86-64.
+# All registers of x86-64 but DS, ES, FS and GS.
 REGS_MASK, REGS_NR, REG_SP, REG_IP = 0xff0fff, 20, 7, 8
 
 # No process has it.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Callchains of arm64 guests whose stacks, page tables, registers or memory are broken: each case
- * must yield exactly the frames before the broken part, and end for exactly one reason.
+ * Callchains of arm64 guests whose stacks, page tables, registers or memory are broken or unusual.
+ * Each case names the frames that a walk must find, and why it must end: a walk must find all
+ * frames before the broken part, and nothing behind it.
  */
 #include <fcntl.h>
 #include <linux/falloc.h>

@@ -83,7 +83,7 @@ asm(".pushsection .text; .balign 256; .global guest_works; guest_works:\n"
     "subs x2, x2, #1; b.ne 1b; str x7, [x3]\n"
     "2: b 2b; .popsection");
 
-/* Write a Linux guest's registers, and the record in them. */
+/* Write a Linux guest's registers, and the type of the record in them, whose words stay zero. */
 static void write_regs(struct guest *g, gva_t regs, u64 x29, u64 sp, u64 pc, u64 pstate, u64 type)
 {
 	write_word(g, regs + 8 * REGS_X29, x29);
@@ -143,10 +143,10 @@ FIXTURE_TEARDOWN(whole)
 	kvm_vm_free(self->g.vm);
 }
 
-/* Some records lie on two pages: the stride is odd to the page's size. */
+/* Each record lies on two pieces of 4 KiB, and some on two pages. */
 TEST_F_TIMEOUT(whole, chain, TIMEOUT)
 {
-	build_stack(&self->g, 100, 0x7f8, 0x3f8);
+	build_stack(&self->g, 100, 0x1000, self->g.vm->page_size - 0x408);
 	compare_with_end(&self->g, "last");
 }
 
@@ -208,7 +208,7 @@ FIXTURE_SETUP(wide)
 	SKIP_UNLESS_SAMPLED();
 	SKIP_UNLESS_SUPPORTED(variant->mode);
 	create_guest(&self->g, variant->mode, variant->user, variant->upper);
-	/* With pages of 64 KiB, only physical addresses may have 52 bits. */
+	/* With pages of 64 KiB, 52 bits of physical addresses don't imply 52 of virtual ones. */
 	if (variant->mode == VM_MODE_P52V48_64K &&
 	    !SYS_FIELD_GET(ID_AA64MMFR2_EL1, VARange, get_sys(&self->g, SYS_ID_AA64MMFR2_EL1)))
 		SKIP(return, "This CPU has no virtual addresses of 52 bits");
@@ -454,7 +454,7 @@ static void use_table_at(struct guest *g, gpa_t gpa)
 	*pmd = (*pmd & ~GENMASK_ULL(47, 12)) | gpa;
 }
 
-/* Memory that the VMM has not mapped ends a walk, and stays what it is. */
+/* Memory that the VMM has never touched ends a walk, and stays what it is. */
 TEST_F_TIMEOUT(el, holes, TIMEOUT)
 {
 	struct guest *g = &self->g;
@@ -1045,9 +1045,8 @@ static u64 read_count(int fd)
 #define LEVELS		4
 
 /*
- * Build a stack whose walk takes the most translations for each entry, and the most descriptors for
- * each translation, and check both numbers.  A fuzzer in user space counts the words that walks of
- * random stacks take.
+ * Build a stack whose walk takes many translations for each entry, and the most descriptors for
+ * each translation, and check both numbers.
  */
 TEST_F_TIMEOUT(el, bound, TIMEOUT)
 {
@@ -1171,7 +1170,7 @@ static void check_moved(const struct callchain_sample *s, void *arg)
 	m->nr_both = min(m->nr_whole, m->nr_other) * 2;
 }
 
-/* Chains of a guest that moves its stacks may be wrong, but have only words of its memory. */
+/* If a thread of the VMM moves stacks, chains may be wrong, but have only words of the guest's. */
 TEST_F_TIMEOUT(el, moving, TIMEOUT)
 {
 	struct guest *g = &self->g;
@@ -1384,7 +1383,7 @@ TEST_F_TIMEOUT(linux_guest, cleared, TIMEOUT)
 	g->e.name = "not at SP";
 	compare_with_end(g, "last");
 
-	/* No other code has all of them zero. */
+	/* If one of them isn't zero, this isn't the entry code. */
 	set_sp(g, self->regs);
 	expect_frames(g, "not cleared", 0);
 	for (i = 24; i <= 27; i++) {
@@ -1579,7 +1578,10 @@ static void expect_no_chain(const struct callchain_sample *s, void *arg)
 	++*nr_guest;
 }
 
-/* The CPU's counters don't count in these guests: sample with the host's timer. */
+/*
+ * In these guests, no counter of an event with exclude_host counts, and the library sets that:
+ * sample with the host's timer.
+ */
 TEST_F_TIMEOUT(protected_host, nothing, TIMEOUT)
 {
 	unsigned int nr_guest = 0;

@@ -48,8 +48,8 @@ do {									\
 } while (0)
 
 /*
- * Add one variant to a fixture for each way to sample.  Further arguments initialize other
- * members.
+ * Add one variant to a fixture for each way to sample by deferred walks.  Further arguments
+ * initialize other members.
  */
 #define PMI_DEFERRED_VARIANTS(_fixture, _suffix, ...)			\
 FIXTURE_VARIANT_ADD(_fixture, irq_deferred##_suffix)			\
@@ -57,6 +57,7 @@ FIXTURE_VARIANT_ADD(_fixture, irq_deferred##_suffix)			\
 FIXTURE_VARIANT_ADD(_fixture, nmi_deferred##_suffix)			\
 	{ .source = PMI_NMI_DEFERRED, ##__VA_ARGS__ }
 
+/* Likewise, for each way to sample. */
 #define PMI_ALL_VARIANTS(_fixture, _suffix, ...)			\
 FIXTURE_VARIANT_ADD(_fixture, irq##_suffix)				\
 	{ .source = PMI_IRQ, ##__VA_ARGS__ };				\

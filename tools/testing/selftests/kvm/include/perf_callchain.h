@@ -25,7 +25,7 @@ enum pmi_source {
 	PMI_STOCK = 0x200,
 };
 
-/* The fields behind the bytes of a guest's stack, see perf_event_open(2). */
+/* The fields behind the bytes of a guest's stack, see include/uapi/linux/perf_event.h. */
 struct callchain_stack_info {
 	u64 abi;
 	u64 ip;
@@ -45,7 +45,8 @@ struct callchain_stack_info {
 /*
  * struct callchain_stack - PERF_SAMPLE_GUEST_STACK
  * @size:	bytes of @data
- * @data:	the guest's stack, from @info->sp up
+ * @data:	the bytes of @info->pieces[0], which begins at @info->sp, then those of
+ *		@info->pieces[1]; the bytes after these are undefined
  * @info:	the fields behind @data in the record; NULL if there is no dump
  */
 struct callchain_stack {

@@ -14,7 +14,7 @@
 /* An address whose index in the root table is not that of the guest's code. */
 #define FAR_GVA(_vm)	BIT_ULL((_vm)->mmu.pgtable_levels == 5 ? 51 : 46)
 
-/* A leaf function uses that many bytes between the stack pointer and its caller's frame. */
+/* The stack pointer lies that many bytes below the innermost frame. */
 #define RED_ZONE_SIZE		128
 
 /*

@@ -168,8 +168,8 @@ static void ignore_signal(int sig)
 }
 
 /*
- * poll() returns when the event has enough samples.  The signal may reach the
- * vCPU's thread outside of KVM_RUN: immediate_exit makes the next KVM_RUN return.
+ * poll() returns when the event has enough samples, or when half of its ring is full.  The signal
+ * may reach the vCPU's thread outside of KVM_RUN: immediate_exit makes the next KVM_RUN return.
  */
 static void *kick_when_sampled(void *arg)
 {
@@ -205,7 +205,7 @@ static const u64 *parse_stack(struct callchain_stack *stack, const u64 *pos)
 	return (const u64 *)(stack->info + 1);
 }
 
-/* Parse the fields of a sample, in the order of the ABI, see perf_event_open(2). */
+/* Parse the fields of a sample, in the order of PERF_RECORD_SAMPLE in the uapi header. */
 static void parse_sample(struct callchain_sample *sample, const struct callchain_event *event,
 			 const struct perf_event_header *header, const u64 *body)
 {
@@ -303,8 +303,8 @@ static bool find_deferred(struct record *record, const struct perf_event_mmap_pa
  * Join a sample of a guest with its deferred records, those behind it that have its
  * cookie.  @stack takes the record of the guest's stack.  The deferred callchain begins
  * with a context marker: leave that out if the sample has the same one, so that the
- * joined chain is what it would be without deferral.  Return false if these records
- * aren't all there, unless the event may lose records.
+ * joined chain is what an immediate walk finds, if there is one.  Return false if these
+ * records aren't all there, unless the event may lose records.
  */
 static bool join_deferred(struct callchain_sample *sample, struct callchain_event *event,
 			  u64 pos, u64 head, u64 *joined, struct record *stack)
@@ -442,8 +442,8 @@ unsigned int callchain_event_read(struct callchain_event *event,
 }
 
 /*
- * Open a dummy event to take the deferred records, as perf record does: the event that samples
- * may be disabled by its last sample, before the record of that sample comes.
+ * Open a dummy event to take the deferred records.  The sampling event can't take all of them:
+ * PERF_EVENT_IOC_REFRESH disables it at its last sample, before the deferred record of that comes.
  */
 static void open_deferred(struct callchain_event *event,
 			  const struct perf_event_attr *sampled, pid_t pid, int cpu)

@@ -18,7 +18,7 @@
  */
 #define DEVICE_VARIABLE	"KVM_SELFTEST_DEVICE"
 
-/* Put the frame where the device has no registers: if it were read there, the walk would end. */
+/* Put the frame where the device has no registers: if it were read, another reason would count. */
 #define DEVICE_FRAME	0x1e0
 
 #define CODE_SLOT	10

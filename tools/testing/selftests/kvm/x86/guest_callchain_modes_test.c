@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Callchains of guests in every mode in which x86 code can run: paging modes,
- * page sizes, word sizes, segments, and nested guests.
+ * Callchains of guests in the modes of x86 but virtual-8086 mode: paging modes, page sizes, word
+ * sizes, segments, and nested guests.
  */
 #include "callchain_harness.h"
 #include "smm.h"

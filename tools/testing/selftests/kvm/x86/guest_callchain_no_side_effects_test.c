@@ -30,7 +30,7 @@
 #define STACK_SLOT_GPA		(1ULL << 32)
 #define STACK_SLOT_PAGES	64
 
-/* The frame whose page nobody has ever touched. */
+/* A frame.  A page that nobody has touched takes the place of its page, or of a table. */
 #define ABSENT			5
 #define ABSENT_SLOT		2
 #define ABSENT_SLOT_GPA		(1ULL << 33)
@@ -145,7 +145,7 @@ static void create_guest(struct guest *guest, VARIANT *variant,
 	if (vm->mmu.pgtable_levels > variant->levels)
 		vcpu_use_4_level_paging(guest->vcpu);
 
-	/* All that the test allocates, except page tables, lies in a memslot of its own. */
+	/* What the test allocates by vm_alloc() lies in a memslot of its own. */
 	vm_userspace_mem_region_add(vm, VM_MEM_SRC_ANONYMOUS, STACK_SLOT_GPA, STACK_SLOT,
 				    STACK_SLOT_PAGES, 0);
 	vm->memslots[MEM_REGION_TEST_DATA] = STACK_SLOT;

@@ -134,7 +134,7 @@ CALLCHAIN_TEST(reload, under_events)
 	unsigned int i;
 
 	for (i = 0; i < NR_RELOADS; i++) {
-		/* Use an IRQ in each variant: the test PMU takes only one event per CPU. */
+		/* Use an IRQ in each variant: the PMU of NMIs may take only one event per CPU. */
 		sample_a_guest(PMI_IRQ, "before KVM is unloaded");
 
 		if (!unload(kvm_vendor_module())) {

@@ -266,7 +266,10 @@ CALLCHAIN_TEST(stack, largest)
 				     &e, &e.nr_guest);
 }
 
-/* Dumps must not change the page tables, whose Accessed and Dirty bits are clear, or the stack. */
+/*
+ * Dumps must not change the stack, or the leaf entries that map it, whose Accessed and Dirty bits
+ * are clear.
+ */
 CALLCHAIN_TEST(stack, no_trace)
 {
 	struct dump_expectation e = { .info.pieces[0].size = 8192 };
@@ -352,7 +355,7 @@ CALLCHAIN_TEST(stack, excluded)
 	attrs[0].exclude_user = 1;
 	attrs[1].exclude_callchain_user = 1;
 	attrs[2].exclude_callchain_kernel = 1;
-	/* The test PMU takes no notice of exclude_user, others don't count then. */
+	/* Only the PMU that KVM_SELFTEST_NMI_PMU names ignores exclude_user and counts. */
 	i = variant->user && (variant->source & ~PMI_DEFERRED) == PMI_NMI &&
 	    has_hardware_cycles();
 	for (; i < ARRAY_SIZE(attrs); i++) {

@@ -49,10 +49,10 @@ static const struct perf_event_attr attr = { .exclude_host = 1 };
  * @pauth:	it may sign addresses
  * @dirty_ring:	its VM has a ring of dirty pages
  * @upper:	bits to add to an address for the upper half, TTBR1's; or zero
- * @alias:	a bit to add to the addresses of its stack that leads to the same tables; or zero
+ * @alias:	bits to add to the addresses of its stack that lead to the same tables; or zero
  * @vm:		its VM
  * @vcpu:	the VM's vCPU
- * @nr_frames:	how many frame records its stack has
+ * @nr_frames:	how many frame records its stack has, without the outermost one
  * @stack_size:	how many bytes
  * @frames:	addresses of the frame records, innermost first
  * @ras:	their return addresses
@@ -279,8 +279,8 @@ static inline void *add_other_memory(struct guest *g)
 }
 
 /*
- * Define guest_switches_NAME(), which writes X19 to a register by the instruction _write and
- * counts X22 down in guest_switches_NAME_x19(), does the same with X20, and so on.
+ * Define guest_switches_NAME(), which writes X19 to a register by the instruction _write and counts
+ * X21 down from X22 in guest_switches_NAME_x19(), does the same with X20, and so on.
  */
 #define GUEST_SWITCHES(_name, _write)						\
 	void guest_switches_##_name(void);					\

@@ -130,7 +130,7 @@ enum {
 };
 
 /*
- * guest_stack_enter_linux - make a stack that of a Linux kernel which user mode has entered
+ * guest_stack_enter_linux - turn a stack into that of a Linux kernel which user mode has entered
  * @vm:		the VM
  * @stack:	the stack
  * @user_ip:	where user mode was
