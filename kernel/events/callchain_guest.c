@@ -244,8 +244,9 @@ struct perf_callchain_entry *perf_guest_callchain(struct perf_sample_data *data,
  * the guest's IP and callchain as well if the hypervisor finds them, and if the administrator
  * and the VMM allow callchains.
  *
- * Context: any.  An interrupt that hits a walk of the guest's stack makes no second walk: on
- * x86, KVM says that it did not hit the guest; on arm64, KVM finds only the IP.
+ * Context: NMI, IRQ, or task with IRQs disabled.  An interrupt that hits a walk of the guest's
+ * stack makes no second walk: on x86, KVM says that it did not hit the guest; on arm64, KVM finds
+ * only the IP.
  */
 void perf_guest_print_backtrace(const char *log_lvl)
 {

@@ -2,8 +2,8 @@
 /*
  * Write what names and unwinds guests: symbols, modules, tables and tasks from the guests' memory,
  * and the guests' names from the VMMs' command lines.  The files have the layout of --guestmount:
- * one subdirectory for each guest, named by the pid of its VMM.  perf record puts this directory
- * beside perf.data.
+ * a directory has one subdirectory for each guest, named by the pid of its VMM.  perf record puts
+ * that directory beside perf.data.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -211,8 +211,8 @@ static bool make_dirs(const char *top)
  *		build-ids
  * @tables:	true to write the tables that unwind the kernel
  *
- * Return: what was written.  Prints a warning for symbols or modules that could not be written,
- * and for tables other than arm64's, which have none.
+ * Return: what was written.  Prints a warning for symbols, modules or tables that could not be
+ * written.
  */
 enum guest_info guest_info__write_kernel(struct guest_kernel *kernel, pid_t pid, const char *top,
 					 bool tables)
@@ -299,8 +299,7 @@ static enum guest_info write_guest(pid_t pid, const char *dir, bool tables)
  * @dir:	directory in which to make the directory PID with these files
  * @tables:	true to write the tables that unwind the kernel
  *
- * Return: what was written, as guest_info__write_kernel().  Guests of arm64 have no tasks, and
- * before Linux 6.1, tasks have no files.
+ * Return: what was written, as guest_info__write_kernel().  Before Linux 6.1, tasks have no files.
  */
 enum guest_info guest_info__write(pid_t pid, const char *dir, bool tables)
 {

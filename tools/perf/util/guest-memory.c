@@ -37,8 +37,8 @@
 #define PTE_ADDRESS		GENMASK_ULL(51, GUEST_PAGE_SHIFT)
 
 /*
- * Page tables of arm64, see the Arm ARM, D8.3.  Descriptors keep bits 48 to 51 of an address
- * elsewhere, if they have them: no memory above 256 TiB is read.
+ * Page tables of arm64, see the Arm ARM, D8.3.  Descriptors with addresses of 52 bits have bits 50
+ * and 51, with pages of 64 KiB also 48 and 49, in another place.  Memory above 256 TiB isn't read.
  */
 #define DESC_VALID		BIT_ULL(0)
 #define DESC_TABLE		BIT_ULL(1)

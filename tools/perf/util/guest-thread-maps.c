@@ -36,7 +36,7 @@
 
 /*
  * Suffixes of file names, so that perf doesn't open the host's file with the same path.  UNKNOWN is
- * for files without a build-id.
+ * for files whose build-id perf does not know.
  */
 #define GUEST_ONLY	" (guest)"
 #define UNKNOWN		" (guest, no build-id)"

@@ -10,11 +10,11 @@
 #define ORC_MAX_CODE	32
 
 /**
- * struct orc_code - the code of a kernel or a module, as in its file
- * @start:	its first address
+ * struct orc_code - the code of a kernel or a module, with the contents that its file has
+ * @start:	its first address: a kernel's as in the file, a module's as in the guest
  * @end:	the address after its last one
- * @pieces:	its sections, but no more than ORC_MAX_CODE of them
- * @nr_pieces:	number of its sections; may be more than ORC_MAX_CODE
+ * @pieces:	the sections whose contents are in the file, but no more than ORC_MAX_CODE of them
+ * @nr_pieces:	number of these sections; may be more than ORC_MAX_CODE
  */
 struct orc_code {
 	u64			start;

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * When the host prints a backtrace of a CPU that runs a guest, it names the guest, and prints the
- * guest's callchain, or on arm64 its IP, unless the administrator or the VMM forbids it.
+ * When the host prints a backtrace of a CPU that runs a guest, it names the guest.  It also prints
+ * the guest's callchain, or on arm64 the guest's IP, unless the administrator or the VMM forbids
+ * callchains.
  *
  * KVM_SELFTEST_LOCKUP may be a command that locks up the CPU on which it runs for some seconds.
  * The watchdog then makes all CPUs print a backtrace, because the test sets
- * kernel.softlockup_all_cpu_backtrace.  KVM_SELFTEST_BACKTRACE_IRQ may be a file.  After a "1"
- * was written to it, the next interrupt of the PMU "test_pmi_irq" triggers sysrq-l, as an
- * interrupt of a serial console would.
+ * kernel.softlockup_all_cpu_backtrace.
+ *
+ * KVM_SELFTEST_BACKTRACE_IRQ may name a file of a module that is not part of Linux, and that has a
+ * PMU "test_pmi_irq".  After the test has written "1" to that file, the next interrupt of the PMU
+ * triggers sysrq-l, as an interrupt of a serial console would.
  */
 #include <fcntl.h>
 #include <pthread.h>

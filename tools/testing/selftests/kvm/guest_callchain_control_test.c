@@ -111,8 +111,9 @@ static bool ring_has_stack(const struct callchain_event *event, const struct gue
 	unsigned int i;
 
 	for (; word < end; word++) {
+		/* The stack has the pointers to all frames but the first. */
 		for (i = 0; i < NR_FRAMES; i++) {
-			if (*word == stack->frames[i] || *word == stack->ras[i])
+			if (*word == stack->frames[i + 1] || *word == stack->ras[i])
 				return true;
 		}
 	}
@@ -471,7 +472,7 @@ TEST_F(capability, sealed)
 	assert_fails(self->vm, "an unknown bit", unknown, EINVAL);
 	assert_fails(self->vm, "a flag", flags, EINVAL);
 
-	/* None of these calls has changed anything, such as forbidden callchains. */
+	/* None of these calls has changed the policy. */
 	if (has_debugfs())
 		assert_debugfs_says(self->vm, "undecided\n");
 	vm_enable_cap(self->vm, KVM_CAP_GUEST_CALLCHAIN, ALLOW);

@@ -98,7 +98,7 @@ CALLCHAIN_TEST(guest_callchain, sample_max_stack)
 }
 
 /*
- * To exclude the other mode changes nothing on x86.  On arm64, it leaves the IP alone, as the chain
+ * To exclude the other mode changes nothing on x86.  On arm64, it leaves only the IP, as the chain
  * can't be deferred.  To exclude the guest's mode leaves an empty chain.
  */
 CALLCHAIN_TEST(guest_callchain, exclude_callchain)
@@ -129,7 +129,7 @@ CALLCHAIN_TEST(guest_callchain, exclude_user)
 	const struct perf_event_attr attr = { .exclude_user = 1 };
 	struct callchain_expectation e;
 
-	/* Only the PMU that KVM_SELFTEST_NMI_PMU names ignores exclude_user and counts. */
+	/* Of PMUs that send NMIs, only the one of KVM_SELFTEST_NMI_PMU ignores exclude_user. */
 	if (variant->user && (variant->source & ~PMI_DEFERRED) == PMI_NMI &&
 	    has_hardware_cycles())
 		SKIP(return, "The host's PMU doesn't count while the guest's user mode runs");

@@ -1170,7 +1170,7 @@ static void check_moved(const struct callchain_sample *s, void *arg)
 	m->nr_both = min(m->nr_whole, m->nr_other) * 2;
 }
 
-/* If a thread of the VMM moves stacks, chains may be wrong, but have only words of the guest's. */
+/* If a thread of the VMM moves stacks, chains may be wrong, but have only words of its memory. */
 TEST_F_TIMEOUT(el, moving, TIMEOUT)
 {
 	struct guest *g = &self->g;
@@ -1506,7 +1506,7 @@ TEST_F_TIMEOUT(linux_guest, interrupted_kernel, TIMEOUT)
 	compare_with_end(g, "last");
 }
 
-/* In protected mode, the host lacks a guest's memory or its registers: perf finds nothing. */
+/* In protected mode, the host lacks a guest's memory or its registers: perf finds no callchain. */
 FIXTURE(protected_host)
 {
 	struct kvm_vcpu vcpu;

@@ -355,7 +355,7 @@ CALLCHAIN_TEST(stack, excluded)
 	attrs[0].exclude_user = 1;
 	attrs[1].exclude_callchain_user = 1;
 	attrs[2].exclude_callchain_kernel = 1;
-	/* Only the PMU that KVM_SELFTEST_NMI_PMU names ignores exclude_user and counts. */
+	/* Of PMUs that send NMIs, only the one of KVM_SELFTEST_NMI_PMU ignores exclude_user. */
 	i = variant->user && (variant->source & ~PMI_DEFERRED) == PMI_NMI &&
 	    has_hardware_cycles();
 	for (; i < ARRAY_SIZE(attrs); i++) {
