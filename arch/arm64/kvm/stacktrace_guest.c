@@ -334,7 +334,7 @@ static enum guest_unwind_end guest_check_user(u64 pc, u64 pstate)
 }
 
 /*
- * Return true if the entry code of the guest's kernel has cleared the general registers.
+ * Return true if the entry code of the guest's kernel seems to have cleared the general registers.
  * Until that code makes the frame record, it uses few registers, and none of X24 to X27.
  */
 static bool guest_unwind_cleared(const struct guest_unwind_state *state)

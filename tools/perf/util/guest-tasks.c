@@ -247,7 +247,8 @@ static u32 get_u32(const u8 *task, u32 offset)
 
 /*
  * Read the address of a task's topmost page table, as CR3 has it in the kernel, without the PCID.
- * Also read how many pages the task can execute.  Both are zero for a task without user mode.
+ * Also read how many pages the task can execute.  Both are zero if the task has no address space
+ * of its own, or if that can't be read.
  */
 static void read_mm(struct guest_tasks *tasks, const u8 *raw, struct task *task)
 {

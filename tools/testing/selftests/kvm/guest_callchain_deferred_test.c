@@ -314,8 +314,9 @@ static int register_page(void *page, u64 features, u64 mode)
 }
 
 /*
- * A read would map the zero page where the page is protected against writes, and would lift the
- * protection against accesses.  Walks must do neither.
+ * In one test, the page is absent and protected against writes: a read would map the zero page.  In
+ * the other, it is present and protected against all accesses: a read would lift the protection.
+ * Walks must do neither.
  */
 static void compare_protected(FIXTURE_DATA(deferred) * self, enum pmi_source source, u64 expected)
 {
