@@ -108,8 +108,8 @@ bool guest_name__find(const char *args, size_t size, char name[GUEST_NAME_SIZE])
  * @pid:	pid of its VMM
  * @name:	receives the name
  *
- * The command line is in the memory of the VMM, so that reading it may take a page fault.  A VMM
- * whose memory there is a file on its own FUSE file system can make perf wait, as it can make ps.
+ * The command line is in the memory of the VMM, so that reading it may take a page fault.  The
+ * kernel reads only anonymous memory there.
  *
  * Return: true if the VM has a name.
  */
