@@ -111,9 +111,11 @@ static bool ring_has_stack(const struct callchain_event *event, const struct gue
 	unsigned int i;
 
 	for (; word < end; word++) {
+		if (*word >= stack->ras[0] && *word <= stack->ras[NR_FRAMES - 1])
+			return true;
 		/* The stack has the pointers to all frames but the first. */
-		for (i = 0; i < NR_FRAMES; i++) {
-			if (*word == stack->frames[i + 1] || *word == stack->ras[i])
+		for (i = 1; i <= NR_FRAMES; i++) {
+			if (*word == stack->frames[i])
 				return true;
 		}
 	}
