@@ -138,7 +138,7 @@ top_shows()
 	[ "$(grep -c '\[g\] [a-z]' $out/top.txt)" -ge 5 ] && grep -q 'program .*\[u\]' $out/top.txt
 }
 
-# Does perf top show a function of the guest's kernel that was never sampled itself, so is a caller?
+# Does perf top show a caller: a function of the guest's kernel with no sample of its own?
 top_shows_callers()
 {
 	look_at_screen top-second
@@ -248,7 +248,7 @@ look_at_top()
 		$2 && break
 		sleep 1
 	done
-	$2 || fail "perf kvm top -e $1 does not show what it should: no $2"
+	$2 || fail "perf kvm top -e $1: $2 failed for 90 seconds"
 	grep -q "^Callchains of guests: deferred" $out/top.err || fail "perf kvm top defers no callchains"
 	tmux -L top send-keys q
 	for _ in $(seq 300); do

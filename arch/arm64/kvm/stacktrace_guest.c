@@ -577,9 +577,9 @@ static bool guest_may_walk(struct kvm_vcpu *vcpu)
  * is read with the rights of the code whose frames are walked.
  *
  * Only deferred walks read the stack; walks in the PMI find only the IP.  If the
- * PMI doesn't come right after an exit, find nothing: a PMI may come as long as
- * the vCPU is loaded, and its registers may then be partly on the CPU and partly
- * in memory, or KVM may be changing them.
+ * PMI doesn't come right after an exit, find nothing: perf takes each PMI for the
+ * guest's while a vCPU is loaded.  The vCPU's registers may then be partly on the
+ * CPU and partly in memory, or KVM may be changing them.
  *
  * @max bounds the work.  An entry takes at most seven words and four walks of the
  * page tables.

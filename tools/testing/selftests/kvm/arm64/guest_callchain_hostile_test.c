@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Callchains of arm64 guests whose stacks, page tables, registers or memory are broken or unusual.
- * Each case names the frames that a walk must find, and why it must end: a walk must find all
- * frames before the broken part, and nothing behind it.
+ * Each case names the frames that a walk must find, and the reason for which it must end.  A walk
+ * must find all frames before the broken part, and nothing behind it.
  */
 #include <fcntl.h>
 #include <linux/falloc.h>
