@@ -224,6 +224,16 @@ record host "--host --no-guest" -p $web
 show host kvm --host --no-guest -i host report --stdio --no-children -g none
 show host-callers kvm --host --no-guest -i host report --stdio --children -g none
 
+# Wait till the shell that runs perf top has written its status.
+wait_for_top()
+{
+	for _ in $(seq 300); do
+		[ ! -s $out/top.status ] || return 0
+		sleep 0.5
+	done
+	fail "perf kvm top did not end"
+}
+
 # On a person's terminal, let perf top show the last of the events $1 until $2 holds.
 look_at_top()
 {
@@ -251,10 +261,7 @@ look_at_top()
 	$2 || fail "perf kvm top -e $1: $2 failed for 90 seconds"
 	grep -q "^Callchains of guests: deferred" $out/top.err || fail "perf kvm top defers no callchains"
 	tmux -L top send-keys q
-	for _ in $(seq 300); do
-		[ ! -s $out/top.status ] || break
-		sleep 0.2
-	done
+	wait_for_top
 	[ "$(cat $out/top.status)" = 0 ] || fail "perf kvm top did not end well when q was typed"
 	rmdir /run/top || fail "perf kvm top has left its files"
 }
@@ -262,6 +269,17 @@ look_at_top()
 # The first event excludes the kernel, the second must have the kernel's callers nevertheless.
 look_at_top cpu-clock:u,cpu-clock:k top_shows_callers
 look_at_top cpu-clock top_shows
+
+# Leave perf top alone with a pipe that nobody reads: it must end, and remove its files.
+mkdir /run/top
+rm -f $out/top.status
+tmux -L top -f /dev/null new-session -d \
+	"TMPDIR=/run/top perf kvm --guest top -e cpu-clock -F 499 --stdio -p $web 2> $out/top-pipe.err |
+		head -n 1 > $out/top-pipe.txt
+	 echo ended > $out/top.status"
+wait_for_top
+[ -s $out/top-pipe.txt ] || fail "perf kvm top wrote nothing to a pipe"
+rmdir /run/top || fail "perf kvm top has left its files when nobody read its output"
 
 kill $web $db
 wait $web $db

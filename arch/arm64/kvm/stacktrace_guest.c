@@ -603,7 +603,7 @@ unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned 
 	if (!guest_unwind_store(&state, *vcpu_pc(vcpu)) && max > 1 && guest_may_walk(vcpu))
 		end = vcpu_mode_is_32bit(vcpu) ? UNWIND_END_LAST : guest_unwind(&state);
 
-	/* Count deferred walks only: the vCPU's thread makes them one at a time. */
+	/* Count deferred walks only.  The vCPU's thread makes them one at a time: no atomics. */
 	if (guest_may_walk(vcpu)) {
 		static_assert(ARRAY_SIZE(vcpu->stat.callchain_ends) == UNWIND_END_NO_MEMORY);
 		vcpu->stat.callchain_walks++;

@@ -555,8 +555,8 @@ static void *make_btf(bool old, u32 *size)
 }
 
 /*
- * The first task, a process with user mode and a second thread, a thread of the kernel, and the
- * idle task of the second CPU, which is in no list.
+ * The idle task of the first CPU, two threads of one process, a thread of the kernel, and the idle
+ * task of the second CPU, which is in no list.
  */
 static const struct {
 	const char	*comm;

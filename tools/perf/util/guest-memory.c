@@ -361,8 +361,8 @@ static bool find_in_piece(struct guest_memory *mem, const struct guest_memslot *
 }
 
 /*
- * Look at all pieces of RAM, as far as @left goes.  Don't stop at the first page: kernels that ran
- * before may have left such pages as well.
+ * Look at all pieces of RAM, as far as @left goes.  Don't stop at the first page that @found takes:
+ * kernels that ran before may have left pages that it takes as well.
  */
 static bool find_in_ram(struct guest_memory *mem, u64 *left, const char *prefix,
 			guest_page_fn found, void *arg)

@@ -48,7 +48,7 @@
  * @root:	guest-physical address of its page tables; zero if it has none of its own
  * @mm:		address of its struct mm_struct
  * @exec_vm:	number of pages that it can execute; zero if its files could not be read
- * @files:	hash of its files that were written; zero if none were
+ * @files:	hash of the list of its files that perf last wrote; zero if perf wrote none
  * @pid:	pid of its process
  * @tid:	its tid
  * @comm:	its name

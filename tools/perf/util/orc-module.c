@@ -32,8 +32,7 @@ struct orc_row {
 /*
  * The parts of a module's file that perf uses.
  *
- * @addrs:	addresses of its sections in the kernel that runs, by number; zero for those that
- *		are not code
+ * @addrs:	addresses of its sections in the guest, by number; zero for those that are not code
  * @ips:	the section with the address of each entry; all zeroes before relocation
  * @ips_nr:	number of that section
  * @relocs:	relocations of that section
@@ -235,10 +234,10 @@ static bool is_same(const Elf_Data *a, const Elf_Data *b)
  * orc_module__read - read the ORC tables of a module
  * @module:	receives the tables; call orc_module__exit() for it, also if this fails
  * @elf:	the module's file; must stay open as long as @module is used
- * @start:	the module's first address in the kernel that runs
+ * @start:	the module's first address in the guest
  * @end:	the address after its last one
- * @format:	format of the kernel's tables
- * @header:	the kernel's .orc_header, NULL if it has none
+ * @format:	format of the tables of the guest's kernel
+ * @header:	.orc_header of the guest's kernel, NULL if it has none
  *
  * Return: NULL, or why there are none.
  */

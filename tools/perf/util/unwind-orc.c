@@ -155,8 +155,8 @@ const struct orc_format *orc_format__find(const u8 *hash, const u8 *entries, uns
 	if (flags & GENMASK(15, 12))
 		return NULL;
 	/*
-	 * Some kernels have the format of 6.4 without its hash.  The formats of 6.1 and 6.3 have no
-	 * type 3.
+	 * A kernel without .orc_header may have the format of 6.4.  Of the formats left, only that
+	 * one has type 3.
 	 */
 	if (has_type_3)
 		return &format_6_4;

@@ -359,8 +359,8 @@ CALLCHAIN_TEST(attr, exclude_kernel)
 	enum pmi_source source = PMI_NMI | (variant->source & PMI_DEFERRED);
 
 	/*
-	 * The PMU that KVM_SELFTEST_NMI_PMU names ignores exclude_kernel; other PMUs don't count in
-	 * the guest's kernel then.
+	 * With exclude_kernel, only a PMU that ignores it samples the guest's kernel, so that perf
+	 * has something to leave out: the PMU that KVM_SELFTEST_NMI_PMU names.
 	 */
 	SKIP_UNLESS_PMI(source);
 	if (has_hardware_cycles())

@@ -1524,8 +1524,8 @@ FIXTURE_VARIANT_ADD(protected_host, vm) { };
 FIXTURE_VARIANT_ADD(protected_host, protected_vm) { .type = KVM_VM_TYPE_ARM_PROTECTED };
 
 /*
- * Don't use the library: it has no protected VMs, and reads their memory, which the hypervisor
- * takes from the host.
+ * Create the VM without the library, which has no protected VMs, and which would access their
+ * memory: the hypervisor takes that from the host.
  */
 FIXTURE_SETUP(protected_host)
 {

@@ -175,8 +175,8 @@ static void move_to(struct kvm_vm *vm, u64 *pte, void *hva)
 
 /*
  * Make the page that the guest has at @level private: a page of its stack, or a page
- * table.  The VMM's mapping still has the contents, but the host must not read it, nor
- * what the guest shares.
+ * table.  The VMM's mapping still has the contents.  KVM reads no memory of a VM that may
+ * have private memory, not even shared pages, so each callchain has the IP only.
  */
 static void test_private(enum pmi_source source, int level)
 {

@@ -956,8 +956,8 @@ CALLCHAIN_TEST(modes, nested_user)
 }
 
 /*
- * L2's PDPTEs aren't in L1's memory at the address in L2's CR3: SVM reads them from
- * where L1's NPT maps that address, VMX has them in the VMCS.
+ * Clear L2's PDPTEs in L1's memory at the address in L2's CR3: a walk that looks there finds
+ * none.  SVM reads them from where L1's NPT maps that address, VMX has them in the VMCS.
  */
 CALLCHAIN_TEST(modes, nested_tdp_pae)
 {
