@@ -9,15 +9,43 @@ The reports must not differ.
 
 import argparse
 import os
+import runpy
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Dict
+from typing import Dict, List
 
 _REPO = Path(__file__).resolve().parents[1]
-_GENERATOR = _REPO / "tools/perf/tests/shell/lib/guest_callchains.py"
+# How perf's own test writes a perf.data file.
+_WRITER = runpy.run_path(str(_REPO / "tools/perf/tests/shell/lib/guest_callchains.py"))
 _MODES = ("immediate", "deferred")
+_DEPTH = 16
+# PERF_RECORD_FINISHED_ROUND
+_FINISHED_ROUND = 68
+
+
+def _write(path: Path, deferred: bool, samples: int, vcpus: int) -> None:
+    """Many samples of the vCPUs of a guest; if deferred, all vCPUs wait at the same time."""
+    w = _WRITER
+    stacks: List[List[int]] = [[w["guest_ip"](1 + (salt >> level % 6 & 1)) + level
+                                for level in range(_DEPTH)] for salt in range(64)]
+    flags = w["GUEST_CALLCHAIN"]
+    if deferred:
+        flags |= w["DEFER_CALLCHAIN"] | w["DEFER_OUTPUT"] | w["DEFER_GUEST_CALLCHAIN"]
+    data = w["PerfData"](str(path), flags)
+    for number in range(0, samples, vcpus):
+        batch = range(number, min(number + vcpus, samples))
+        for cookie in batch:
+            stack, tid = stacks[cookie * 7 % 64], w["PID"] + 1 + cookie % vcpus
+            data.sample(w["GUEST_KERNEL"], tid,
+                        [w["IN_GUEST_KERNEL"], stack[0], w["USER_DEFERRED"], cookie]
+                        if deferred else [w["IN_GUEST_KERNEL"], *stack])
+        for cookie in batch if deferred else ():
+            data.deferred(w["GUEST_KERNEL"], w["PID"] + 1 + cookie % vcpus, cookie,
+                          [w["IN_GUEST_KERNEL"], *stacks[cookie * 7 % 64][1:]])
+        data.event(_FINISHED_ROUND, 0, b"")
+    data.close()
 
 
 def _report(perf: Path, folder: Path, mode: str) -> float:
@@ -47,9 +75,9 @@ def main() -> int:
 
     with tempfile.TemporaryDirectory() as tmp:
         folder = Path(tmp)
-        for what in ("kallsyms", *_MODES):
-            subprocess.run([sys.executable, str(_GENERATOR), what, str(folder / what),
-                            f"--samples={args.samples}", f"--vcpus={args.vcpus}"], check=True)
+        _WRITER["write_kallsyms"](str(folder / "kallsyms"))
+        for mode in _MODES:
+            _write(folder / mode, mode == "deferred", args.samples, args.vcpus)
         seconds: Dict[str, float] = {}
         # In turns, as the machine may get slower or faster meanwhile.
         for _ in range(args.runs):

@@ -7,7 +7,7 @@ import struct
 from typing import BinaryIO, List, Sequence
 
 RECORD_MMAP, RECORD_COMM, RECORD_SAMPLE, RECORD_MMAP2 = 1, 3, 9, 10
-RECORD_DEFERRED, RECORD_FINISHED_ROUND = 22, 68
+RECORD_DEFERRED = 22
 KERNEL, USER, GUEST_KERNEL, GUEST_USER = 1, 2, 4, 5
 
 IN_KERNEL, IN_USER = 2**64 - 128, 2**64 - 512
@@ -86,9 +86,6 @@ class PerfData:
         self.event(RECORD_DEFERRED, cpumode, struct.pack(f"<{len(chain) + 2}Q", cookie,
                    len(chain), *chain) + self._id(tid))
 
-    def finished_round(self) -> None:
-        self.event(RECORD_FINISHED_ROUND, 0, b"")
-
 
 def write_kallsyms(path: str) -> None:
     with open(path, "w", encoding="ascii") as file:
@@ -142,34 +139,11 @@ def write_dwarf(path: str, vmm: str) -> None:
     data.close()
 
 
-def write_many(path: str, deferred: bool, samples: int, vcpus: int, depth: int) -> None:
-    """Many samples of the vCPUs of a guest; if deferred, all vCPUs wait at the same time."""
-    stacks: List[List[int]] = [[guest_ip(1 + (salt >> level % 6 & 1)) + level
-                                for level in range(depth)] for salt in range(64)]
-    data = PerfData(path, GUEST_CALLCHAIN | (DEFER_CALLCHAIN | DEFER_OUTPUT |
-                                             DEFER_GUEST_CALLCHAIN if deferred else 0))
-    for number in range(0, samples, vcpus):
-        batch = range(number, min(number + vcpus, samples))
-        for cookie in batch:
-            stack, tid = stacks[cookie * 7 % 64], PID + 1 + cookie % vcpus
-            data.sample(GUEST_KERNEL, tid, [IN_GUEST_KERNEL, stack[0], USER_DEFERRED, cookie]
-                        if deferred else [IN_GUEST_KERNEL, *stack])
-        for cookie in batch if deferred else ():
-            data.deferred(GUEST_KERNEL, PID + 1 + cookie % vcpus, cookie,
-                          [IN_GUEST_KERNEL, *stacks[cookie * 7 % 64][1:]])
-        data.finished_round()
-    data.close()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("what", choices=["kallsyms", "jit-map", "mixed", "dwarf", "immediate",
-                                         "deferred"])
+    parser.add_argument("what", choices=["kallsyms", "jit-map", "mixed", "dwarf"])
     parser.add_argument("file")
     parser.add_argument("--vmm", default="/vmm", help="the VMM, an ELF file")
-    parser.add_argument("--samples", type=int, default=100000)
-    parser.add_argument("--vcpus", type=int, default=256)
-    parser.add_argument("--depth", type=int, default=16)
     args = parser.parse_args()
 
     if args.what == "kallsyms":
@@ -178,10 +152,8 @@ def main() -> None:
         write_jit_map(args.file)
     elif args.what == "mixed":
         write_mixed(args.file, args.vmm)
-    elif args.what == "dwarf":
-        write_dwarf(args.file, args.vmm)
     else:
-        write_many(args.file, args.what == "deferred", args.samples, args.vcpus, args.depth)
+        write_dwarf(args.file, args.vmm)
 
 
 if __name__ == "__main__":
