@@ -38,9 +38,9 @@ core_initcall(init_guest_callchain_sysctl);
 
 /*
  * Return true if @event has a BPF program that calls stack helpers.  These helpers read the
- * recorded chain and expect a stack of the host, so that perf must treat a sample of a guest
- * like one of the host.  Programs that this program tail-calls are not checked: they may read
- * the guest's chain.
+ * recorded chain and expect a stack of the host, so perf must treat a sample of a guest like
+ * one of the host.  Programs that this program tail-calls are not checked: if they call stack
+ * helpers, these can see the guest's chain.
  */
 bool perf_callchain_for_host(const struct perf_event *event)
 {
@@ -67,8 +67,9 @@ bool perf_guest_callchain_allowed(const struct perf_event *event, unsigned int g
  * @event: a new event; it has callchain buffers, so that the callchain sysctls can't change
  *
  * Clears attr.defer_guest_callchain if @event takes no callchains of guests, or leaves out
- * a part of them by exclude_callchain_*: all samples of an exit have the same first part of
- * a deferred chain.  That part takes three contexts: two markers and the cookie.
+ * a part of them by exclude_callchain_*, as all samples of an exit share the first part of
+ * a deferred chain.  Also clears it if the sysctl allows fewer contexts than the three that
+ * this part takes: two markers and the cookie.
  *
  * Context: task, before @event is installed.  Takes no locks.
  *
@@ -80,7 +81,7 @@ int perf_guest_callchain_init(struct perf_event *event)
 
 	if (attr->exclude_guest || !attr->sample_max_stack || attr->exclude_callchain_kernel ||
 	    attr->exclude_callchain_user || sysctl_perf_event_max_contexts_per_stack < 3) {
-		/* A deferred stack needs the cookie, which is in the deferred callchain. */
+		/* A deferred stack needs the cookie that deferred callchains put in samples. */
 		if (attr->defer_guest_callchain && attr->sample_stack_guest)
 			return -EINVAL;
 		attr->defer_guest_callchain = 0;
@@ -112,7 +113,7 @@ guest_callchain_walk(struct perf_sample_data *data, const struct perf_event_attr
 	if (!entry)
 		return &__empty_callchain;
 
-	/* Leave room for a marker.  The buffer has room for all: the sysctls can't change now. */
+	/* Leave room for a marker.  All fits: the sysctls for the buffer size can't change now. */
 	ips = &entry->ip[1];
 	nr = static_call(__perf_guest_stack_walk)(ips, attr->sample_max_stack, &nr_kernel);
 	if (nr)
@@ -148,7 +149,7 @@ guest_callchain_walk(struct perf_sample_data *data, const struct perf_event_attr
  * one record, and this part of the chain.
  *
  * Inlined to keep the PMI short.  The hypervisor finds the guest's state and IP in one
- * call, and has checked the sysctl.  The other words are already set.
+ * call, and has checked the sysctl.  The last two words of the chain are already set.
  */
 static __always_inline struct perf_guest_callchain_request *
 guest_callchain_defer(struct perf_sample_data *data, struct perf_event *event)
@@ -201,7 +202,7 @@ guest_callchain_immediate(struct perf_sample_data *data, struct perf_event *even
 
 /**
  * perf_guest_callchain - get the callchain of the guest that a PMI interrupted
- * @data: the sample; this sets its guest_state, and its guest_ip if the IP is found
+ * @data: the sample; its guest_state is set, and its guest_ip if the IP is found
  * @event: the event that is sampled, with attr.guest_callchain set; its exclude_*
  *	   bits and sample_max_stack (which does not count context markers) apply
  *
@@ -215,9 +216,9 @@ guest_callchain_immediate(struct perf_sample_data *data, struct perf_event *even
  *
  * Return: the chain, or the first part of a deferred one, see
  * guest_callchain_defer().  It is valid until the next sample in the same
- * context.  It is empty if @event may not see it, or if the guest's stack must not
- * be read.  NULL if the sample hit the host, or must be treated as if it did, see
- * perf_callchain_for_host().
+ * context.  It is empty if @event may not see it, if the guest's stack must not be
+ * read, or if a deferred chain can't be requested.  NULL if the sample hit the host,
+ * or must be treated as if it did, see perf_callchain_for_host().
  */
 struct perf_callchain_entry *perf_guest_callchain(struct perf_sample_data *data,
 						  struct perf_event *event)
@@ -266,8 +267,8 @@ void perf_guest_print_backtrace(const char *log_lvl)
 
 	/*
 	 * Skip tracepoint events that the walk hits: they could walk the stack, too, and walks
-	 * can't nest, as they change PKRU.  The callchain buffer may not be allocated: it can't
-	 * serve as the guard, unlike in perf_output_guest_stack().
+	 * can't nest, as on x86 they change PKRU.  The callchain buffer may not be allocated:
+	 * it can't serve as the guard, unlike in perf_output_guest_stack().
 	 */
 	rctx = perf_swevent_get_recursion_context();
 	if (rctx >= 0) {

@@ -18,7 +18,7 @@ static DEFINE_PER_CPU(u32, guest_callchain_count);
 /*
  * Return a new cookie, made like those of get_cookie() in kernel/unwind/deferred.c.  Their
  * count is odd, and that of guests' cookies is even, so that the two kinds never match.  A
- * cookie is never zero, as its CPU isn't.
+ * cookie is never zero, as its field cpu is at least one.
  */
 static u64 guest_callchain_cookie(void)
 {

@@ -93,8 +93,8 @@ void perf_output_guest_stack(struct perf_output_handle *handle, unsigned int siz
 	int rctx;
 
 	/*
-	 * Dumps and walks can't nest, as they change PKRU.  So hold the callchain buffer of
-	 * this context while the stack is copied: if the copy hits a tracepoint, e.g. in a
+	 * Dumps and walks can't nest, as on x86 they change PKRU.  So hold the callchain buffer
+	 * of this context while the stack is copied: if the copy hits a tracepoint, e.g. in a
 	 * fault, the tracepoint's event gets no buffer, and neither walks nor dumps the stack.
 	 */
 	if (get_callchain_entry(&rctx)) {
@@ -164,7 +164,7 @@ static void output_record(struct perf_event *event, void *data)
  * @size: how many bytes to dump at most
  *
  * The record is as long as the stack that the hypervisor finds.  Readers of the samples
- * expect a record: emit an empty one if it finds none.
+ * expect a record: emit an empty one if the hypervisor finds no stack.
  *
  * Context: as __perf_guest_callchain_serve().  May sleep.
  */

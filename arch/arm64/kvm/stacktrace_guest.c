@@ -118,7 +118,7 @@ static unsigned int guest_va_bits(const struct guest_unwind_state *state, u64 ad
 	return 64 - clamp(txsz, 12, 48);
 }
 
-/* Replace the topmost byte of a data address if the guest's CPU ignores it. */
+/* Set the topmost byte of a data address to copies of bit 55 if the guest's CPU ignores it. */
 static u64 guest_untag(const struct guest_unwind_state *state, u64 addr)
 {
 	u64 tbi = is_upper_half(addr) ? TCR_TBI1 : TCR_TBI0;
@@ -126,7 +126,7 @@ static u64 guest_untag(const struct guest_unwind_state *state, u64 addr)
 	return state->tcr & tbi ? (u64)sign_extend64(addr, 55) : addr;
 }
 
-/* Return @addr with all bits above the guest's virtual addresses set to bit 55. */
+/* Return @addr with all bits above the guest's virtual addresses set to the value of bit 55. */
 static u64 guest_extend(const struct guest_unwind_state *state, u64 addr)
 {
 	u64 above = GENMASK_ULL(63, guest_va_bits(state, addr));
@@ -371,7 +371,7 @@ static enum guest_unwind_end guest_unwind_edge(struct guest_unwind_state *state)
 			guest_unwind_read(state, regs + LINUX_REGS_X29, &state->fp);
 	}
 
-	/* SP_EL0 may be the kernel's own: user mode's first frame may then lie anywhere. */
+	/* If SP_EL0 has a value of the kernel's, user mode's first frame may lie anywhere. */
 	return guest_unwind_user(state, pc, is_upper_half(sp) ? 0 : sp, state->fp, pstate);
 }
 
@@ -576,10 +576,10 @@ static bool guest_may_walk(struct kvm_vcpu *vcpu)
  * @nr_kernel are the guest kernel's.  The guest's memory is never written.  It
  * is read with the rights of the code whose frames are walked.
  *
- * Only deferred walks read the stack; walks in the PMI find only the IP.  If the
- * PMI doesn't come right after an exit, find nothing: perf takes each PMI for the
- * guest's while a vCPU is loaded.  The vCPU's registers may then be partly on the
- * CPU and partly in memory, or KVM may be changing them.
+ * Only deferred walks read the stack; walks in the PMI find only the IP.  perf takes
+ * each PMI for the guest's while a vCPU is loaded.  Find nothing if the PMI doesn't
+ * come right after an exit: the vCPU's registers may be partly on the CPU and partly
+ * in memory, or KVM may be changing them.
  *
  * @max bounds the work.  An entry takes at most seven words and four walks of the
  * page tables.
@@ -620,7 +620,8 @@ unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned 
  * must be none.
  *
  * Only one PMI at a time may write the request.  So refuse a PMI that has interrupted the
- * handler of another interrupt, and a tracepoint that an interrupt can interrupt.
+ * handler of another interrupt.  Also refuse tracepoints that are hit outside of interrupt
+ * handlers: a PMI may come meanwhile.
  */
 struct perf_guest_callchain_request *kvm_arch_vcpu_callchain_request(struct kvm_vcpu *vcpu)
 {

@@ -85,8 +85,8 @@ static const struct entry_frame entry_frame_32 = {
  * @page_gva:	guest virtual address of the stack page that was translated last
  * @page_hva:	where the VMM has mapped that page; NULL if there is none
  * @end:	whether the walk has ended, and why
- * @nr_reads:	words that were read from the guest's stack
- * @nr_walks:	pages of the stack that were translated
+ * @nr_reads:	how many reads of words of the guest's stack were tried
+ * @nr_walks:	how many translations of pages of the stack were tried
  */
 struct guest_unwind_state {
 	struct kvm_vcpu		*vcpu;
@@ -140,9 +140,10 @@ static enum guest_unwind_end guest_unwind_store(struct guest_unwind_state *state
 
 /*
  * Return true if the host's page tables map @hva to normal memory.  Refuse special
- * entries and P2PDMA pages, as GUP does: a memslot may be a device's registers, where
- * reads have side effects, or a device's memory.  IRQs are off to keep the tables from
- * being freed, and each entry is read once, as in host_pfn_mapping_level().
+ * entries and P2PDMA pages, as GUP does: a memslot may map a device's registers, where
+ * reads have side effects, or a device's memory.  P2PDMA pages are mapped by PTEs only,
+ * see p2pmem_alloc_mmap().  IRQs are off to keep the tables from being freed, and each
+ * entry is read once, as in host_pfn_mapping_level().
  */
 static bool host_maps_memory(struct mm_struct *mm, unsigned long hva)
 {
@@ -275,7 +276,7 @@ static enum guest_unwind_end guest_unwind_read(struct guest_unwind_state *state,
 	return r ? UNWIND_END_NO_MEMORY : UNWIND_CONTINUE;
 }
 
-/* If state->fp encodes a pointer to pt_regs (ENCODE_FRAME_POINTER), set *@regs, return true. */
+/* If state->fp encodes a pointer to pt_regs (ENCODE_FRAME_POINTER), store it, return true. */
 static bool guest_unwind_is_entry(const struct guest_unwind_state *state, gva_t *regs)
 {
 	/* Linux has flat segments. */
@@ -287,7 +288,7 @@ static bool guest_unwind_is_entry(const struct guest_unwind_state *state, gva_t 
 		*regs = state->fp - 1;
 		return IS_ALIGNED(*regs, 8);
 	case 4:
-		/* Only a kernel whose stack lies in the upper half can encode pointers so. */
+		/* Kernels whose stacks lie in the lower half can't encode a pointer like this. */
 		*regs = state->fp | BIT(31);
 		return *regs != state->fp && (state->sp & BIT(31)) && IS_ALIGNED(*regs, 4);
 	default:
@@ -394,7 +395,7 @@ static enum guest_unwind_end guest_unwind_outermost(struct guest_unwind_state *s
 	if (state->user)
 		return end;
 
-	/* Discard what only looked like an entry from the kernel. */
+	/* These aren't user mode's registers: discard the entry that they may have added. */
 	state->nr = nr;
 	state->nr_kernel = nr;
 	return UNWIND_END_LAST;
@@ -417,7 +418,7 @@ static bool guest_unwind_task_regs(struct guest_unwind_state *state, u64 sp, gva
 			return true;
 		}
 
-		/* Discard what only looked like an entry from the kernel. */
+		/* If these are not user mode's registers, discard the IP that they gave. */
 		state->nr = nr;
 		state->nr_kernel = nr;
 		if (state->user)
@@ -439,13 +440,13 @@ static noinline bool guest_is_syscall_context(const struct guest_unwind_state *s
 
 /*
  * Return true if the guest is at the first or the last instructions of a system call: IP is
- * in the kernel's half of the addresses, the upper one, but SP is in the lower half: it is user
- * mode's, or the value of CR3.  RCX and R11 have user mode's IP and flags then: SYSCALL puts them
- * there, and SYSRET takes them from there.
+ * in the kernel's half of the addresses, the upper one, but SP is in the lower half.  SP is user
+ * mode's, or, with page-table isolation, has the value of CR3.  RCX and R11 have user mode's IP
+ * and flags then: SYSCALL puts them there, and SYSRET takes them from there.
  */
 static __always_inline bool guest_has_user_stack(const struct guest_unwind_state *state)
 {
-	/* Leave out 32-bit programs: their stack lies below 4 GiB, and EBP is an argument. */
+	/* Leave out 32-bit programs, whose stack lies below 4 GiB: EBP is a syscall argument. */
 	return unlikely((s64)state->ips[0] < 0) && unlikely((s64)state->sp >= 0) &&
 	       state->sp > U32_MAX && guest_is_syscall_context(state);
 }
@@ -543,7 +544,7 @@ static noinline bool guest_unwind_kernel_stack(struct guest_unwind_state *state)
 		guest_unwind_syscall(state);
 		/* RBP is user mode's.  guest_unwind_outermost() may have changed state->fp. */
 		state->fp = kvm_rbp_read_raw(state->vcpu);
-		/* User mode's SP is unknown here: its first frame may lie anywhere. */
+		/* User mode's SP is unknown here: the first frame may lie anywhere. */
 		state->sp = 0;
 		return true;
 	}
@@ -571,7 +572,7 @@ static noinline bool guest_unwind_kernel_stack(struct guest_unwind_state *state)
 /*
  * If frame pointers have not led to the outermost frame, continue in user mode with the
  * registers that are saved on the task's stack: kernels that are built without frame pointers
- * use RBP for something else, so that their chains may end anywhere.  Return true if there is
+ * use RBP for something else, so their chains may end anywhere.  Return true if there is
  * more to walk.
  */
 static bool guest_unwind_task(struct guest_unwind_state *state)
@@ -610,8 +611,8 @@ static enum guest_unwind_end guest_unwind_frame(struct guest_unwind_state *state
 
 /*
  * Return a limit for guest_unwind_page(), which only reads frames of @gva's page that begin
- * below it.  In 64-bit code, such a frame ends before the page does, so that the address
- * after the frame doesn't wrap.
+ * below this limit.  In 64-bit code, such a frame ends before the page does, so that the
+ * address after the frame doesn't wrap.
  */
 static u64 guest_frames_end(gva_t gva)
 {
@@ -700,7 +701,7 @@ out:
 	return end;
 }
 
-/* Find at least one more entry, or return why there is none. */
+/* Find more entries.  Return why the walk ends, or UNWIND_CONTINUE if it doesn't. */
 static enum guest_unwind_end guest_unwind_next(struct guest_unwind_state *state)
 {
 	gva_t frame;
@@ -776,8 +777,8 @@ static __always_inline void guest_unwind_start(struct guest_unwind_state *state,
 }
 
 /*
- * Return true if some of the guest's memory is ciphertext to the host, or does not
- * lie at the VMM's addresses that its memslots have.
+ * Return true if some of the guest's memory may be private: ciphertext to the host,
+ * or not at the VMM's addresses that are in its memslots.
  */
 static bool guest_memory_is_private(struct kvm_vcpu *vcpu)
 {

@@ -86,7 +86,7 @@ static const struct malformed {
 	u16 size;
 } malformed[] = {
 	{ .step = &valid_record, .nr = 1 << 20, },
-	/* The first entries beyond the record's own two would be those of struct sample_id. */
+	/* The record has two entries; the words after them are struct sample_id. */
 	{ .step = &valid_record, .nr = 3, },
 	{ .step = &valid_record, .nr = 5, },
 	{ .step = &valid_record, .nr = 1ULL << 61, },

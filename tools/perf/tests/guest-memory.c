@@ -67,7 +67,10 @@
 #define PUD_GPA		(1UL << 20)
 #define PMD_GPA		(PUD_GPA + PAGE)
 #define PTE_GPA		(PMD_GPA + PAGE)
-/* This is not the first page that a system call looks at. */
+/*
+ * perf reads the beginnings of many pages by one system call.  VMCOREINFO is not on the first of
+ * these pages.
+ */
 #define INFO_GPA	((8UL << 20) + 3 * PAGE)
 
 /* Bits of entries in page tables. */
@@ -76,7 +79,7 @@
 #define LARGE_PAT	BIT(12)
 #define NO_EXEC		BIT_ULL(63)
 
-/* Addresses of the kernel's data, in small pages, so that structures cross pages. */
+/* Addresses of the kernel's data.  It is in small pages, and some structures cross pages. */
 #define NUM_SYMS	(SMALL + 0x800)
 #define RELATIVE_BASE	(SMALL + 0x808)
 #define NAMES		(SMALL + 0xff8)
@@ -188,7 +191,10 @@ static const char info[] =
 	"NUMBER(phys_base)=-450887680\n"
 	"NUMBER(pgtable_l5_enabled)=0\n";
 
-/* An address below the kernel's is that of a per-CPU symbol. */
+/*
+ * An address below the kernel's is that of a per-CPU symbol; zero stands for the end of BTF, see
+ * symbol_addr().
+ */
 static const struct {
 	u64		addr;
 	const char	*name;	/* the type, then the name */
@@ -334,7 +340,7 @@ static const struct {
 #define NOTE_SIZE	24
 #define NOTE_ADDR	32
 
-/* Offsets of a task's fields. */
+/* Offsets in struct task_struct (T_), struct signal_struct (S_) and struct mm_struct (MM_). */
 #define T_COMM		0x20
 #define T_PID		0x30
 #define T_TGID		0x34
@@ -347,6 +353,7 @@ static const struct {
 #define MM_PGD		0x18
 #define MM_TREE		0x20
 #define MM_EXEC_VM	0x30
+/* Where the guest has its direct map of RAM and its array of struct page. */
 #define PAGE_OFFSET	0xffff9d4000000000ULL
 #define VMEMMAP		0xfffff0c180000000ULL
 
@@ -382,7 +389,7 @@ static const struct {
 /* True for Linux 6.0, which has no tree of VMAs. */
 static bool no_tree;
 
-/* The offset of a VMA's file if it is not the usual one, and the number of slots of a leaf. */
+/* The offset of a VMA's vm_file, zero for V_FILE; and the number of slots of a leaf. */
 static u32 vma_file;
 static u32 nr_slots = 16;
 
@@ -727,7 +734,7 @@ static void make_tasks(void)
 	put_u64(TASK(3) + T_TASKS, TASK(0) + T_TASKS);
 	for (size_t i = 0; i < ARRAY_SIZE(tasks); i++)
 		put_u64(TASK(i) + T_SIGNAL, SIGNAL + 0x100 * i);
-	/* The threads of each process lead back to the process's own head. */
+	/* The list of each process's threads ends at the head in its struct signal_struct. */
 	put_u64(TASK(0) + T_THREADS, SIGNAL + S_THREADS);
 	put_u64(TASK(3) + T_THREADS, SIGNAL + 0x300 + S_THREADS);
 	put_u64(TASK(1) + T_THREADS, TASK(2) + T_THREADS);
@@ -737,8 +744,8 @@ static void make_tasks(void)
 #define WITH_MODULES	true
 
 /*
- * Each module has an undefined symbol, which is not written, and a symbol with the module's name in
- * its own.
+ * Each module has an undefined symbol, which perf does not write, and a symbol whose name begins
+ * with that of the module.
  */
 static void make_modules(bool old)
 {
@@ -807,7 +814,7 @@ static void make_modules(bool old)
 		put_u64(note + NOTE_STEP + NOTE_ADDR, MODULE_NOTE);
 	}
 
-	/* The second module has no tables. */
+	/* The second module has no ORC tables. */
 	put(MODULE(0) + M_ARCH, &nr_orcs, sizeof(nr_orcs));
 	put_u64(MODULE(0) + M_ARCH + 8, MODULE_IPS);
 	put_u64(MODULE(0) + M_ARCH + 16, MODULE_ORC);
@@ -844,7 +851,7 @@ static void make_guest(enum layout layout, bool old)
 	make_contents(layout, old);
 }
 
-/* Change a value in VMCOREINFO to another one of the same length. */
+/* Replace text in VMCOREINFO with other text of the same length. */
 static void change_info(const char *from, const char *to)
 {
 	char *at = strstr((char *)&ram[INFO_GPA], from);
@@ -852,7 +859,7 @@ static void change_info(const char *from, const char *to)
 	memcpy(at, to, strlen(to));
 }
 
-/* Return the contents of the guest's file @name, to be freed. */
+/* Return the contents of file @name in the guest's directory; the caller must free them. */
 static char *read_guest_file(const char *dir, const char *name, size_t *size)
 {
 	char path[PATH_MAX], *text = NULL;
@@ -923,7 +930,7 @@ static bool has_section(const char *file, const Elf64_Shdr *shdr, u64 start, u64
 	return true;
 }
 
-/* The sections that the file must have, without the first and the last one. */
+/* A section that the ELF file must have, other than the null section and the section names. */
 struct expected_section {
 	const char	*name;
 	u64		start;
@@ -954,8 +961,8 @@ static bool has_sections(const char *dir, const char *name, const struct expecte
 }
 
 /*
- * Return true if the file, which has the format of sysfs, has this build-id, or if there is
- * neither.
+ * Return true if the file, which has the format of sysfs, has the expected build-id.  If @expected
+ * is NULL, return true if there is no such file.
  */
 static bool has_build_id(const char *dir, const char *name, const char *expected)
 {
@@ -970,7 +977,7 @@ static bool has_build_id(const char *dir, const char *name, const char *expected
 	       build_id__snprintf(&bid, found, sizeof(found)) && !strcmp(found, expected);
 }
 
-/* The guest has no boot code; it may lack the header as well. */
+/* Expect no section for what the guest lacks: boot code and, if @no_header is set, the header. */
 static bool test_tables(const char *dir)
 {
 	const struct expected_section text = { ".text", KERNEL, KERNEL + 0x2000 };
@@ -1017,14 +1024,15 @@ static enum guest_info find_all(const char *dir)
 
 /*
  * Guests of arm64 have the same contents as those of x86-64, but page tables of arm64, and a large
- * page only if small ones have 4 KiB.  In descriptors, bit 1 is set for tables and pages, and clear
- * for blocks, as large pages are called.  perf must not take attributes for a part of the address.
+ * page only if small ones have 4 KiB.  Descriptors of tables and pages have bit 1 set; those of
+ * large pages, which arm64 calls blocks, have it clear.  All have attributes in other bits, which
+ * perf must not take for a part of the address.
  */
 #define ARM64_BLOCK	(BIT(0) | BIT(10) | GENMASK_ULL(52, 50) | BIT_ULL(54))
 #define ARM64_PAGE	(ARM64_BLOCK | BIT(1))
 #define ARM64_TABLE	(BIT(0) | BIT(1) | BIT_ULL(59))
 #define ARM64_ADDRESS	GENMASK_ULL(47, 12)
-/* All tables but the topmost one lie from there on, below the kernel, and 64 KiB apart. */
+/* All tables but the topmost one lie at or above this offset in RAM, 64 KiB apart. */
 #define ARM64_TABLES	(1UL << 20)
 
 /**
@@ -1312,7 +1320,7 @@ static int test_broken_tables(const char *dir)
 	char path[PATH_MAX];
 
 	make_guest(FROM_BASE, false);
-	/* The end of the code becomes its beginning. */
+	/* Give _etext the address of _text: the kernel has no code. */
 	put(OFFSETS + 4 * sizeof(s32), "\0\0\0\0", 4);
 	TEST_ASSERT_VAL("no code", find_all(dir) == GUEST_INFO_NAMES);
 	snprintf(path, sizeof(path), "%s/%d/boot/vmlinux-6.1.0-test", dir, getpid());
@@ -1330,7 +1338,10 @@ static int test_no_header(const char *dir)
 	return 0;
 }
 
-/* All pages but one fit a guest without a hole. */
+/*
+ * Only the page on which the first module's structure begins lies above the hole.  All other pages
+ * would also fit a layout of RAM without a hole.
+ */
 static int test_hole(const char *dir)
 {
 	high = true;
@@ -1562,7 +1573,7 @@ static void no_stack(void)
 
 /*
  * As in Linux, the first CPU's idle task is the first one of the list.  A CPU beyond nr_cpu_ids has
- * an idle task, too.
+ * an idle task, too, which is also in the list.  perf must not write either of them twice.
  */
 static void first_idle_task(void)
 {
@@ -1571,7 +1582,7 @@ static void first_idle_task(void)
 	put_u64(IDLE_THREADS + 0x200, TASK(3));
 }
 
-/* A list ends at its own head only, also if it is the list of the last process. */
+/* The last process's list of threads never comes back to its head. */
 static void last_threads_without_end(void)
 {
 	put_u64(TASK(3) + T_THREADS, TASK(2) + T_THREADS);
@@ -2026,7 +2037,7 @@ static void cache_elsewhere(void)
 	put_page(0xffffffff00001002);
 }
 
-/* The page is swapped out: the other bits may be anything, here they are those of the page. */
+/* Bit 0 says that the page is swapped out.  The other bits lead to its struct page all the same. */
 static void swapped_page(void)
 {
 	put_page(PAGE_OF(PROGRAM_GPA) | 1);
@@ -2140,8 +2151,8 @@ static int test_maps(const char *dir)
 }
 
 /*
- * Look at the tasks; return true if that succeeds, and if it says as expected whether to look again
- * soon.
+ * Look at the tasks.  Return true if that succeeds, and if guest_tasks__are_unsettled() then
+ * returns @again.
  */
 static bool look(struct guest_tasks *found, u64 time, bool again)
 {
@@ -2323,7 +2334,7 @@ static int test_broken_ids(const char *dir)
 	return 0;
 }
 
-/* There are more copies of a kernel's VMCOREINFO than perf looks for kernels. */
+/* There are more pages with VMCOREINFO than perf takes for kernels: MAX_KERNELS. */
 static int test_many_copies(const char *dir)
 {
 	make_guest(FROM_BASE, false);
@@ -2450,7 +2461,7 @@ static int test_policy_while_watched(const char *dir)
 	char sysctl[PATH_MAX];
 	int fd;
 
-	/* Without perf's clock, new tasks are not noted. */
+	/* perf notes new tasks with a time of its clock, which only an event can tell. */
 	fd = sys_perf_event_open(&attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
 	if (fd < 0)
 		return 0;
@@ -2511,8 +2522,9 @@ static int test_policy_while_watched(const char *dir __maybe_unused)
 #endif
 
 /*
- * KVM's list of the guest's memory.  %d is the VMM's pid.  The first %lx is the address of the RAM
- * for 4 GiB, the second one that of the RAM for zero, the third one is 8 MiB above the second.
+ * KVM's list of the guest's memory.  %d is the VMM's pid.  The first %lx is the VMM's address of
+ * the RAM at guest-physical 4 GiB, the second one that of the RAM at guest-physical zero, the third
+ * one is 8 MiB above the second.
  */
 #define PIECE(as, gpa, size, hva) \
 	"as_id=" as " slot=5 gpa=" gpa " size=" size " hva=" hva " flags=0x1\n"
@@ -2551,7 +2563,10 @@ static const struct {
 	  true, true },
 };
 
-/* Lay out RAM as the VMM of a large guest does: the RAM for 4 GiB lies before the RAM for zero. */
+/*
+ * Lay out RAM as the VMM of a large guest does: the RAM at guest-physical 4 GiB lies before the RAM
+ * at guest-physical zero.
+ */
 static void swap_ram(void)
 {
 	u8 *low = malloc(LOW_SIZE);
@@ -2720,7 +2735,7 @@ static int test_policy(const char *dir)
 				(find_all(dir) == GUEST_INFO_TABLES) == policies[i].found);
 	}
 
-	/* One of several VMs is enough to forbid it. */
+	/* If one of a process's VMs forbids it, perf reads none of them. */
 	snprintf(vm, sizeof(vm), "%d-6", getpid());
 	TEST_ASSERT_VAL("no list", make_list(dir, vm, ""));
 	snprintf(path, sizeof(path), "%s/kvm/%d-6/guest_callchain", dir, getpid());
@@ -2762,11 +2777,14 @@ static bool is_forbidden(const char *dir, int tid, int fd)
 	snprintf(path, sizeof(path), "%s/kvm/%s/guest_callchain", dir, name);
 	write_text(path, "forbidden\n");
 	forbidden = guest_policy__refusal(getpid());
-	/* The VM must not be taken for one that is known to be this process's. */
+	/* guest_memslots__find_vm() must not find a VM that isn't known to be this process's. */
 	return forbidden && !guest_memslots__find_vm(getpid(), 0, path);
 }
 
-/* A VM whose thread has ended forbids as well, if this process may have made it. */
+/*
+ * The setting of a VM counts even if the thread that made the VM has ended, provided that the
+ * thread may have been one of this process.
+ */
 static int test_ended_thread(const char *dir)
 {
 	const char *link = guest_memslots__link;
@@ -2848,7 +2866,7 @@ static int test__guest_memory(struct test_suite *test __maybe_unused, int subtes
 	char dir[] = "/tmp/perf-test-guest-XXXXXX";
 	int err;
 
-	/* Guests of both architectures are tested on either. */
+	/* Hosts of x86-64 and of arm64 both test the guests of both architectures. */
 	if (!guest_memory__is_supported())
 		return TEST_SKIP;
 

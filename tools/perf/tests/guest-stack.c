@@ -100,17 +100,17 @@ static int test_records(void)
 #define TEXT_SIZE	0x100
 #define IPS		0xffffffff82000000ULL
 
-/* Numbers of Linux 7.3 in rules: SP as the base, a call, the outermost frame, no rule. */
+/* Values in the ORC entries of Linux 7.3: SP as the base, a call, the outermost frame, no rule. */
 #define RULE_SP		3
 #define RULE_CALL	(2 << 8)
 #define RULE_END	BIT(8)
 #define RULE_UNDEFINED	0
 
-/* Numbers before Linux 6.3: a call with SP as the base, the outermost frame. */
+/* Values before Linux 6.3: a call with SP as the base, the outermost frame. */
 #define OLD_RULE_CALL	5
 #define OLD_RULE_END	BIT(10)
 
-/* Numbers of Linux 6.4 to 7.2: a call with SP as the base, registers that lie at SP. */
+/* Values of Linux 6.4 to 7.2: a call with SP as the base, registers that lie at SP. */
 #define RULE_CALL_6_4	(RULE_CALL | 5)
 #define RULE_REGS_6_4	(3 << 8 | 5)
 
@@ -145,7 +145,7 @@ struct vmlinux {
 	char		note_name[4];
 	u8		build_id[BUILD_ID_SIZE];
 	char		names[sizeof(names)];
-	/* Bytes in front of the code that would be a call. */
+	/* A call in front of the code, which perf must not look at. */
 	u8		before[2];
 	u8		code[TEXT_SIZE];
 };
@@ -339,8 +339,8 @@ static int test_unwind(u64 moved)
 }
 
 /*
- * Code around a return address, as the file has it or as the kernel may have patched it, and
- * whether it has a call there.
+ * The code that the file has around an address, the last @after bytes of it behind the address.
+ * @is_call tells whether that may be a return address: the kernel may have put another call there.
  */
 static const struct call_case {
 	const char	*name;
@@ -716,7 +716,10 @@ static void make_module(struct module *file)
 	make_module_section(file, M_SYMBOLS, SHT_SYMTAB, ".symtab", file->symbols,
 			    sizeof(file->symbols), 0);
 	file->shdrs[M_SYMBOLS].sh_entsize = sizeof(Elf64_Sym);
-	/* The number of local symbols happens to be the number of a section. */
+	/*
+	 * sh_info is the number of local symbols here.  If it happens to be the number of
+	 * .orc_unwind_ip, perf must not take the symbols for the relocations of that section.
+	 */
 	file->shdrs[M_SYMBOLS].sh_info = M_IPS;
 	make_module_section(file, M_NAMES, SHT_STRTAB, ".names", file->names,
 			    sizeof(file->names), 0);
@@ -732,7 +735,8 @@ static void make_module(struct module *file)
 }
 
 /*
- * Make a sample of a module's last section, to which calls lead from the kernel through the others.
+ * Make a sample in a module's .text.c: the kernel has called .text, which has called .text.b, which
+ * has called .text.c.
  */
 static void make_module_sample(struct stack_sample *s)
 {
@@ -912,8 +916,9 @@ static int test_loaded_module(void)
 }
 
 /*
- * Unwind by a kernel that has the format of 6.4 without a hash.  Its own entries show the format,
- * those of its module don't: without registers, they could be an older kernel's.
+ * Unwind by the tables of a kernel that has the format of 6.4, but no hash.  The kernel's own
+ * entries show the format.  Those of its module don't: none is for saved registers, so they could
+ * be an older kernel's.
  */
 static int test_loaded_module_without_registers(void)
 {
@@ -1121,7 +1126,7 @@ static int test_guest_root(void)
 }
 
 /*
- * Ways to break a module's file.  Chains through the module must then stay as they were recorded.
+ * Ways to break a module's file.  Chains through a broken module must stay as they were recorded.
  */
 static void no_relocs(struct module *file)
 {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Find the task of a guest that a sample hit, the file that it ran, the guest's kernel, and the
- * name of the VM, by files as perf record writes them.
+ * From files like those of perf record, find the task of a guest that a sample hit, the file that
+ * the task ran, the guest's kernel, and the name of the VM.
  */
 #include <dirent.h>
 #include <limits.h>

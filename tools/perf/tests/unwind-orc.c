@@ -498,7 +498,7 @@ static bool chain_is(const struct orc_case *c, const struct orc_source *source)
 					  state.bp == c->user_bp);
 }
 
-/* Unwind the stack of a case.  Tables and stacks are a guest's, so they are little-endian. */
+/* Unwind the stack of a case.  Tables and stacks are an x86-64 guest's, so little-endian. */
 static bool stack_is_unwound(const struct orc_case *c)
 {
 	u64 irq_stack[ARRAY_SIZE(c->irq_stack)], stack[ARRAY_SIZE(c->stack)];

@@ -14,8 +14,8 @@
 #define ALIGNMENT	8UL
 
 /*
- * Write @size bytes of the guest's memory.  Pages that can't be read become holes, except for the
- * last page, which becomes zeroes.
+ * Write @size bytes of the guest's memory.  Pages that can't be read become holes in the file, but
+ * the last page becomes zeroes: a hole at the end would leave the file too short.
  */
 static bool write_bytes(struct guest_memory *mem, u64 gva, u64 size, FILE *file)
 {

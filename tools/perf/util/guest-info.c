@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Write what names and unwinds guests: symbols, modules, tables and tasks from the guests' memory,
- * and the guests' names from the VMMs' command lines.  The files have the layout of --guestmount:
- * a directory has one subdirectory for each guest, named by the pid of its VMM.  perf record puts
- * that directory beside perf.data.
+ * Write files that perf needs to name and unwind guests: symbols, modules, tables and tasks from
+ * the guests' memory, and the guests' names from the VMMs' command lines.  The files have the
+ * layout of --guestmount: one directory has a subdirectory for each guest, named by the pid of its
+ * VMM.  perf record puts the one directory beside perf.data.
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -37,7 +37,7 @@
 #include "target.h"
 #include "util.h"
 
-/* The link of a VM's file descriptor in the VMM's /proc/PID/fd. */
+/* In the VMM's /proc/PID/fd, the link of a VM's file descriptor points to this. */
 #define KVM_VM		"anon_inode:kvm-vm"
 
 /* Enough for the path of /proc/PID/fd. */
@@ -89,8 +89,8 @@ static FILE *open_in(const char *dir, const char *name, int flags, const char *m
 /**
  * guest_info__create - create a file in a new directory
  * @dir:	the directory
- * @name:	name of the file.  If the file exists, somebody else made it: it is neither followed
- *		nor overwritten.
+ * @name:	name of the file.  If a file or a link of that name exists, somebody else made it:
+ *		the call fails.
  *
  * Return: the file; NULL if it can't be created.
  */
@@ -148,8 +148,8 @@ static bool write_names(struct guest_kernel *kernel, const char *top, bool table
 }
 
 /*
- * Write the ORC tables and the code of the guest's kernel, named as in /boot; return NULL, or why
- * that failed.
+ * Write the ORC tables and the code of the guest's kernel to a file that is named like a vmlinux in
+ * /boot; return NULL, or why that failed.
  */
 static const char *write_tables(struct guest_kernel *kernel, const char *top)
 {
@@ -264,7 +264,7 @@ static void write_guest_name(pid_t pid, const char *top)
 		pr_info("The guest of process %d is called %s\n", pid, name);
 }
 
-/* Write the files of a guest to @dir/@pid, and have the guest watched until guest_watch__stop(). */
+/* Write the files of a guest to @dir/@pid, and add it to the guests for guest_watch__start(). */
 static enum guest_info write_guest(pid_t pid, const char *dir, bool tables)
 {
 	enum guest_info found = GUEST_INFO_NONE;
@@ -299,7 +299,9 @@ static enum guest_info write_guest(pid_t pid, const char *dir, bool tables)
  * @dir:	directory in which to make the directory PID with these files
  * @tables:	true to write the tables that unwind the kernel
  *
- * Return: what was written, as guest_info__write_kernel().  Before Linux 6.1, tasks have no files.
+ * If the guest runs Linux before 6.1, the files of its tasks can't be found.
+ *
+ * Return: what was written of the kernel, see guest_info__write_kernel().
  */
 enum guest_info guest_info__write(pid_t pid, const char *dir, bool tables)
 {
@@ -317,8 +319,8 @@ static enum guest_info write_guests_of(const char *pids, const char *dir, bool t
 	while (copy && (pid = strsep(&rest, ","))) {
 		errno = 0;
 		/*
-		 * If perf may not look into the process, write_guest() warns the user, who asked
-		 * for it.
+		 * The user named this process: if perf may not look into it, let write_guest()
+		 * warn.
 		 */
 		if (runs_guest(pid) || errno == EACCES)
 			most = max(most, write_guest(atoi(pid), dir, tables));
@@ -343,9 +345,9 @@ static enum guest_info write_all_guests(const char *dir, bool tables)
 }
 
 /*
- * Put the path of the directory beside @data into @path; with @old, that of the directory beside
- * @data.old, to which perf record renames the previous @data.  Return false for a pipe or a device:
- * it has no such directory.
+ * Put the path of the directory of guests beside the data file @data into @path.  With @old, put
+ * the path of the one beside @data.old there: perf record renames the previous data file to this
+ * name.  Return false for a pipe or a device, which has no directory beside it.
  */
 static bool guests_beside(char path[PATH_MAX], const char *data, bool old)
 {
@@ -368,10 +370,10 @@ static bool guests_beside(char path[PATH_MAX], const char *data, bool old)
  *		perf.data.old.
  * @tables:	true to write the tables that unwind the guests' kernels
  *
- * If the user has named files of guests or does not want this, and on hosts whose guests perf can't
- * read, the previous directory is renamed, but nothing is written.
+ * If the user has named files of guests, if symbol_conf.guest_info is false, and on hosts whose
+ * guests perf can't read, the previous directory is renamed, but nothing is written.
  *
- * Return: the highest value of all guests.
+ * Return: what was written; if guests differ, the highest of their values.
  */
 enum guest_info guest_info__record(const struct target *target, const char *data, bool tables)
 {
@@ -472,7 +474,7 @@ static void remove_live_dir(void)
  *
  * The files are in a temporary directory.
  *
- * Return: the highest value of all guests.
+ * Return: what was written; if guests differ, the highest of their values.
  */
 enum guest_info guest_info__begin_live(const struct target *target, bool tables)
 {
@@ -570,9 +572,9 @@ const char *guest_info__name(struct machine *machine)
 }
 
 /*
- * Find the first kernel that began to run after @time.  Return when it began, ~0 if there is none,
- * and put its directory into @path.  Skip directories with names that perf record does not write,
- * or without kallsyms.
+ * Find the first kernel whose directory is named after a time later than @time.  Return that time
+ * and put the directory into @path; return ~0 if there is none.  Skip directories with names that
+ * perf record does not write, or without kallsyms.
  */
 static u64 find_next_kernel(const char *top, u64 time, char path[PATH_MAX])
 {
@@ -602,11 +604,11 @@ static u64 find_next_kernel(const char *top, u64 time, char path[PATH_MAX])
 }
 
 /*
- * Return true if the sample is still of the kernel before machine->next_kernel.  A kernel may run
- * for up to MAX_UNSEEN_NSEC after perf last saw it run.  In this time, samples belong to it until
- * the first one in kernel mode that is in none of its maps: that one is of the firmware or of the
- * next kernel.  If it is of the old kernel after all, e.g. of a BPF program, the old kernel's names
- * are given up too early.
+ * Return true if a sample after machine->next_kernel is still of the old kernel, which may run for
+ * up to MAX_UNSEEN_NSEC after perf last saw it run.  In this time, samples belong to the old kernel
+ * until one in kernel mode is in none of its maps: that sample is of the firmware or of the next
+ * kernel.  If that sample is of the old kernel after all, e.g. of a BPF program, the old kernel's
+ * names are given up too early.
  */
 static bool is_of_last_kernel(struct machine *machine, const struct perf_sample *sample)
 {

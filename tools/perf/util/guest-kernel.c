@@ -101,9 +101,10 @@ static void read_build_id(struct guest_vmcoreinfo *info, const char *text)
 }
 
 /*
- * Find the page tables of the kernel with its VMCOREINFO.  Only arm64 has kimage_voffset there.  A
- * guest can make perf read its tables in the other architecture's format, and gains nothing by
- * that.  Return false for sizes of pages and addresses that Linux does not use.
+ * Find a kernel's page tables by its VMCOREINFO, the page in @text.  Of the two architectures, only
+ * arm64 has kimage_voffset there.  A guest can make perf read its tables in the other
+ * architecture's format, and gains nothing by that.  Return false for sizes of pages and addresses
+ * that Linux does not use.
  */
 static bool find_page_tables(const char *text, struct guest_page_tables *tables)
 {
@@ -130,8 +131,9 @@ static bool find_page_tables(const char *text, struct guest_page_tables *tables)
 	tables->page_shift = ilog2(page_size);
 	tables->va_bits = 64 - txsz;
 	/*
-	 * With 64 KiB, the topmost table is one for VA_BITS.  A CPU with fewer bits uses the end of
-	 * that table, where all upper bits of the index are set, as they are in addresses.
+	 * With pages of 64 KiB, the topmost table has entries for VA_BITS.  A CPU that translates
+	 * fewer bits uses the end of that table, where the upper bits of the index are all set, as
+	 * they are in addresses of the kernel.
 	 */
 	if (page_size == 65536 && find_number(text, "\nNUMBER(VA_BITS)=", 10) == 52)
 		tables->va_bits = 52;

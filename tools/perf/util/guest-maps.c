@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Find the programs and libraries that a guest's processes run: the files that they have mapped
- * executable, by the kernel's tree of VMAs and its dentries.  Both may change while perf reads
- * them, so two reads in a row must agree.
+ * executable.  A process's tree of VMAs leads to the files, and dentries have their paths.  Both
+ * may change while perf reads them, so two reads in a row must agree.
  */
 #include <elf.h>
 #include <inttypes.h>
@@ -29,7 +29,7 @@
 #define MINOR_BITS	20
 #define MINOR_MASK	((1U << MINOR_BITS) - 1)
 
-/* Nodes of a maple tree, see lib/maple_tree.c. */
+/* Nodes of a maple tree, see include/linux/maple_tree.h. */
 #define NODE_SIZE	256
 #define NODE_MASK	(~(NODE_SIZE - 1ULL))
 #define NODE_TYPE_SHIFT	3
@@ -38,7 +38,7 @@
 #define NODE_RANGE_64	2
 #define NODE_ARANGE_64	3
 
-/* A tree is less deep, even with as many VMAs as a process can have. */
+/* No tree of VMAs is deeper than this, even with as many VMAs as a process can have. */
 #define MAX_DEPTH	8
 
 /* Entries of the page cache, see include/linux/xarray.h. */
@@ -46,7 +46,7 @@
 #define XA_INTERNAL	2
 #define XA_MAX_INTERNAL	4096
 
-/* The tree of a page cache is less deep, even with as many pages as a file can have. */
+/* No file's tree of pages is deeper than this, even with as many pages as a file can have. */
 #define MAX_CACHE_DEPTH	12
 
 /* All fields of a VMA that perf reads lie within this size. */
@@ -57,7 +57,7 @@
 #define MAX_NAME	255
 
 /*
- * Write no further sets of files beyond this size: a guest's processes may call mmap() all the
+ * Write no more once the output is larger than this: a guest's processes may call mmap() all the
  * time.
  */
 #define MAX_FILE	(16L << 20)
@@ -65,7 +65,7 @@
 /* Further VMAs of a process are left out. */
 #define MAX_VMAS	8192
 
-/* Read the files of a process at most this often until two reads in a row agree. */
+/* Read the files of a process at most this many times, until two reads in a row agree. */
 #define MAX_READS	4
 
 /* The kernel appends this to the path of a deleted file. */
@@ -275,7 +275,7 @@ static bool find_layout(const struct btf *btf, struct map_layout *layout)
  * @vmemmap:	address of the kernel's array of struct page
  * @file:	the file to write to
  *
- * Return: the state; NULL if the types lack a field, as before Linux 6.1.
+ * Return: the state; NULL if the types lack a field that perf reads, as those of Linux before 6.1.
  */
 struct guest_maps *guest_maps__new(struct guest_memory *mem, const struct btf *btf, u64 vmemmap,
 				   FILE *file)
@@ -315,7 +315,7 @@ static char *prepend_name(struct guest_maps *maps, u64 dentry, const char *path,
 	    !guest_memory__read(maps->mem, name, end - len, len))
 		return NULL;
 
-	/* Refuse "." and "..": a path leads only down. */
+	/* Refuse "." and "..": the path would be that of another file. */
 	if ((len == 1 && end[-1] == '.') || (len == 2 && end[-1] == '.' && end[-2] == '.'))
 		return NULL;
 	/* The name is printed on terminals, and must stay one component. */
@@ -409,8 +409,8 @@ static bool is_node(u64 entry)
 }
 
 /*
- * Read a file's first page from the guest's page cache.  The start of the program has put it there,
- * and no process need have it mapped; but the guest may have reclaimed it since.
+ * Read a file's first page from the guest's page cache.  The page got there when the file was
+ * loaded.  No process need have it mapped, but the guest may have reclaimed it since.
  */
 static bool read_first_page(struct guest_maps *maps, u64 file, u8 page[GUEST_PAGE_SIZE])
 {
@@ -426,8 +426,8 @@ static bool read_first_page(struct guest_maps *maps, u64 file, u8 page[GUEST_PAG
 			return false;
 	}
 	/*
-	 * An entry that says where a page is swapped out is odd, so it can't point to a
-	 * struct page.
+	 * The entry of a page that is swapped out is odd, but the address of a struct page
+	 * is not: the checks below refuse that entry.
 	 */
 	if (entry < maps->vmemmap)
 		return false;
@@ -498,7 +498,7 @@ static void write_vma(struct guest_maps *maps, struct process *process, const u8
 	fprintf(process->out, "%s %s\n", size ? "" : "-", path);
 }
 
-/* Read the VMA that a leaf has from @first to @last; return false if the VMA's range is another. */
+/* Read the VMA that a leaf has for @first to @last; return false if the VMA has another range. */
 static bool read_vma(struct guest_maps *maps, struct process *process, u64 vma, u64 first,
 		     u64 last)
 {
@@ -515,7 +515,7 @@ static bool read_vma(struct guest_maps *maps, struct process *process, u64 vma, 
 	return true;
 }
 
-/* Read a node of the tree from @first to @last; return false if its contents make no sense. */
+/* Read the tree's node for @first to @last; return false if its contents make no sense. */
 static bool read_node(struct guest_maps *maps, struct process *process, u64 node, u64 first,
 		      u64 last, unsigned int depth)
 {
@@ -585,7 +585,7 @@ static char *read_files(struct guest_maps *maps, u64 mm)
  * A line has the first address and the one after the last, the offset in the file, the file's
  * device and inode, its build-id or "-", and its path.
  *
- * Return: the lines, to be freed; NULL if they can't be read, or never agree with the read before.
+ * Return: the lines, to be freed; NULL if they can't be read, or if no two reads in a row agree.
  */
 char *guest_maps__read(struct guest_maps *maps, u64 mm)
 {

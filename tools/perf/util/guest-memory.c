@@ -2,9 +2,9 @@
 /*
  * Read the memory of an x86-64 or arm64 guest through the memory of its VMM.
  *
- * This needs the right to trace the VMM.  Skip pages that the VMM doesn't have, so as not to make
- * it allocate them or bring them in.  Only a page that goes between that check and the read may
- * come back.
+ * This needs the right to trace the VMM.  Look at pagemap first, and skip pages that the VMM
+ * doesn't have, so as not to make it allocate them or bring them in.  Only a page that goes away
+ * after perf has looked at pagemap may be brought in by the read.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -38,7 +38,8 @@
 
 /*
  * Page tables of arm64, see the Arm ARM, D8.3.  Descriptors with addresses of 52 bits have bits 50
- * and 51, with pages of 64 KiB also 48 and 49, in another place.  Memory above 256 TiB isn't read.
+ * and 51 of the address, with pages of 64 KiB also 48 and 49, in another place.  perf does
+ * not read these bits, so it can't read memory above 256 TiB.
  */
 #define DESC_VALID		BIT_ULL(0)
 #define DESC_TABLE		BIT_ULL(1)
@@ -51,9 +52,9 @@
 
 /*
  * A VMM may map a guest's RAM in one piece, but guest-physical addresses have a hole for devices,
- * which ends at 4 GiB.  These are the addresses at which it begins by default on QEMU's q35, pc and
- * microvm.  The first entry, 4 GiB, stands for no hole.  It is used as well for RAM that KVM lists:
- * there, offsets are guest-physical addresses.
+ * which ends at 4 GiB.  By default, the hole begins at one of these addresses on QEMU's q35, pc and
+ * microvm.  The first entry, 4 GiB, stands for no hole.  This entry is also used for RAM that KVM
+ * lists, as offsets are guest-physical addresses there.
  */
 static const u64 holes[] = { 4 * GIB, 0x80000000, 0xb0000000, 0xc0000000, 0xe0000000 };
 
@@ -93,7 +94,8 @@ static const u64 bases[] = { 0, GIB, 2 * GIB };
 
 /*
  * A search looks at no more memory than this.  A larger mapping is reserved address space, which
- * would take minutes to look at.  Memslots may be larger in sum, for they may share memory.
+ * would take minutes to look at.  Memslots may add up to more, as they may share memory: the search
+ * leaves out those that don't fit any more.
  */
 #define MAX_RAM			(8192 * GIB)
 
@@ -195,7 +197,8 @@ static bool find_mappings(struct guest_memory *mem)
 /**
  * guest_memory__is_supported - check whether perf can read guests' memory on this host
  *
- * A guest has its host's architecture.  Its pages may have another size than the host's.
+ * A guest has its host's architecture.  Its pages may have another size than the host's.  The host
+ * must have pages of GUEST_PAGE_SIZE, as perf reads the VMM's pagemap in that unit.
  *
  * Return: true if it can.
  */

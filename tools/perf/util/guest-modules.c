@@ -61,7 +61,7 @@ struct symtab {
 
 /**
  * struct module_layout - offsets of the fields of a guest's struct module, in bytes
- * @list:	the next module
+ * @list:	the module's entry in the list of modules
  * @name:	its name
  * @kallsyms:	a pointer to its symbols
  * @core_kallsyms: the symbols that it keeps after its init; zero if it has no such field
@@ -74,8 +74,8 @@ struct symtab {
  * @nr_symbols:	... the number of symbols
  * @strings:	... a pointer to their names
  * @types:	... a pointer to their types, as nm prints them
- * @text_size:	in an element of @mem: the size of the code in it, before Linux 6.4; since then its
- *		size
+ * @text_size:	in an element of @mem: the size of the code in it; the same field as @mem_size since
+ *		Linux 6.4
  * @nr_orcs:	the number of rows in its ORC tables; if zero, its kernel has none, and the next two
  *		mean nothing
  * @orc_ips:	a pointer to the addresses of the rows
@@ -390,7 +390,7 @@ static size_t read_note(struct guest_memory *mem, const struct module_layout *la
 	       size : 0;
 }
 
-/* Write a module's build-id to the file that it has in sysfs. */
+/* Write a module's build-id below @top, to the path that its file has in the guest's sysfs. */
 static void write_note(struct guest_memory *mem, const struct module_layout *layout, u64 module,
 		       const char *top, const char *name)
 {

@@ -14,11 +14,11 @@
 /* QEMU has -name or --name, kvmtool and crosvm have --name, and Firecracker has --id. */
 static const char * const options[] = { "-name", "--name", "--id" };
 
-/* QEMU's option has a list; its first element needs no key. */
+/* QEMU's option has a list.  The name has this key, which may be omitted in the first element. */
 #define KEY	"guest="
 
 /**
- * guest_name__clean - replace characters that a terminal or a file of one line must not have
+ * guest_name__clean - replace characters that must not go to a terminal or a file of one line
  * @name: the name
  */
 void guest_name__clean(char *name)
@@ -62,7 +62,7 @@ static bool find_in_list(const char *list, char name[GUEST_NAME_SIZE])
 	return *name;
 }
 
-/* Return the value of an option that gives a VM its name, in @arg or @next, or NULL. */
+/* If @arg is an option that names a VM, return its value, from @arg or @next; otherwise NULL. */
 static const char *value_of(const char *arg, const char *next)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(options); i++) {
@@ -108,8 +108,8 @@ bool guest_name__find(const char *args, size_t size, char name[GUEST_NAME_SIZE])
  * @pid:	pid of its VMM
  * @name:	receives the name
  *
- * The command line is in the memory of the VMM, so that reading it may take a page fault.  The
- * kernel reads only anonymous memory there.
+ * The command line is in the memory of the VMM, so reading it may cause a page fault there.  For
+ * the command line, the kernel reads anonymous memory only.
  *
  * Return: true if the VM has a name.
  */

@@ -42,7 +42,7 @@
 
 /*
  * The maximum number of frames in a chain, about twice the default of the kernel's own chains.
- * Limits that an event sets do not apply here.
+ * An event's limit, sample_max_stack, does not apply here.
  */
 #define MAX_FRAMES	256
 
@@ -51,7 +51,7 @@
 
 /*
  * The parts of a kernel's or a module's file that perf uses, with the addresses of the file.  The
- * file may lack the code at @boot.
+ * file lacks the @boot_size bytes of code at @boot; @boot_size is zero if it lacks none.
  */
 struct orc_sections {
 	Elf_Data		*ips;
@@ -94,9 +94,10 @@ struct guest_module {
  * @fd:		file descriptor of the file
  * @start:	first address of the kernel's code in the guest
  * @offset:	the amount to add to an address in the file to get the one in the guest
- * @nr_whole:	number of chains that came to their end; counted until guest_orc__judge() has
- *		decided
- * @nr_failed:	number of chains that came to a return address without a call, counted likewise
+ * @nr_whole:	number of chains that led to user mode or to the outermost frame; counted until
+ *		guest_orc__judge() has decided
+ * @nr_failed:	number of chains that came to a return address in the kernel with no call before
+ *		it; counted as long as @nr_whole is
  * @sections:	sections of the file
  * @table:	table of the kernel, without its modules
  * @path:	path of the file
@@ -156,8 +157,8 @@ static bool orc_sections__find(struct orc_sections *sections, Elf *elf)
 }
 
 /*
- * Fill in all but the format of the table of a kernel.  The kernel runs @offset bytes above the
- * addresses in its file.  Return NULL, or why that failed.
+ * Fill in all but the format of a table, for a kernel or for a module from the guest's memory.  The
+ * code runs @offset bytes above the addresses in the file.  Return NULL, or why that failed.
  */
 static const char *orc_table__read(struct orc_table *table, const struct orc_sections *sections,
 				   u64 offset)
@@ -341,7 +342,7 @@ static bool guest_module__is_loaded(const struct guest_module *module)
 	return loaded.size == bid.size && !memcmp(loaded.data, bid.data, bid.size);
 }
 
-/* Read the tables of a file that was made from the guest's memory, with the guest's addresses. */
+/* Read the tables from a file that perf has made of a loaded module: it has final addresses. */
 static const char *guest_module__read_memory(struct guest_module *module,
 					     const struct guest_orc *orc)
 {
@@ -354,14 +355,14 @@ static const char *guest_module__read_memory(struct guest_module *module,
 
 	/*
 	 * Calls are relocated.  They lead to the kernel, which is below all modules, or to any
-	 * module: take all addresses from the kernel's start to the last module's end for code.
+	 * module: count all addresses from the kernel's start to the last module's end as code.
 	 */
 	module->orc.code = sections.code;
 	module->orc.code.start = orc->start;
 	list_for_each_entry(other, &orc->modules, node)
 		module->orc.code.end = max(module->orc.code.end, other->end);
 
-	/* The file has no header, and the entries of a module may not show the format. */
+	/* The file has no .orc_header, and a module's entries alone may not show the format. */
 	module->orc.table.format = orc->table.format;
 	return orc_table__read(&module->orc.table, &sections, 0);
 }
@@ -457,8 +458,8 @@ static const struct orc_table *guest_orc__find_table(u64 ip, void *arg)
 
 /*
  * The fewest and the most bytes of NOPs that the kernel may replace with a call: the address behind
- * so many NOPs passes as a return address.  So do the first addresses of a few functions in
- * assembly, which have as many NOPs before them.
+ * so many NOPs passes as a return address.  The first addresses of a few functions in assembly pass
+ * as well, as they have as many NOPs before them.
  */
 #define MIN_NOPS	3
 #define MAX_NOPS	15
@@ -479,8 +480,8 @@ static bool orc_code__has_direct_call(const struct orc_code *code,
 }
 
 /*
- * Return true if @code is an indirect call (ff /2) of @size bytes, or a longer one of which the
- * kernel may have made a direct call of 5 bytes.
+ * Return true if @code is an indirect call (ff /2) of @size bytes, or a longer one that the kernel
+ * may have replaced with a direct call of 5 bytes.
  */
 static bool is_indirect_call(const u8 *code, size_t size)
 {
@@ -551,7 +552,10 @@ static bool orc_code__returns_to(const struct orc_code *code, u64 addr)
 	return false;
 }
 
-/* Return true for boot code: it is gone from the guest's memory, but the idle task began there. */
+/*
+ * Return true for boot code that the file lacks, as the guest has freed it.  The idle task began in
+ * that code, so chains may still lead there.
+ */
 static bool orc_sections__lack_code(const struct orc_sections *sections, u64 addr)
 {
 	return addr - sections->boot < sections->boot_size;
@@ -574,9 +578,9 @@ static bool guest_orc__is_return_address(struct guest_orc *orc, u64 ip)
 }
 
 /*
- * Return true if the rule of the last address itself ends the chain.  No call precedes the code
- * with which a thread begins, nor the trampoline that the function graph tracer puts in place of
- * return addresses.
+ * Return true if the rule for the state's address itself ends the chain; the rule for a return
+ * address is that of the byte before.  No call precedes the code with which a thread begins, nor
+ * the trampoline that the function graph tracer puts in place of return addresses.
  */
 static bool orc_state__ends_here(const struct orc_state *state)
 {
@@ -603,9 +607,10 @@ static u64 callchain__find_user(const struct ip_callchain *chain)
 }
 
 /*
- * Decide whether the tables are those of the guest's kernel.  If they are, at least nine in ten
- * chains are whole, and nearly none fails.  With another kernel's tables, one in eight fails, and
- * fewer than one in 200 are whole.  The decision is final.
+ * Decide whether the tables are those of the guest's kernel.  A chain is whole if it leads to user
+ * mode or to the outermost frame, and fails at a return address with no call before it.  With the
+ * guest's tables, at least nine in ten chains are whole, and nearly none fails.  With another
+ * kernel's tables, one in eight fails, and fewer than one in 200 are whole.  The decision is final.
  */
 static void guest_orc__judge(struct guest_orc *orc, bool whole, bool failed)
 {
@@ -624,8 +629,8 @@ static void guest_orc__judge(struct guest_orc *orc, bool whole, bool failed)
  * User mode's part stays as the host's kernel has found it by frame pointers.  If it has found
  * none, that part becomes the user-mode IP that was saved at the kernel's entry.
  *
- * The chain is only replaced if the tables lead to its end, or if they are known to be the guest's
- * and lead to a frame beyond the sample's.
+ * The chain is only replaced if the tables lead to user mode or to the outermost frame, or if they
+ * are known to be the guest's and lead to at least one frame in addition to the sample's IP.
  *
  * Return: why there are no more frames.
  */
@@ -652,8 +657,8 @@ enum orc_end guest_orc__unwind(struct guest_orc *orc, struct perf_sample *sample
 	ips[nr++] = PERF_CONTEXT_GUEST_KERNEL;
 	orc_state__for_each_frame(&state, &source, info->ip, info->sp, info->fp) {
 		/*
-		 * End the chain at an address without a table, which is not a return address, or if
-		 * it is too long.
+		 * End the chain if it is too long, or at an address without a table, which may not
+		 * be a return address at all.
 		 */
 		if (nr > MAX_FRAMES || !guest_orc__find_table(state.ip, orc)) {
 			state.end = ORC_END_NO_TABLE;
@@ -723,7 +728,7 @@ static const struct dso *machine__kernel_dso(struct machine *machine)
 /*
  * Return the guest's kernel if it may have a build-id of its own, NULL otherwise.  Data files of
  * older perfs have the host's build-id for the guest's kernel: ignore a build-id that equals the
- * host's, and any if the host's is not known.
+ * host's.  If the host's build-id is not known, ignore any build-id.
  */
 static const struct dso *machine__identified_kernel(struct machine *machine)
 {
@@ -767,8 +772,8 @@ static char *machine__find_vmlinux(struct machine *machine)
 
 /*
  * Return the path of the file of a guest's kernel, to be freed; NULL, after a warning, if there is
- * none.  As for symbols, --guestvmlinux is for the default guest only: others may run other
- * kernels.
+ * none.  perf uses --guestvmlinux for the default guest only, as it does to find symbols: other
+ * guests may run other kernels.
  */
 static char *machine__vmlinux(struct machine *machine)
 {

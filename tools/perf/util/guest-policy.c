@@ -25,8 +25,8 @@
 const char *guest_policy__sysctl;
 
 /*
- * Read the sysctl; return false if the kernel has none.  If it can't be read, assume that it
- * forbids.
+ * Read the sysctl; return false if the kernel has none.  If the kernel has the sysctl, but it can't
+ * be read, assume that reading guests is forbidden.
  */
 static bool read_sysctl(int *level)
 {
@@ -67,7 +67,7 @@ static void read_policy(char path[PATH_MAX], char policy[16])
  * @pid: pid of its VMM
  *
  * The VMM's answer is in debugfs, which only root can read; for other users, there is none.  If a
- * VMM has several VMs, one of them is enough to forbid it.
+ * VMM has several VMs and refuses one of them, perf reads none.
  *
  * Return: the reason, or NULL if the guest may be read.
  */

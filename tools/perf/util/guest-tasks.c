@@ -22,8 +22,8 @@
 #include "guest-tasks.h"
 
 /*
- * Limits for tasks and CPUs, as lists may have no end; and for the size of the file, as guests may
- * rename their tasks all the time.
+ * Limits for tasks, as the guest's lists may have no end; for CPUs, as the guest may claim any
+ * number; and for the size of the output, as guests may rename their tasks all the time.
  */
 #define MAX_TASKS	65536
 #define MAX_CPUS	8192
@@ -97,12 +97,12 @@ struct task_layout {
 /**
  * struct guest_tasks - the tasks of a guest
  * @mem:	the guest's memory
- * @maps:	the files that they run; NULL if they can't be found
+ * @maps:	state for the files that tasks run; NULL if perf can't or need not write these
  * @file:	the file that tasks are written to
  * @layout:	offsets of the fields of the guest's structures
  * @init_task:	address of the first task
  * @idle:	address of idle_threads, which is per-CPU; zero if that isn't known
- * @offsets:	address of the CPUs' offsets
+ * @offsets:	address of __per_cpu_offset, each CPU's offset to its per-CPU variables
  * @nr_cpus:	number of CPUs
  * @page_offset: address of the direct map of RAM
  * @found:	tasks that the current look finds, sorted by stack
@@ -169,7 +169,7 @@ static u64 symbol_addr(const struct guest_kernel *kernel, const char *name)
 }
 
 /*
- * Read where a region of the kernel begins.  A kernel without the variable @name has it at @fixed.
+ * Read where a region of the kernel begins.  Without a variable @name, the region is at @fixed.
  */
 static bool read_base(const struct guest_kernel *kernel, const char *name, u64 fixed, u64 *base)
 {
@@ -183,7 +183,7 @@ static bool read_base(const struct guest_kernel *kernel, const char *name, u64 f
  * guest_tasks__new - prepare to write a guest's tasks
  * @kernel:	the guest's kernel, which must outlive the result
  * @file:	the file to write tasks to
- * @maps:	the file to write the files that they run to; NULL to not write them
+ * @maps:	receives the files that the tasks run; NULL to leave these out
  *
  * Return: the state; NULL if the kernel's BTF or symbols do not describe the tasks.
  */
@@ -272,7 +272,7 @@ static bool add_task(struct guest_tasks *tasks, const u8 *raw)
 	const struct task_layout *layout = &tasks->layout;
 	struct task *task;
 
-	/* The task has ended, and only waits for its parent. */
+	/* A task without a stack has ended, and only waits for its parent. */
 	if (!get_u64(raw, layout->stack))
 		return true;
 
@@ -291,7 +291,7 @@ static bool add_task(struct guest_tasks *tasks, const u8 *raw)
 	task->tid = get_u32(raw, layout->pid);
 	memcpy(task->comm, raw + layout->comm, COMM_SIZE);
 	task->comm[COMM_SIZE] = 0;
-	/* Names must have no escape sequences.  An empty one would stand for no task. */
+	/* Names must have no escape sequences.  A line with an empty name is refused when read. */
 	for (char *c = task->comm; *c; c++) {
 		if (*c < ' ' || *c > '~')
 			*c = '?';

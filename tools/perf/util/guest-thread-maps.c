@@ -73,7 +73,7 @@ struct set {
 	size_t	nr;
 };
 
-/* A process, and the index of the set whose files its maps are; negative if it has no maps. */
+/* A process, and the index of the set that its maps were made from; negative if it has no maps. */
 struct process {
 	u32	pid;
 	ssize_t	set;
@@ -289,7 +289,7 @@ static void share_build_ids(struct guest_thread_maps *maps)
 
 /**
  * guest_thread_maps__load - read what was written of the files that a guest's processes run
- * @notes: the file that it was written to
+ * @notes: the file "maps" in the guest's directory
  *
  * Return: the files and sets; NULL if there are none.
  */
@@ -365,8 +365,8 @@ static void add_map(struct machine *machine, struct thread *thread, const struct
 }
 
 /*
- * Return the index of the set of files that a process ran at @time, or, if none is known, that of
- * the next look unless it came too late; negative if there is none.
+ * Return the index of the set of files that a process ran at @time.  If none is known, return the
+ * next one if it begins within MAX_LATE, or else a negative value.
  */
 static ssize_t find_set(const struct guest_thread_maps *maps, u64 root, u32 pid, u64 time)
 {

@@ -224,10 +224,10 @@ static size_t count_before(const struct note *notes, size_t nr, const struct not
 }
 
 /*
- * Find the task that had the stack when perf record last looked.  The sample's page tables must be
- * the task's, unless it is a thread of the kernel, which runs with the page tables of the task that
- * ran before it.  If there is no such task, find the one that had the stack at the next look, if
- * the page tables are its own.
+ * Find the task that had the stack at perf record's last look before @time.  The page tables at
+ * @root must be the task's, unless it is a thread of the kernel, which runs with the page tables of
+ * the task that ran before it.  If there is no such task, find the one that had the stack at the
+ * next look, if it has these page tables.
  */
 static const struct note *find_by_stack(const struct guest_threads *threads, u64 sp, u64 root,
 					u64 time)
@@ -297,7 +297,7 @@ static bool ends_soon(const struct guest_threads *threads, const struct note *no
  * Return true if the sample is of another task than the note's.  If the note's task is gone at the
  * look after the sample, another task may already have had its stack and page tables.  If the
  * note's task was not there at the look before the sample, another task may still have had them.
- * In both cases, it is another's if user mode is seen to run none of the task's known files.
+ * In both cases, the sample is another task's if user mode ran none of the note's known files.
  */
 static bool is_anothers(const struct guest_threads *threads, const struct note *note,
 			const struct perf_sample *sample)

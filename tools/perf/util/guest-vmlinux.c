@@ -13,8 +13,8 @@
 #define MAX_SECTION	(64UL << 20)
 
 /*
- * The sections of the file, and the symbols at their start and end.  The boot code is gone from
- * memory, but chains that began there still lead to it.
+ * The sections of the file, and the symbols at their start and end.  The kernel has freed its boot
+ * code, .init.text, but the idle task's chain still leads to that code.
  */
 static const struct section {
 	const char	*name;
@@ -32,7 +32,7 @@ static const struct section {
 	{ ".orc_unwind", "__start_orc_unwind", "__stop_orc_unwind", SHT_PROGBITS, false, false },
 };
 
-/* Return the size of a section in the guest, zero if it has none; put its address into @addr. */
+/* Put a section's address in the guest into @addr; return its size, zero if there is none. */
 static u64 find_section(const struct guest_kernel *kernel, const struct section *section,
 			u64 *addr)
 {
@@ -51,7 +51,7 @@ static u64 find_section(const struct guest_kernel *kernel, const struct section 
  * @kernel:	the kernel
  * @file:	where to write the ELF file
  *
- * Return: NULL, or why it was not written.
+ * Return: NULL, or why the file could not be written.
  */
 const char *guest_vmlinux__write(struct guest_kernel *kernel, FILE *file)
 {

@@ -36,8 +36,9 @@
 #include "record.h"
 
 /*
- * Intervals of checks whether a guest's kernel runs, and of looks at its tasks.  A kernel's time
- * begins when the one before it was last seen to run.
+ * How often to check whether a guest's kernel runs, and how often to look at its tasks.  The first
+ * interval is short because the time when a kernel was last seen to run is taken as the time when
+ * the next kernel began.
  */
 #define INTERVAL_MSEC	50
 #define TASKS_MSEC	1000
@@ -47,8 +48,8 @@
 
 /*
  * A kernel without ticks for a second may be gone or asleep.  perf then searches all RAM for
- * another kernel.  After each search without success, it waits twice as long as before for the next
- * one, up to MAX_PATIENCE seconds.
+ * another kernel.  After each search without success, it waits twice as long as before until it
+ * searches again, up to MAX_PATIENCE seconds.
  */
 #define ASLEEP_NSEC	NSEC_PER_SEC
 #define MAX_PATIENCE	64
@@ -109,9 +110,9 @@ static struct {
 } watch;
 
 /*
- * perf's clock can be read only by events: the thread gives itself a name, and the record that a
- * dummy event makes of that has the time.  In between, CLOCK_MONOTONIC_RAW shows how much time has
- * passed.
+ * perf's clock can be read only by events.  The thread gives itself a name, a dummy event records
+ * that, and the record has the time.  CLOCK_MONOTONIC_RAW shows how much time has passed since the
+ * last such record.
  */
 struct perf_clock {
 	int				fd;
@@ -220,7 +221,7 @@ static void use_tasks(struct guest *guest, struct guest_kernel *kernel, const ch
 			   guest->pid);
 }
 
-/* Begin to watch a kernel, and take it over.  Its files are in @dir. */
+/* Begin to watch a kernel; drop_kernel() frees it.  Its files are in @dir. */
 static void use_kernel(struct guest *guest, struct guest_kernel *kernel, const char *dir)
 {
 	guest->kernel = kernel;
@@ -257,7 +258,7 @@ static void find_next_kernel(struct guest *guest, const struct perf_clock *clock
 	    (mkdir(dir, 0700) && (errno != EEXIST || guest->nr_kernels == 1)))
 		goto err;
 
-	/* The new kernel's time begins when the old one was last seen to run. */
+	/* The new kernel may have begun right after the old one was last seen to run. */
 	if (snprintf(dir, sizeof(dir), "%s/kernels/%" PRIu64, guest->top, guest->alive + 1) >=
 	    (int)sizeof(dir) ||
 	    !guest_info__write_kernel(kernel, guest->pid, dir, guest->tables))
@@ -367,7 +368,7 @@ static void *watch_guests(void *arg __maybe_unused)
 				look_again(guest, &clock);
 		}
 	}
-	/* A guest that has just booted again is worth the time of one more search. */
+	/* A guest may just have booted again: search once more, even if that is not due yet. */
 	for (struct guest *guest = watch.guests; guest; guest = guest->next)
 		guest->next_search = 0;
 	look_at_all(&clock);
@@ -376,13 +377,13 @@ static void *watch_guests(void *arg __maybe_unused)
 }
 
 /**
- * guest_watch__add - have a guest watched
+ * guest_watch__add - add a guest to those that guest_watch__start() watches
  * @pid:	pid of its VMM
  * @top:	directory with the files of its kernel
  * @kernel:	the kernel; it is taken over if this succeeds
  * @tables:	true to write the tables that unwind later kernels
  *
- * Return: true if the guest is watched.
+ * Return: true if the guest was added.
  */
 bool guest_watch__add(pid_t pid, const char *top, struct guest_kernel *kernel, bool tables)
 {

@@ -3,7 +3,8 @@
  * Read the ORC tables of kernel modules.  The file of a module is neither linked nor relocated.  Do
  * what the kernel does when it loads the module: lay out the sections of code in the file's order,
  * from the address in /proc/modules on, and sort the tables.  Kernels whose modules can't be
- * unloaded put .exit.text elsewhere; its place is not known here.
+ * unloaded put .exit.text with the init code.  That is not handled here: sections that come
+ * after .exit.text in the file then get wrong addresses.
  */
 #include <elf.h>
 #include <gelf.h>
@@ -267,7 +268,7 @@ const char *orc_module__read(struct orc_module *module, Elf *elf, u64 start, u64
 	else
 		why_not = orc_module__read_table(module, &file);
 	free(file.addrs);
-	/* The table of a refused module ends at zero, so it has no address. */
+	/* The table of a refused module ends at zero, so that no address lies in it. */
 	if (!why_not)
 		module->table.end = module->code.end;
 	return why_not;

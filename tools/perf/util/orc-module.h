@@ -26,10 +26,10 @@ struct orc_code {
 /**
  * struct orc_module - what is needed to unwind a module's functions
  * @table:	its ORC table; table.end is zero if it has none that perf can use
- * @code:	its code, at the guest's addresses; direct calls count if they lead to addresses
- *		from code.start to code.end, which may be a wider range
- * @ips:	memory of table.ips, sorted and relocated; NULL if they are so in the file
- * @entries:	memory of table.entries, in the same order; NULL if they are so in the file
+ * @code:	its code, at the guest's addresses; code.start to code.end may also cover other
+ *		code that its direct calls lead to
+ * @ips:	memory of table.ips, sorted and relocated; NULL if table.ips points into the file
+ * @entries:	memory of table.entries, in the same order; NULL if it points into the file
  */
 struct orc_module {
 	struct orc_table	table;

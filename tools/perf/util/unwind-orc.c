@@ -2,11 +2,11 @@
 /*
  * Unwind as arch/x86/kernel/unwind_orc.c does, but from outside the kernel, and for kernels of
  * several versions.  Both the tables and the stack are a guest's, and may hold anything: each word
- * must lie on a piece of the stack, and each frame above the one before.
+ * must lie on a piece of the stack, and each frame above the one before, or on a later piece.
  *
- * Only the kernel's tables are known here.  The walk ends at trampolines of the function tracer and
- * at BPF programs.  If a kretprobe or the function graph tracer has replaced a return address,
- * the chain has the trampoline instead, and as a rule ends there.
+ * Code that the kernel makes at run time has no table: the walk ends at trampolines of the function
+ * tracer and at BPF programs.  If a kretprobe or the function graph tracer has replaced a return
+ * address, the chain has the trampoline instead, and as a rule ends there.
  */
 #include <string.h>
 

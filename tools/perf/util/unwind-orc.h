@@ -40,7 +40,7 @@ struct orc_table {
 /**
  * struct orc_piece - a part of a stack at the time of the sample
  * @addr:	its first address
- * @size:	size in bytes; it ends below 2^64
+ * @size:	size in bytes; the last byte lies below 2^64
  * @data:	contents, little-endian
  */
 struct orc_piece {

@@ -110,7 +110,7 @@ test_inject() {
 	# Only deferred callchains hit the VMM.
 	if readelf -n "${perf}" 2>/dev/null | grep -q "Build ID"; then
 		for options in "-b" "-b --aslr"; do
-			# shellcheck disable=SC2086  # There may be two.
+			# shellcheck disable=SC2086  # There may be two options.
 			perf inject ${options} -i "${dir}/mixed" -o "${dir}/injected" 2>"${dir}/err"
 			check "perf inject ${options}" "${perf}" \
 			      "$(perf buildid-list -i "${dir}/injected" 2>/dev/null |
@@ -141,7 +141,7 @@ ffffffff81001010 [unknown] ffffffff81003010 [unknown]" \
 	      "$(chains --guest-code -i "${dir}/dwarf")"
 }
 
-# Check that only perf kvm sets the attributes.  It tries them on any kernel.
+# Check that only perf kvm sets the attributes.  perf kvm tries them on any kernel.
 test_record() {
 	local mode out
 

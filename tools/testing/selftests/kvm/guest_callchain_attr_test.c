@@ -102,7 +102,7 @@ static void is_refused(struct perf_event_attr attr, const char *why)
 	TEST_ASSERT(fd < 0 && errno == EINVAL, "perf takes %s", why);
 }
 
-/* Test which attributes may ask for dumps of guests' stacks.  On arm64, dumps are empty. */
+/* Test with which attributes perf accepts dumps of guests' stacks; arm64's dumps are empty. */
 CALLCHAIN_TEST(attr, stack_combinations)
 {
 	struct perf_event_attr attr = {
@@ -394,7 +394,7 @@ CALLCHAIN_TEST(attr, inherited)
 	pthread_t thread;
 	unsigned int i;
 
-	/* perf maps the ring of an inherited event only if the event is bound to a CPU. */
+	/* perf maps the ring of an event with attr.inherit only if the event is bound to a CPU. */
 	callchain_event_start(&event, variant->source, &attr, 0, pin_self_to_any_cpu());
 	for (i = 0; i < MAX_ROUNDS && c.nr_guest < NR_SAMPLES; i++) {
 		pthread_create(&thread, NULL, run_vcpu, &t);
@@ -406,9 +406,9 @@ CALLCHAIN_TEST(attr, inherited)
 }
 
 /*
- * There is room for one context marker, the guest kernel's, and none for a cookie: nothing would
- * be deferred.  Sample only KVM_RUN: with this limit, perf's walk of the host's user mode never
- * ends if a frame pointer leads to itself, and pthread_create() makes such a frame.
+ * There is room for one context marker, the guest kernel's, and none for a cookie: sample without
+ * deferral.  Sample only KVM_RUN: with this limit, perf's walk of the host's user mode never ends
+ * if a frame pointer leads to itself, and pthread_create() makes such a frame.
  */
 CALLCHAIN_TEST(attr, one_context)
 {

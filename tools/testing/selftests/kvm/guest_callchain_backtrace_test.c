@@ -30,7 +30,7 @@
 #define LOCKUP		"KVM_SELFTEST_LOCKUP"
 #define BACKTRACE_IRQ	"KVM_SELFTEST_BACKTRACE_IRQ"
 
-/* The kernel prints the IP and its callers, up to NR_PRINTED; the stack has two frames more. */
+/* The kernel prints at most NR_PRINTED entries: the IP and its callers.  Build two callers more. */
 #define NR_PRINTED	16
 #define NR_FRAMES	(NR_PRINTED + 1)
 
@@ -124,8 +124,8 @@ static void start_guest(struct logged_guest *g, bool user)
 	int cpu;
 
 	/*
-	 * Run the guest on the last CPU: on the first one, QEMU 7.2's emulation sometimes loses
-	 * the GIF.
+	 * Run the guest on the last CPU: on the first one, QEMU 7.2's emulation of SVM sometimes
+	 * loses the GIF, the global interrupt flag.
 	 */
 	TEST_ASSERT(!sched_getaffinity(0, sizeof(cpus), &cpus), "sched_getaffinity(): %s",
 		    strerror(errno));
@@ -256,7 +256,7 @@ static void assert_entry(const char *line, u64 ip, bool user)
 static void assert_backtrace(struct logged_guest *g, backtrace_fn backtrace, bool user, bool shown)
 {
 	unsigned int i, nr_rounds = backtrace == backtrace_by_watchdog ? MAX_LOCKUPS : MAX_ROUNDS;
-	/* The interrupt that prints is no better than a PMI. */
+	/* If PMIs can't walk the stack, the interrupt that prints can't either: it finds the IP. */
 	unsigned int nr_printed = PMIS_WALK ? NR_PRINTED : 1;
 	char *line = NULL, *trace, *end, wanted[64];
 	bool has_stack;
@@ -268,7 +268,7 @@ static void assert_backtrace(struct logged_guest *g, backtrace_fn backtrace, boo
 		usleep(i * 10000);
 		read_backtrace(g, backtrace);
 		line = strstr(g->log, wanted);
-		/* If a CPU in KVM counts as in the guest, the IP may not be at hand. */
+		/* If interrupts that hit KVM count as the guest's, the IP may be missing. */
 		if (PMIS_HIT_KVM && shown && line && !strstr(line, ";Guest call trace:\n"))
 			line = NULL;
 	}

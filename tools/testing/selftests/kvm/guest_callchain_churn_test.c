@@ -27,7 +27,7 @@
 #define NR_DUMP_SAMPLES		32
 #define DUMP_SIZE		(24 * 1024)
 
-/* About as long as a walk takes in emulation.  perf raises periods below 10 us to 10 us. */
+/* About as long as a walk takes on an emulated host.  The shortest period of cpu-clock is 10 us. */
 #define PERIOD_NS		50000
 
 /* Each frame lies on a page of its own, and so costs a walk of the page tables. */
@@ -99,7 +99,7 @@ struct churn {
 	struct kvm_vcpu *changer;
 	struct kvm_random_state rng;
 	unsigned int first, nr;			/* pages that this round changes */
-	struct uffd_desc *uffd;			/* nobody handles it: walks may raise no fault */
+	struct uffd_desc *uffd;			/* has no handler: walks must raise no userfault */
 	bool stop;
 
 	/* Counts of changes and of the guest's samples. */
@@ -328,8 +328,8 @@ static void make_write(unsigned int i)
 }
 
 /*
- * Make all writes at full speed.  Then make those up to @last and exit, so that the guest's
- * memory stays like this for a while.
+ * Make all writes at full speed.  Then make only some, one more each time, and exit: the host
+ * waits for a walk that sees the guest's memory like this.
  */
 static void guest_changer(void)
 {
@@ -362,7 +362,7 @@ static u64 *frame_entry(struct churn *c, unsigned int i, int level)
 	return vm_get_pte_level(c->vm, c->stack.frames[i], level);
 }
 
-/* Let the guest write each of @values to an entry of its page tables, and restore it each time. */
+/* Let the guest write each of @values to a page table entry, and restore the entry each time. */
 static void __toggle_entry(struct churn *c, const u64 *entry, const u64 *values, unsigned int nr)
 {
 	gva_t gva = vm_unused_gva_gap(c->vm, PAGE_SIZE, KVM_UTIL_MIN_VADDR);
@@ -412,9 +412,9 @@ static void entry_garbage(struct churn *c)
 }
 
 /*
- * Three values for a huge page: the first one is valid, and maps the copy at the stack's offset;
- * the second one is misaligned, for which x86 raises a fault; the third one leads to an address
- * without memory.
+ * Three values for a huge page: the first one is valid, and maps the copy in place of the stack;
+ * the second one is misaligned, which is a fault on x86; the third one leads to an address without
+ * memory.
  */
 static void entry_huge(struct churn *c)
 {

@@ -294,8 +294,8 @@ static void run_owners_guest(struct kvm_vcpu *vcpu, int ready_fd)
 
 	become(&owner);
 	/*
-	 * setresuid() has made this process undumpable, but a VMM that its user has started is
-	 * dumpable.
+	 * A VMM that its user has started is dumpable, so that this user may sample it.
+	 * setresuid() has made this process undumpable: undo that.
 	 */
 	TEST_ASSERT(!prctl(PR_SET_DUMPABLE, 1) && !prctl(PR_SET_PDEATHSIG, SIGKILL),
 		    "prctl(): %s", strerror(errno));
@@ -305,8 +305,8 @@ static void run_owners_guest(struct kvm_vcpu *vcpu, int ready_fd)
 }
 
 /*
- * Sample the VMM as @user, and check that perf refuses it or shows the guest's stack, as it
- * should.
+ * Sample the VMM as @user.  Check that perf refuses this if @paranoid is too high for @user, and
+ * shows the guest's stack otherwise.
  */
 static void look_as(const struct user *user, int paranoid, enum pmi_source source, pid_t vmm,
 		    struct control *control)

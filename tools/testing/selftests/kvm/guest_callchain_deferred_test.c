@@ -127,8 +127,8 @@ CALLCHAIN_TEST(deferred, swapped_out)
 	unsigned int round, i;
 
 	/*
-	 * Pages that were just brought in are on a list of the CPU, and MADV_PAGEOUT drains only
-	 * the list of its own CPU.
+	 * Pages that were just brought in are on a list of the CPU that did so, and can't be paged
+	 * out from there.  MADV_PAGEOUT drains only the list of its own CPU: stay on one CPU.
 	 */
 	pin_self_to_cpu(sched_getcpu());
 	if (!page_out(self->absent))
@@ -145,7 +145,7 @@ CALLCHAIN_TEST(deferred, swapped_out)
 	}
 }
 
-/* Dumps ask for this much, beyond the absent page. */
+/* Dumps ask for this much, so that they reach beyond the absent page. */
 #define DUMP_SIZE	((ABSENT + 2) * PAGE_SIZE)
 
 static const struct perf_event_attr dump_attr = {
@@ -221,8 +221,8 @@ CALLCHAIN_TEST(deferred, swapped_out_dump)
 
 /*
  * The page is missing, and nobody fills it.  Neither a PMI nor the vCPU's thread may
- * raise a userfault for it, let alone wait: a walk finds the frames below.  On arm64, the
- * PMI finds only the IP.
+ * raise a userfault for it, let alone wait: a walk finds only the frames below that page.
+ * On arm64, a PMI finds only the IP.
  */
 CALLCHAIN_TEST(deferred, userfault_missing)
 {
@@ -294,7 +294,7 @@ static u64 read_pagemap(void *page)
 	return entry & (PAGEMAP_UFFD | PAGEMAP_PRESENT);
 }
 
-/* Register a page with a userfaultfd that has these features; return -1 if there are none such. */
+/* Register a page with a new userfaultfd; return -1 if the kernel lacks these features. */
 static int register_page(void *page, u64 features, u64 mode)
 {
 	struct uffdio_api api = { .api = UFFD_API, .features = features };
@@ -348,7 +348,7 @@ CALLCHAIN_TEST(deferred, userfault_write_protected)
 	close(fd);
 }
 
-/* A page that is protected against all accesses, so that userspace sees which are used. */
+/* A page that is protected against all accesses.  Userspace tracks by this which pages are used. */
 CALLCHAIN_TEST(deferred, userfault_access_protected)
 {
 	struct uffdio_rwprotect rwp = {
@@ -389,7 +389,7 @@ static void *run_sampled(void *arg)
 	return NULL;
 }
 
-/* KVM_RUN returns at a signal, although walks find a missing page that nobody fills. */
+/* KVM_RUN returns at a signal: walks don't wait for the missing page, which nobody fills. */
 CALLCHAIN_TEST(deferred, userfault_signal)
 {
 	u64 walks = vcpu_get_stat(self->vcpu, callchain_walks) + NR_SAMPLES;
@@ -427,7 +427,10 @@ CALLCHAIN_TEST(deferred, userfault_signal)
 
 #define FAILSLAB	"/sys/kernel/debug/failslab/ignore-gfp-wait"
 
-/* More than PERF_MAX_STACK_DEPTH, so that the walk allocates memory, of a size that slabs have. */
+/*
+ * More than PERF_MAX_STACK_DEPTH, so that the walk allocates memory.  So many words fit into a
+ * page: kvmalloc_array() uses a slab, where failslab works, and doesn't fall back to vmalloc().
+ */
 #define LONG_STACK	500
 
 /* Counts of walks that found the whole chain, and of walks that found nothing. */
@@ -447,7 +450,7 @@ static void count_long_walk(const struct callchain_sample *s, void *arg)
 		walks->nr_whole += callchain_sample_compare(s, walks->e);
 }
 
-/* Make the next allocation of this thread fail.  The returned file then reads as "0". */
+/* Make the next allocation of this thread fail.  Once it has, the returned file reads as "0". */
 static int fail_next_allocation(void)
 {
 	int fd = open("/proc/thread-self/fail-nth", O_RDWR);
@@ -475,7 +478,7 @@ CALLCHAIN_TEST(deferred, no_memory_for_record)
 
 	if (!write_number(FAILSLAB, 0))
 		SKIP(return, "The kernel can't fail allocations, CONFIG_FAILSLAB");
-	/* Restore it even if an assertion fails, which exits. */
+	/* Restore the setting even if an assertion fails, as that exits. */
 	atexit(restore_failslab);
 	SKIP_UNLESS_OVERRIDDEN(MAX_STACK_SYSCTL, LONG_STACK);
 
@@ -501,8 +504,8 @@ CALLCHAIN_TEST(deferred, no_memory_for_record)
 }
 
 /*
- * All samples of an exit share a record.  If an event excludes a part, nothing is deferred, and
- * its samples have what a PMI finds of the rest.
+ * All samples of an exit share a deferred record.  So the chains of an event that excludes the
+ * kernel's or user mode's part are not deferred: they have what a PMI finds of the other part.
  */
 CALLCHAIN_TEST(deferred, exclude_callchain)
 {
@@ -522,7 +525,7 @@ CALLCHAIN_TEST(deferred, exclude_callchain)
 	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &self->e);
 }
 
-/* perf takes such an address for a context marker, so that the chain is empty. */
+/* Readers would take the guest's IP for a context marker, so perf leaves the chain empty. */
 CALLCHAIN_TEST(deferred, ip_like_a_marker)
 {
 	const gva_t loop = (gva_t)PERF_CONTEXT_GUEST_KERNEL;
@@ -572,7 +575,7 @@ struct samples {
 	unsigned int nr_host;		/* samples of the host that have a cookie */
 	u64 host_cookies[MAX_SAMPLES];
 	u64 cookies[MAX_SAMPLES];	/* of the nr_guest samples */
-	unsigned int nr_no_cookie;	/* records of user mode, see check_record() */
+	unsigned int nr_no_cookie;	/* records of user mode without one, see check_record() */
 	unsigned int nr_user_records;
 	u64 user_records[MAX_SAMPLES];
 };
@@ -674,8 +677,9 @@ static void sample_host_and_guest(FIXTURE_DATA(deferred) * self, enum pmi_source
 
 /*
  * One event samples host and guest.  Chains of the host's user mode are deferred until task work
- * runs, in KVM_RUN or when it returns, those of the guest until after the exit.  Records of one
- * must not be taken for the other's.
+ * runs, in KVM_RUN or when it returns.  Chains of the guest are deferred until after the exit.  A
+ * record of the host must not be taken for one of the guest, nor vice versa.  On arm64, the host's
+ * chains are not deferred.
  */
 CALLCHAIN_TEST(deferred, host_and_guest)
 {
@@ -806,7 +810,7 @@ CALLCHAIN_TEST(deferred, shared_by_depths)
 	for (i = 0; i < deep.nr_guest; i++)
 		nr_shared += is_among(deep.cookies[i], shallow.cookies, shallow.nr_guest);
 	ksft_print_msg("%u of %u walks shared\n", nr_shared, deep.nr_guest);
-	/* NMIs come one by one, as above. */
+	/* NMIs come one by one, and may share no walk. */
 	TEST_ASSERT(nr_shared || variant->source == PMI_NMI_DEFERRED, "No walk was shared");
 }
 

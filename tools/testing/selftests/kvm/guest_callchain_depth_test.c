@@ -21,7 +21,7 @@ static void is_refused(enum pmi_source source, u16 max_stack)
 		    max_stack, read_number(MAX_STACK_SYSCTL));
 }
 
-/* Build the longest stack; its chain must be cut after @nr_frames return addresses. */
+/* Build the longest stack; its chain must have the first @nr_frames return addresses. */
 static void check_depth(enum pmi_source source, u16 max_stack, unsigned int nr_frames)
 {
 	const struct guest_stack_layout layout = { GUEST_STACK_MAX_FRAMES, 64, 0x100 };

@@ -99,7 +99,7 @@ static void be_a_vmm(int go, struct callchain_expectation *e)
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 
-	/* Create the thread after the event, so that it inherits the event. */
+	/* Wait for the parent to open the event: a thread inherits only events that are there. */
 	if (read(go, &c, 1) == 1) {
 		pthread_create(&thread, NULL, run_for_ever, e);
 		pthread_join(thread, NULL);
@@ -121,7 +121,7 @@ static void kill_a_vmm(enum pmi_source source)
 	e = kvm_mmap(sizeof(*e), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1);
 	c.expected = e;
 
-	/* perf maps the ring of an inherited event only if the event is bound to a CPU. */
+	/* perf maps the ring of an event with attr.inherit only if the event is bound to a CPU. */
 	TEST_ASSERT(!sched_getaffinity(0, sizeof(all), &all), "sched_getaffinity()");
 	cpu = pin_self_to_any_cpu();
 
@@ -162,7 +162,7 @@ CALLCHAIN_TEST(lifetime, vmm_killed)
 	sample_a_guest(variant->source, "VMM after a VMM that was killed");
 }
 
-/* x86_emulator to pte_list_desc are x86's. */
+/* x86_emulator, kvm_mmu_page_header and pte_list_desc exist only on x86. */
 static const char * const slab_caches[] = {
 	"kvm_vcpu", "x86_emulator", "kvm_mmu_page_header", "pte_list_desc", "perf_event",
 };

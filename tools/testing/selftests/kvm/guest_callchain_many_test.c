@@ -133,7 +133,10 @@ static void *run_vcpu(void *arg)
 	struct vcpu_thread *t = arg;
 	struct callchain_event event;
 
-	/* Set tid last: a CPU may go offline then, and some PMUs of NMIs take two CPUs. */
+	/*
+	 * Set tid last: once all threads have one, a CPU may go offline, and some PMUs of NMIs need
+	 * two CPUs when an event starts.
+	 */
 	callchain_event_start(&event, t->source, &attr, 0, -1);
 	WRITE_ONCE(t->tid, syscall(SYS_gettid));
 	while (!READ_ONCE(stop)) {
@@ -234,7 +237,10 @@ static void toggle_cpu(FIXTURE_DATA(many) * self, unsigned int round)
 	usleep(100000);
 }
 
-/* Take the last CPU that this process may use offline and online, unless it is the only one. */
+/*
+ * Of the CPUs that this process may use, take the last one offline and back online, unless it is
+ * the only one.
+ */
 CALLCHAIN_TEST(many, hotplugged)
 {
 	cpu_set_t cpus;

@@ -98,8 +98,9 @@ CALLCHAIN_TEST(guest_callchain, sample_max_stack)
 }
 
 /*
- * To exclude the other mode changes nothing on x86.  On arm64, it leaves only the IP, as the chain
- * can't be deferred.  To exclude the guest's mode leaves an empty chain.
+ * An event that excludes callchains of the mode that the guest is not in has the whole chain on
+ * x86.  On arm64, it has only the IP, as the chain can't be deferred.  An event that excludes
+ * callchains of the guest's mode has an empty chain.
  */
 CALLCHAIN_TEST(guest_callchain, exclude_callchain)
 {
@@ -129,7 +130,10 @@ CALLCHAIN_TEST(guest_callchain, exclude_user)
 	const struct perf_event_attr attr = { .exclude_user = 1 };
 	struct callchain_expectation e;
 
-	/* Of PMUs that send NMIs, only the one of KVM_SELFTEST_NMI_PMU ignores exclude_user. */
+	/*
+	 * A hardware counter with exclude_user takes no samples of user mode: leave that case
+	 * out.  The PMU of KVM_SELFTEST_NMI_PMU ignores exclude_user.
+	 */
 	if (variant->user && (variant->source & ~PMI_DEFERRED) == PMI_NMI &&
 	    has_hardware_cycles())
 		SKIP(return, "The host's PMU doesn't count while the guest's user mode runs");

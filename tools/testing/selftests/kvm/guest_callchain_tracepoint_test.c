@@ -53,7 +53,7 @@ FIXTURE_TEARDOWN(tracepoint)
 
 /*
  * A sample of the guest has no return addresses: on x86 because its stack is not in memory, on
- * arm64 because the event may not walk.  There, a deferred event's chain is empty.
+ * arm64 because the event may not walk.  On arm64, a deferred event's chain is even empty.
  */
 static void count_guest_ip(const struct callchain_sample *s, void *arg)
 {

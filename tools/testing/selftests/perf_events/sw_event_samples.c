@@ -113,7 +113,7 @@ FIXTURE_TEARDOWN(sw_event_samples)
 	close_event(&self->without, self->page_size);
 }
 
-/* Return the sample at *@offset or behind, and move *@offset behind it; NULL if there is none. */
+/* Return the first sample at or after *@offset, or NULL; move *@offset past the sample. */
 static const struct sample *next_sample(const struct event *event, __u64 *offset)
 {
 	const struct sample *sample;
@@ -138,7 +138,7 @@ TEST_F(sw_event_samples, are_apart)
 	memory = mmap(NULL, NR_FAULTS * self->page_size, PROT_READ | PROT_WRITE,
 		      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, memory);
-	/* One fault a page.  Without huge pages, this fails and isn't needed. */
+	/* Let each page fault by itself.  Without huge pages, madvise() fails, and isn't needed. */
 	madvise(memory, NR_FAULTS * self->page_size, MADV_NOHUGEPAGE);
 
 	ASSERT_EQ(0, ioctl(self->with.fd, PERF_EVENT_IOC_ENABLE, 0));

@@ -23,7 +23,7 @@ GUEST_CALLCHAIN, DEFER_GUEST_CALLCHAIN = 1 << 40, 1 << 41
 # All registers of x86-64 but DS, ES, FS and GS.
 REGS_MASK, REGS_NR, REG_SP, REG_IP = 0xff0fff, 20, 7, 8
 
-# No process has it.
+# No process has this PID.
 PID = 1 << 30
 GUEST_TEXT, HOST_TEXT = 0xffffffff81000000, 0xffffffff91000000
 VMM_TEXT, JIT_TEXT = 0x400000, 0x600000
@@ -94,7 +94,7 @@ def write_kallsyms(path: str) -> None:
 
 
 def write_jit_map(path: str) -> None:
-    """Name a function of the VMM; perf looks for that in /tmp/perf-PID.map."""
+    """Name a function of the VMM; perf reads such names from /tmp/perf-PID.map."""
     with open(path, "w", encoding="ascii") as file:
         file.write(f"{JIT_TEXT:x} 1000 vmm_run\n")
 
@@ -107,7 +107,7 @@ def write_mixed(path: str, vmm: str) -> None:
     data.comm(vcpu, "vcpu0")
     data.mmap(VMM_TEXT, 1 << 20, vmm)
     data.mmap(JIT_TEXT, 1 << 20, "//anon")
-    # Both sides wait at once.
+    # A sample of the host and one of the guest wait at the same time.
     data.sample(KERNEL, vcpu, [IN_KERNEL, HOST_TEXT + 1, USER_DEFERRED, 11])
     # In the file, the record comes before the sample: perf has to go by the time.
     data.time += 1000
@@ -117,7 +117,7 @@ def write_mixed(path: str, vmm: str) -> None:
     data.sample(GUEST_KERNEL, vcpu, [IN_GUEST_KERNEL, guest_ip(1), USER_DEFERRED, 22])
     data.time += 1000
     data.deferred(USER, vcpu, 11, [VMM_TEXT + 0x100, JIT_TEXT + 0x200])
-    # After its record.
+    # This sample comes after its record.
     data.sample(KERNEL, vcpu, [IN_KERNEL, HOST_TEXT + 2, USER_DEFERRED, 11])
     # Not deferred.
     data.sample(GUEST_KERNEL, vcpu, [IN_GUEST_KERNEL, guest_ip(1), guest_ip(3)])

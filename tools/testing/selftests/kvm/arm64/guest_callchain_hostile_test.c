@@ -19,10 +19,10 @@
 /* A physical address at which the tests have no memslot. */
 #define NO_MEMSLOT_GPA	BIT_ULL(34)
 
-/* Beyond what TCR_EL1.IPS says. */
+/* A physical address of more than the 40 bits that TCR_EL1.IPS gives to these guests. */
 #define TOO_HIGH_GPA	BIT_ULL(41)
 
-/* A memslot for what the tests move, large enough for a huge page, and aligned for 1 GiB. */
+/* A memslot for pages and tables that are moved: it has room for a huge page, aligned to 1 GiB. */
 #define BAD_SLOT	11
 #define BAD_SLOT_GPA	BIT_ULL(35)
 #define BAD_SLOT_PAGES	(SZ_2M / 0x1000)
@@ -118,7 +118,7 @@ FIXTURE_TEARDOWN(hostile)
 	kvm_vm_free(self->g.vm);
 }
 
-/* The modes test has more of these. */
+/* guest_callchain_modes_test has more cases of broken stacks. */
 TEST_F_TIMEOUT(hostile, stacks, TIMEOUT)
 {
 	struct guest *g = &self->g;
@@ -130,7 +130,7 @@ TEST_F_TIMEOUT(hostile, stacks, TIMEOUT)
 	compare_broken(g, "top of memory", -16ULL, "backwards");
 	compare_broken(g, "near the top of memory", -32ULL, "unmapped");
 	compare_broken(g, "skips frames", g->frames[SMALL_FRAMES], "last");
-	/* A kernel may go to a lower stack, but one in the upper half has none in the lower. */
+	/* A kernel may go to a lower stack.  A kernel in the upper half has its stacks there. */
 	compare_broken(g, "first page", 8, variant->user ? "backwards" :
 					   variant->upper ? "noncanonical" : "unmapped");
 	compare_return_address(g, "lowest marker", PERF_CONTEXT_MAX, "depth");
@@ -166,7 +166,7 @@ static void point_to_table(struct guest *g, int level, u64 table)
 	point_to(g, level, table_of_level(g, table));
 }
 
-/* Map the copy of the frames by a block. */
+/* Map the frames by a block at @gpa.  At BAD_SLOT_GPA, the test page_tables has a copy of them. */
 static void make_block(struct guest *g, int level, u64 gpa)
 {
 	const u64 page = *desc_at(g, 3);
@@ -207,7 +207,7 @@ static const struct table_case {
 	{ "page is the level 1 table", point_to_table, 3, 1, BROKEN, "last" },
 	{ "page is the level 2 table", point_to_table, 3, 2, BROKEN, "last" },
 	{ "page is the level 3 table", point_to_table, 3, 3, BROKEN, "last" },
-	/* The last descriptor is then one for a table: it has no Access flag. */
+	/* With these, a table's descriptor, which has no Access flag, is read as the page's. */
 	{ "level 0 points to the level 0 table", point_to_table, 0, 0, 0, "unmapped" },
 	{ "level 1 points to the level 0 table", point_to_table, 1, 0, 0, "unmapped" },
 	{ "level 1 points to the level 1 table", point_to_table, 1, 1, 0, "unmapped" },
@@ -263,7 +263,7 @@ GUEST_SWITCHES(ttbr1, "msr ttbr1_el1,");
 /* A bit of an ASID, which is no part of the address. */
 #define TTBR_ASID	BIT_ULL(48)
 
-/* A walk takes the tables that the guest uses, whether or not the switch was an exit. */
+/* A walk uses the tables that the guest has switched to, even if that has caused no exit. */
 TEST_F_TIMEOUT(hostile, switches_ttbr, TIMEOUT)
 {
 	const u64 root = get_sys(&self->g, variant->upper ? SYS_TTBR1_EL1 : SYS_TTBR0_EL1);
@@ -470,7 +470,7 @@ static void compare_t1sz(struct guest *g, const char *name, u64 size, const char
 	compare_tcr(g, name, TCR_T1SZ_BITS, FIELD_PREP(TCR_T1SZ_BITS, size), 0, end);
 }
 
-/* The stack is in the upper half: the guest runs, whatever is wrong with that. */
+/* Only the stack is in the upper half: the guest runs, whatever is wrong with that half. */
 TEST_F_TIMEOUT(registers, ttbr, TIMEOUT)
 {
 	struct guest *g = &self->g;
@@ -531,7 +531,7 @@ TEST_F_TIMEOUT(registers, mmu_off, TIMEOUT)
 	unsigned int i;
 	u64 fp;
 
-	/* The library finds the memory by virtual addresses: make them the same. */
+	/* The library finds memory by virtual addresses: make them equal to the physical ones. */
 	vm_userspace_mem_region_add(g->vm, VM_MEM_SRC_ANONYMOUS, OTHER_GPA, OTHER_SLOT,
 				    OTHER_PAGES, 0);
 	virt_map(g->vm, OTHER_GPA, OTHER_GPA, OTHER_PAGES);
@@ -554,7 +554,10 @@ TEST_F_TIMEOUT(registers, mmu_off, TIMEOUT)
 	write_word(g, g->frames[BROKEN - 1], NO_MEMSLOT_GPA);
 	compare_frames_at(g, "outside of memslots", BROKEN, "no_memory", OTHER_GPA);
 
-	/* Translation would refuse this size. */
+	/*
+	 * Let addresses have 52 bits, so that the one below is canonical.  If translation were on,
+	 * it would refuse this T0SZ.
+	 */
 	if (ipa_bits < 52) {
 		set_sys(g, SYS_TCR_EL1, (get_sys(g, SYS_TCR_EL1) & ~TCR_T0SZ_BITS) | 12);
 		write_word(g, g->frames[BROKEN - 1], BIT_ULL(ipa_bits));

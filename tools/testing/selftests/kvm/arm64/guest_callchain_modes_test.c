@@ -37,7 +37,10 @@
 #define PSTATE_EL0_32	0x10ULL
 #define PSTATE_I	BIT_ULL(7)
 
-/* A Linux guest's struct pt_regs: words, by their index, and where the frame record is. */
+/*
+ * Words of a Linux guest's struct pt_regs, by their index: registers, the frame record, and its
+ * type.  Before Linux 6.13, the record was elsewhere, and had no type.
+ */
 enum {
 	REGS_X29	= 29,
 	REGS_SP		= 31,
@@ -186,7 +189,7 @@ static void use_52_bit_addresses(struct guest *g)
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.pc), (u64)guest_loop | g->upper);
 }
 
-/* Likewise, with virtual addresses of 52 bits, for which the library has no modes. */
+/* Whole stacks at virtual addresses of 52 bits, for which the library has no modes. */
 FIXTURE(wide)
 {
 	struct guest g;
@@ -306,7 +309,7 @@ TEST_F_TIMEOUT(el, stacks, TIMEOUT)
 	u64 low, high;
 
 	build_stack(g, SMALL_FRAMES, 0x40, 0);
-	/* Go from the fourth frame to a record below all others, and on to the fifth. */
+	/* Go from the fourth frame to two records below all others, and on to the fifth frame. */
 	low = g->frames[0] - 0x100;
 	high = low + 0x20;
 	write_word(g, g->frames[BROKEN - 1], low);
@@ -374,7 +377,7 @@ TEST_F_TIMEOUT(el, rights, TIMEOUT)
 	compare_with_end(g, "unmapped");
 }
 
-/* If the CPU sets Access flags, a walk passes them, but does not set them. */
+/* If the guest lets the CPU set Access flags, a walk needs no such flag, and sets none. */
 TEST_F_TIMEOUT(el, access_flag, TIMEOUT)
 {
 	struct guest *g = &self->g;
@@ -454,7 +457,7 @@ static void use_table_at(struct guest *g, gpa_t gpa)
 	*pmd = (*pmd & ~GENMASK_ULL(47, 12)) | gpa;
 }
 
-/* Memory that the VMM has never touched ends a walk, and stays what it is. */
+/* Memory that the VMM has never touched is a hole.  It ends a walk, which must not fill it. */
 TEST_F_TIMEOUT(el, holes, TIMEOUT)
 {
 	struct guest *g = &self->g;
@@ -479,7 +482,7 @@ TEST_F_TIMEOUT(el, holes, TIMEOUT)
 	compare_broken(g, "hole in a file", FILE_GVA | g->upper, "no_memory");
 	TEST_ASSERT(!is_in_memory(addr_gpa2hva(g->vm, FILE_GPA)), "The walk has filled a file");
 
-	/* A page that is there has no return address. */
+	/* Once the page is there, a walk reads it, and finds no return address. */
 	*(u64 *)page = 0;
 	compare_broken(g, "page", (OTHER_GVA + 0x1000) | g->upper, "last");
 
@@ -531,7 +534,7 @@ TEST_F_TIMEOUT(el, swapped_out, TIMEOUT)
 	page = add_other_memory(g);
 	table = page + 0x2000;
 
-	/* MADV_PAGEOUT drains only the lists of its own CPU. */
+	/* Stay on one CPU, as MADV_PAGEOUT can't page out what is on another CPU's lists. */
 	pin_self_to_cpu(sched_getcpu());
 	write_word(g, (OTHER_GVA + 8) | g->upper, SWAPPED_RA | g->upper);
 	write_word(g, g->frames[SMALL_FRAMES - 1], OTHER_GVA | g->upper);
@@ -626,7 +629,7 @@ static bool is_counter(u64 id)
 	return id == KVM_REG_ARM_TIMER_CNT || id == KVM_REG_ARM_PTIMER_CNT;
 }
 
-/* Save all registers that KVM has, and pending events. */
+/* Save all registers of the vCPU but counters, and its pending events. */
 static size_t save_vcpu(struct guest *g, const struct kvm_reg_list *list, u8 *state, size_t size)
 {
 	struct kvm_vcpu_events events = {};
@@ -648,8 +651,8 @@ static size_t save_vcpu(struct guest *g, const struct kvm_reg_list *list, u8 *st
 }
 
 /*
- * Sample a guest, and check that neither its memory nor its registers have changed.  Accesses to
- * the stack would set Access flags in the page tables, where the CPU does so.
+ * Sample a guest, and check that neither its memory nor its registers have changed.  If the CPU
+ * sets Access flags, those of the stack's pages are clear: to set them would change memory.
  */
 static void compare_and_change_nothing(struct guest *g)
 {
@@ -725,7 +728,7 @@ static u64 *build_worker(struct guest *g, u64 rounds)
 	for (i = 0; i < WORK_SIZE / sizeof(*words); i++)
 		words[i] = i * WORK_FACTOR;
 
-	/* There is no memory: a write is an exit to the VMM. */
+	/* There is no memory at OTHER_GPA: a write to TABLE_GVA is an exit to the VMM. */
 	virt_pg_map(g->vm, TABLE_GVA, OTHER_GPA);
 	set_pte_bits(g, TABLE_GVA, 0x1000, 0, user);
 
@@ -745,7 +748,7 @@ struct work {
 	unsigned int nr_guest;
 };
 
-/* The stack stays what it is, wherever the guest is. */
+/* The IP may be anywhere in guest_works(), but the frames are always the same. */
 static void compare_work(const struct callchain_sample *s, void *arg)
 {
 	struct work *work = arg;
@@ -802,7 +805,7 @@ TEST_F_TIMEOUT(el, state, TIMEOUT)
 	kvm_vm_free(twin.vm);
 }
 
-/* A walk in the PMI would not be sound: it has the IP only. */
+/* A PMI doesn't walk the stack: without deferral, a chain has the IP only. */
 TEST_F_TIMEOUT(el, immediate, TIMEOUT)
 {
 	struct guest *g = &self->g;
@@ -859,7 +862,7 @@ TEST_F_TIMEOUT(el, exits, TIMEOUT)
 	vcpu_run_until_guest_sampled(g->vcpu, PMI_IRQ_DEFERRED, &a, 200, compare_exit, &exits,
 				     &exits.nr_guest);
 
-	/* PMIs of a counter hit only the guest: no sample may lack its chain. */
+	/* A counter leaves out the host, so its PMIs hit the guest: each sample needs its chain. */
 	exits = (struct exits) { .g = g };
 	vcpu_run_until_guest_sampled(g->vcpu, PMI_NMI_DEFERRED, &a, 200, compare_exit, &exits,
 				     &exits.nr_guest);
@@ -895,7 +898,7 @@ TEST_F_TIMEOUT(el, trapped, TIMEOUT)
 	build_stack(g, SMALL_FRAMES, 0x40, 0);
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.pc), (u64)guest_traps | g->upper);
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[19]), g->frames[0]);
-	/* Until it is first set, X29 is as unlike a frame pointer as the register is. */
+	/* Before guest_traps() first sets X29, it leads to no frame, like the emulated value. */
 	vcpu_set_fp(g->vcpu, 1);
 	vcpu_run_until_guest_sampled(g->vcpu, PMI_IRQ_DEFERRED, &a, 200, compare_trap, &exits,
 				     &exits.nr_guest);
@@ -978,7 +981,7 @@ TEST_F_TIMEOUT(dirty_ring, read_only, TIMEOUT)
 		    ring[0].offset);
 }
 
-/* With pointer authentication, return addresses have signatures above the guest's addresses. */
+/* With pointer authentication, return addresses have signatures in bits that they don't need. */
 FIXTURE(pauth)
 {
 	struct guest g;
@@ -1021,7 +1024,7 @@ TEST_F_TIMEOUT(pauth, signatures, TIMEOUT)
 	compare_with_end(g, "last");
 }
 
-/* Count calls of a function of the kernel's by this thread; return -1 if that is impossible. */
+/* Return an event that counts this thread's calls of a kernel function, or -1. */
 static int count_calls(const char *function)
 {
 	struct perf_event_attr a = {
@@ -1068,8 +1071,9 @@ TEST_F_TIMEOUT(el, bound, TIMEOUT)
 		set_pte_bits(g, base, g->stack_size, 0, TEST_PTE_USER);
 
 	/*
-	 * Each record crosses a page.  A kernel's record is part of saved registers.  They lie on
-	 * the first page, and are read after the type on the second: three translations.
+	 * Each record lies on two pages: two translations.  In a kernel, it is also part of saved
+	 * registers.  These lie on the first page, and are read after the record's type, which is
+	 * on the second: three translations.
 	 */
 	expect_frames(g, "bound", 0);
 	for (i = 0, at = base + 0xff8; i < BOUND_FRAMES; i++, at += 0x2000) {
@@ -1100,7 +1104,7 @@ TEST_F_TIMEOUT(el, bound, TIMEOUT)
 enum move {
 	MOVE_RECORD,	/* a record leads elsewhere */
 	MOVE_RETURN,	/* a return address is another */
-	MOVE_PAGE,	/* a page of the stack is gone, or the one with another stack */
+	MOVE_PAGE,	/* a page of the stack is gone, or is one of another stack */
 	MOVE_TABLE,	/* a table of descriptors is gone, or is that of another stack */
 	NR_MOVES,
 };
@@ -1170,7 +1174,7 @@ static void check_moved(const struct callchain_sample *s, void *arg)
 	m->nr_both = min(m->nr_whole, m->nr_other) * 2;
 }
 
-/* If a thread of the VMM moves stacks, chains may be wrong, but have only words of its memory. */
+/* If a thread of the VMM moves stacks, chains may be wrong, but come from the guest's memory. */
 TEST_F_TIMEOUT(el, moving, TIMEOUT)
 {
 	struct guest *g = &self->g;
@@ -1180,7 +1184,7 @@ TEST_F_TIMEOUT(el, moving, TIMEOUT)
 	pthread_t thread;
 	u64 *pte;
 
-	/* One record a page, and in each page of another stack. */
+	/* Both stacks have one record on each page, at the same offset. */
 	build_stack(g, SMALL_FRAMES, 0x1000, 0);
 	add_other_memory(g);
 	offset = g->frames[0] & 0xfff;
@@ -1277,7 +1281,7 @@ TEST_F_TIMEOUT(linux_guest, user, TIMEOUT)
 	compare_with_end(g, "last");
 }
 
-/* PAN keeps the kernel from user mode's memory, but not user mode. */
+/* PAN denies the kernel user mode's memory, but does not stop a walk of user mode's frames. */
 TEST_F_TIMEOUT(linux_guest, pan, TIMEOUT)
 {
 	struct guest *g = &self->g;
@@ -1316,7 +1320,7 @@ TEST_F_TIMEOUT(linux_guest, user_32_bit, TIMEOUT)
 	compare_with_end(g, "last");
 }
 
-/* The kernel is at its entry: X29 and SP_EL0 are user mode's, ELR and SPSR lead there. */
+/* The kernel is at its entry: X29 and SP_EL0 are user mode's, ELR and SPSR lead back to it. */
 static void enter_kernel(struct guest *g, gva_t user_frame)
 {
 	vcpu_set_fp(g->vcpu, user_frame);
@@ -1376,14 +1380,14 @@ TEST_F_TIMEOUT(linux_guest, cleared, TIMEOUT)
 	expect_entry(g, USER_RA);
 	compare_with_end(g, "last");
 
-	/* The word after the saved X29 is a valid frame pointer, too. */
+	/* An unaligned SP is refused, even if a valid frame pointer is where X29 would be saved. */
 	write_word(g, self->regs + 8 * 30, self->user_stack + USER_OFF);
 	set_sp(g, self->regs + 8);
 	g->e.nr--;
 	g->e.name = "not at SP";
 	compare_with_end(g, "last");
 
-	/* If one of them isn't zero, this isn't the entry code. */
+	/* If one of X24 to X27 isn't zero, this isn't the entry code. */
 	set_sp(g, self->regs);
 	expect_frames(g, "not cleared", 0);
 	for (i = 24; i <= 27; i++) {
@@ -1474,7 +1478,7 @@ TEST_F_TIMEOUT(linux_guest, implausible, TIMEOUT)
 	compare_with_end(g, "last");
 }
 
-/* The kernel was interrupted: go on with its frames behind the registers. */
+/* The kernel was interrupted: a walk goes on with its frames, which lie above the registers. */
 TEST_F_TIMEOUT(linux_guest, interrupted_kernel, TIMEOUT)
 {
 	const u64 ip = 0x1000ULL | self->g.upper, ra = 0x2000ULL | self->g.upper;
@@ -1491,7 +1495,7 @@ TEST_F_TIMEOUT(linux_guest, interrupted_kernel, TIMEOUT)
 	expect_entry(g, ra);
 	compare_with_end(g, "last");
 
-	/* They lead back to the record that has led to them. */
+	/* The saved X29 leads back to the record that has led to these registers. */
 	write_word(g, self->regs + 8 * REGS_X29, self->regs + 8 * REGS_RECORD);
 	g->e.nr--;
 	g->e.name = "a cycle of registers";
@@ -1579,7 +1583,7 @@ static void expect_no_chain(const struct callchain_sample *s, void *arg)
 }
 
 /*
- * In these guests, no counter of an event with exclude_host counts, and the library sets that:
+ * For hardware counters, the library sets exclude_host, and then they don't count in these guests:
  * sample with the host's timer.
  */
 TEST_F_TIMEOUT(protected_host, nothing, TIMEOUT)

@@ -136,11 +136,11 @@ typedef void (*callchain_sample_fn)(const struct callchain_sample *sample, void 
  * @exclude_host: its PMIs don't hit the host
  * @defers_stack: the samples' stacks are deferred, too
  * @may_lose:	samples may lack deferred records, and the ring may be too small
- * @nr_lost:	how many records it was too small for
+ * @nr_lost:	how many records the ring was too small for
  * @nr_stacks:	how many PERF_RECORD_GUEST_STACK_DEFERRED were read
  * @max_stack:	size of the largest of these stacks, in bytes
  * @deferred_fn: also called with each deferred callchain, and with each deferred stack,
- *		for which @nr is zero; may be NULL
+ *		as a sample that has no entries; may be NULL
  */
 struct callchain_event {
 	int fd;

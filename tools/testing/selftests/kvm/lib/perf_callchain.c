@@ -30,7 +30,10 @@
 /* Room for a thousand chains of full depth; a power of two. */
 #define RING_PAGES		512
 
-/* Environment variable: without a hardware counter, the sysfs name of a PMU whose PMIs are NMIs. */
+/*
+ * Environment variable with the sysfs name of a PMU whose PMIs are NMIs, for hosts that have no
+ * hardware counter.
+ */
 #define NMI_PMU_VARIABLE	"KVM_SELFTEST_NMI_PMU"
 
 int perf_event_open(struct perf_event_attr *attr, pid_t pid, int cpu)
@@ -82,7 +85,7 @@ static bool pmi_source_config(enum pmi_source source, struct perf_event_attr *at
 
 	attr->guest_callchain = !(source & PMI_STOCK);
 	attr->defer_guest_callchain = !!(source & PMI_DEFERRED);
-	/* A deferred stack comes in a record of its own, not in the sample. */
+	/* A deferred stack comes in a record of its own, and its size has no default. */
 	if (source & PMI_DEFERRED && attr->sample_type & PERF_SAMPLE_GUEST_STACK) {
 		attr->sample_type &= ~PERF_SAMPLE_GUEST_STACK;
 		if (!attr->sample_stack_guest)
@@ -277,7 +280,7 @@ static void parse_deferred_stack(struct callchain_stack *stack, const struct rec
 {
 	u64 size = record->body[1];
 
-	/* Unlike the stack of a sample, a deferred one of zero bytes has the fields behind. */
+	/* A deferred stack has its info even if its size is zero, unlike one in a sample. */
 	stack->size = size;
 	stack->data = (const u8 *)&record->body[2];
 	stack->info = (const void *)(stack->data + size);
@@ -300,11 +303,11 @@ static bool find_deferred(struct record *record, const struct perf_event_mmap_pa
 }
 
 /*
- * Join a sample of a guest with its deferred records, those behind it that have its
- * cookie.  @stack takes the record of the guest's stack.  The deferred callchain begins
- * with a context marker: leave that out if the sample has the same one, so that the
- * joined chain is what an immediate walk finds, if there is one.  Return false if these
- * records aren't all there, unless the event may lose records.
+ * Join a sample of a guest with its deferred records, those from @pos on that have its
+ * cookie.  Write the joined chain to @joined, and the record of the guest's stack to
+ * @stack.  The deferred callchain begins with a context marker: leave that out if the
+ * sample has the same one, so that the joined chain looks like one that was not deferred.
+ * Return false if a record is missing, unless the event may lose records.
  */
 static bool join_deferred(struct callchain_sample *sample, struct callchain_event *event,
 			  u64 pos, u64 head, u64 *joined, struct record *stack)
@@ -443,7 +446,8 @@ unsigned int callchain_event_read(struct callchain_event *event,
 
 /*
  * Open a dummy event to take the deferred records.  The sampling event can't take all of them:
- * PERF_EVENT_IOC_REFRESH disables it at its last sample, before the deferred record of that comes.
+ * after PERF_EVENT_IOC_REFRESH, the last sample disables it, before that sample's deferred record
+ * comes.
  */
 static void open_deferred(struct callchain_event *event,
 			  const struct perf_event_attr *sampled, pid_t pid, int cpu)
@@ -670,11 +674,11 @@ void vcpu_run_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
  * vcpu_run_until_guest_sampled - run a vCPU until enough samples have hit its guest
  * @vcpu:	the vCPU, see vcpu_run_sampled()
  * @source:	the kind of PMI
- * @attr:	what to set beyond the source
- * @nr_samples:	how many samples to take in a round; half as many must hit the guest in all
- * @fn:		called with each sample; counts in @nr_guest those that hit the guest
+ * @attr:	see callchain_event_open_ring()
+ * @nr_samples:	how many samples to take in each round, until half as many have hit the guest
+ * @fn:		called with each sample; must count those that hit the guest
  * @arg:	passed to @fn
- * @nr_guest:	the count
+ * @nr_guest:	where @fn keeps this count
  *
  * On a slow or busy host, the next PMI may come before the guest runs again.  So the
  * period doubles with each round.
@@ -776,7 +780,7 @@ void callchain_compare(const struct callchain_sample *s, void *arg)
  * @vcpu:	the vCPU, see vcpu_run_sampled()
  * @source:	the kind of PMI
  * @attr:	see callchain_event_open_ring()
- * @nr_samples:	how many samples to take per round, see vcpu_run_until_guest_sampled()
+ * @nr_samples:	how many samples to take per round; rounds follow until half as many hit the guest
  * @e:		what each of them must have, unless it hits the host
  *
  * Return: how many samples hit the guest, at least half of @nr_samples; those that
@@ -870,8 +874,8 @@ int read_number(const char *path)
  * tracepoint_id - return the ID of a tracepoint, which is the config of its events
  * @name:	its directory in tracefs, e.g. "irq/softirq_entry"
  *
- * Mounts tracefs in a mount namespace of this thread, where others don't see it, if it isn't
- * mounted.
+ * If tracefs isn't mounted, mount it in a new mount namespace of this thread, where others don't
+ * see it.
  *
  * Return: the ID, or -1 if the tracepoint isn't there, or if this user can't read its ID.
  */
@@ -931,7 +935,7 @@ static struct {
 static pid_t overrider;
 
 /*
- * Restore a setting when the test has ended: however that happens, its end of the pipe is closed.
+ * Restore a setting when the test has ended.  However the test ends, its end of the pipe is closed.
  * setsid() keeps this process alive if somebody kills the test's process group.  Close all files
  * of the test but the locked one.  The kernel refuses some settings as long as there is an event,
  * and the test's event may not be freed yet: try again.

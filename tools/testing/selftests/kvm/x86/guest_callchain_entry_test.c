@@ -146,7 +146,7 @@ static void user_fp_is_kernel_stack(struct entry_guest *g, u64 unused)
 	g->regs.sp = 0;
 }
 
-/* User mode's RBP leads to the page of the kernel's stack that was read last. */
+/* User mode's RBP leads to the page that was read last: one of the kernel's, not user mode's. */
 static void user_fp_is_above_registers(struct entry_guest *g, u64 bytes)
 {
 	g->regs.rbp = g->regs_gva + bytes;

@@ -20,12 +20,13 @@
 /* The frame to tamper with.  Each frame lies on a page of its own. */
 #define BAD		5
 
-/* The largest number of entries with a broken CR3: few of them have a PMI pending. */
+/* How often to enter a guest with a broken CR3, at most: a PMI is rarely pending then. */
 #define MAX_CR3_TRIES	20000
 
 /*
- * The period of these PMIs begins with the longest, and is halved after some entries: with the
- * short period that a fast host needs, a slow one would do nothing but take samples.
+ * The period of these PMIs is CR3_MAX_PERIOD_NS at first, and halved after every
+ * CR3_TRIES_OF_PERIOD entries to the guest, down to CR3_MIN_PERIOD_NS: with the short period that
+ * a fast host needs, a slow one would do nothing but take samples.
  */
 #define CR3_MAX_PERIOD_NS	6400000
 #define CR3_MIN_PERIOD_NS	200000
@@ -101,8 +102,8 @@ static void next_is_near(struct hostile_guest *guest, u64 bytes)
 }
 
 /*
- * Map the page of the frame at @fp, which leads back to the first frame, as far as it fits on the
- * page.
+ * Let the bad frame lead to a frame at @fp, which leads back to the first frame.  Map its page,
+ * but not the next one: write only those words of the frame that lie on its page.
  */
 static void next_is_mapped(struct hostile_guest *guest, u64 fp)
 {
@@ -145,7 +146,7 @@ static void next_straddles(struct hostile_guest *guest, u64 unused)
 	*vm_get_pte_level(guest->vm, absent, PG_LEVEL_4K) &= ~PTE_PRESENT_MASK(&guest->vm->mmu);
 }
 
-/* The innermost frame lies on the page at address zero. */
+/* Let the innermost frame lie at address 8, RSP be zero, and RBP be @fp. */
 static void first_is_low(struct hostile_guest *guest, u64 fp)
 {
 	struct kvm_regs regs;
@@ -649,9 +650,9 @@ static void shorten_period(struct callchain_event *event, struct perf_event_attr
 
 /*
  * A guest whose root table is garbage can't execute a single instruction.  But a
- * PMI that is pending at its entry hits it before its first instruction.  Other
- * PMIs hit the host while KVM tries to handle the guest's faults.  The result of
- * KVM_RUN does not matter.
+ * PMI that is pending when KVM enters the guest hits the guest before its first
+ * instruction.  Other PMIs hit the host while KVM tries to handle the guest's
+ * faults.  The result of KVM_RUN does not matter.
  */
 static void sample_cr3(struct hostile_guest *guest, u64 cr3)
 {
@@ -724,12 +725,15 @@ static void test_cr3(int levels)
 	kvm_vm_free(guest.vm);
 }
 
-/* TEST() has 30 seconds, too few on a slow host. */
+/* An empty fixture: TEST() has a timeout of 30 seconds, too short on a slow host. */
 FIXTURE(global) {};
 FIXTURE_SETUP(global) {}
 FIXTURE_TEARDOWN(global) {}
 
-/* Use only IRQs: NMIs that come right between CLGI and VMRUN are too rare. */
+/*
+ * Use only IRQs: NMIs are rarely pending when KVM enters a guest, on AMD only if they come between
+ * CLGI and VMRUN.
+ */
 CALLCHAIN_TEST(global, cr3)
 {
 	SKIP_UNLESS_PMI(PMI_IRQ);
@@ -884,7 +888,7 @@ static void run_pkey_case(const struct pkey_case *c, enum pmi_source source, int
 		vcpu_run_sampled(guest.vcpu, source, &dump_attr, NR_PKEY_DUMPS, compare_pkey_dump,
 				 &ps);
 
-	/* Some samples hit other instructions, and their walks end for either reason. */
+	/* Some samples hit other instructions; their walks end by c->end or by "last". */
 	walks = vcpu_get_stat(guest.vcpu, callchain_walks);
 	lasts = vcpu_get_stat(guest.vcpu, callchain_end_last);
 	ends = vcpu_get_callchain_end_stat(guest.vcpu, c->end);
@@ -911,9 +915,10 @@ CALLCHAIN_TEST(hostile, protection_keys)
 }
 
 /*
- * Set CR3 to R8, loop for a while, set CR3 to R9, and loop for a while.  As above, the IP shows
- * which page tables the guest had.  With shadow paging, each switch is an exit: loop for longer
- * than it takes a host with KASAN and lockdep, or few samples hit the guest.
+ * Set CR3 to R8, loop for a while, set CR3 to R9, and loop for a while.  As in
+ * guest_toggle_pkru(), the IP shows which page tables the guest had.  With shadow paging, each
+ * switch is an exit.  A host with KASAN and lockdep handles exits slowly: loop for longer than
+ * that takes, or few samples hit the guest.
  */
 void guest_switch_cr3(void);
 void guest_with_stack(void);
@@ -934,10 +939,11 @@ asm(".pushsection .text\n"
     ".popsection");
 
 /*
- * struct cr3_samples - samples of this guest
+ * struct cr3_samples - samples of a guest that runs guest_switch_cr3()
  * @with:	those that hit guest_with_stack()
  * @without:	those that hit guest_without_stack()
- * @nr_both:	twice the smaller number of these: see vcpu_run_until_guest_sampled()
+ * @nr_both:	twice the smaller number of these, so that vcpu_run_until_guest_sampled() waits
+ *		until there are enough of both
  */
 struct cr3_samples {
 	struct callchain_comparison with, without;
@@ -955,7 +961,7 @@ static void compare_cr3_sample(const struct callchain_sample *s, void *arg)
 	cs->nr_both = 2 * min(cs->with.nr_guest, cs->without.nr_guest);
 }
 
-/* A walk takes the page tables that the guest uses, whether or not the switch was an exit. */
+/* A walk must use the CR3 that the guest has, whether or not the write to CR3 was an exit. */
 CALLCHAIN_TEST(hostile, switches_cr3)
 {
 	const int root_shift = 12 + 9 * (variant->levels - 1);
@@ -987,7 +993,7 @@ CALLCHAIN_TEST(hostile, switches_cr3)
 	vcpu_run_until_guest_sampled(guest.vcpu, variant->source, NULL, 2 * NR_SAMPLES,
 				     compare_cr3_sample, &cs, &cs.nr_both);
 
-	/* Samples of the other instructions end for either reason. */
+	/* Some samples hit other instructions; their walks end by "last" or by "unmapped". */
 	walks = vcpu_get_stat(guest.vcpu, callchain_walks);
 	lasts = vcpu_get_callchain_end_stat(guest.vcpu, "last");
 	unmapped = vcpu_get_callchain_end_stat(guest.vcpu, "unmapped");

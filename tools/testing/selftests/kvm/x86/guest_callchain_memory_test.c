@@ -18,7 +18,10 @@
  */
 #define DEVICE_VARIABLE	"KVM_SELFTEST_DEVICE"
 
-/* Put the frame where the device has no registers: if it were read, another reason would count. */
+/*
+ * Offset of the frame in the device's page, where the device has no registers.  If a walk read the
+ * frame, it would end for another reason than no_memory.
+ */
 #define DEVICE_FRAME	0x1e0
 
 #define CODE_SLOT	10
@@ -32,7 +35,8 @@
 #define OTHER_PAGES	512
 
 /*
- * mov (%rax),%eax, or mov (%eax),%eax; out %al,$0x80; 1: jmp 1b.  Both modes have the same bytes.
+ * In long mode: mov (%rax),%eax; out %al,$0x80; 1: jmp 1b.  In 32-bit mode, the same bytes begin
+ * with mov (%eax),%eax.
  */
 static const u8 code[] = { 0x8b, 0x00, 0xe6, 0x80, 0xeb, 0xfe };
 

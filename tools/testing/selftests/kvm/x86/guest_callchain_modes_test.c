@@ -14,7 +14,7 @@
 /* If L2 does little, only 1 to 10 % of all samples hit it, depending on the machine. */
 #define MAX_ROUNDS	400
 
-/* A memslot of 4 MiB, the largest page outside of long mode, and one above 4 GiB. */
+/* Two memslots of 4 MiB, the size of the largest page outside of long mode; one is above 4 GiB. */
 #define MEM_GPA		0x10000000ULL
 #define HIGH_MEM_GPA	0x140000000ULL
 #define MEM_PAGES	1024
@@ -88,7 +88,7 @@ struct mode_guest {
 	struct kvm_vm *vm;
 	u32 code;		/* linear addresses */
 	u32 stack;
-	u64 decoy_cr3;		/* maps the code, and not the stack, except in long mode */
+	u64 decoy_cr3;		/* maps the code, but not the stack; in long mode, equals cr3 */
 	u64 cr3;
 };
 
@@ -320,8 +320,8 @@ static void store_ip(const struct callchain_sample *s, void *ip)
 
 /*
  * Let the guest come to its loop: the first PMIs may be pending before its first
- * instruction.  These samples have no callchain, so that perf has to ask KVM for
- * the IP.
+ * instruction.  The event excludes all callchains, so that perf has to ask KVM for
+ * the IP alone.
  */
 static void run_to_loop(struct kvm_vcpu *vcpu, enum pmi_source source, u64 loop)
 {
@@ -342,11 +342,11 @@ static void run_to_loop(struct kvm_vcpu *vcpu, enum pmi_source source, u64 loop)
 
 /*
  * struct dump_words - what dumps of a stack must have
- * @info:	the ABI, IP, SP and page tables; other fields are not compared
+ * @info:	abi, ip, sp and root; other fields are not compared
  * @words:	return addresses, and where they are on the stack
- * @nr:		how many
- * @word:	bytes in each
- * @nr_dumps:	how many dumps there were
+ * @nr:		how many return addresses there are
+ * @word:	size of a return address, in bytes
+ * @nr_dumps:	how many dumps were compared
  */
 struct dump_words {
 	struct callchain_stack_info info;
@@ -453,7 +453,7 @@ CALLCHAIN_TEST(modes, all)
 	}
 }
 
-/* Without unrestricted guest, VMX can't run real mode with such segments: KVM emulates it. */
+/* Without unrestricted guest, VMX can't run real mode with the tests' segments: KVM emulates it. */
 #define SKIP_UNLESS_UNRESTRICTED()						\
 do {										\
 	if (host_cpu_is_intel && !kvm_is_unrestricted_guest_enabled())		\
@@ -785,7 +785,7 @@ static void build_l2_stack(struct kvm_vm *vm, struct guest_stack *stack,
 
 /*
  * L2's stack must be read through both levels of translation: with NPT or EPT, L1 maps
- * one of its pages to another page, which has another return address.
+ * one page of the stack to another page, which has another return address.
  */
 static void test_nested(enum pmi_source source, bool tdp)
 {
@@ -819,7 +819,7 @@ static void test_nested(enum pmi_source source, bool tdp)
 		*tdp_ptes[0] &= ~PHYSICAL_PAGE_MASK;
 		*tdp_ptes[0] |= addr_gva2gpa(vm, other);
 
-		/* L2's page table of the lowest level maps only the stack. */
+		/* This lowest page table maps only the stack, so L2 itself never reads it. */
 		gpa = PTE_GET_PA(*vm_get_pte_level(vm, stack.frames[moved], PG_LEVEL_2M));
 		tdp_ptes[1] = tdp_get_pte(vm, gpa);
 		for (i = 0; i < ARRAY_SIZE(tdp_ptes); i++)

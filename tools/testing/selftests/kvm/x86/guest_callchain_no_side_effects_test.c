@@ -15,8 +15,8 @@
 #include "userfaultfd_util.h"
 
 /*
- * Take at least MIN_SAMPLES samples with the whole chain: begin with MIN_ITERATIONS of the guest's
- * loop, and run a new guest for twice as many until one has that many samples.
+ * Sample a guest for MIN_ITERATIONS of its loop.  If fewer than MIN_SAMPLES samples have the whole
+ * chain, repeat this with a new guest and twice as many iterations, until there are enough.
  */
 #define MIN_SAMPLES		100
 #define MIN_ITERATIONS		(1UL << 19)
@@ -30,7 +30,7 @@
 #define STACK_SLOT_GPA		(1ULL << 32)
 #define STACK_SLOT_PAGES	64
 
-/* A frame.  A page that nobody has touched takes the place of its page, or of a table. */
+/* Replace this frame's page, or a table that leads to it, by a page that nobody has touched. */
 #define ABSENT			5
 #define ABSENT_SLOT		2
 #define ABSENT_SLOT_GPA		(1ULL << 33)
@@ -158,7 +158,7 @@ static void create_guest(struct guest *guest, VARIANT *variant,
 	}
 }
 
-/* Let a guest begin its work, with a frame pointer that it won't use. */
+/* Set up a guest for its work, which doesn't use the frame pointer. */
 static void prepare_work(struct guest *guest, bool user)
 {
 	struct kvm_vm *vm = guest->vm;
@@ -277,7 +277,7 @@ static unsigned long *get_dirty_pages(struct kvm_vcpu *vcpu, u32 slot, size_t nr
 	return bitmap;
 }
 
-/* Ignore the order of dirty pages: what a CPU caches depends on when it is interrupted. */
+/* Ignore the order of dirty pages: it depends on when the CPU is interrupted. */
 static void compare_dirty_pages(struct guest *sampled, struct guest *unsampled)
 {
 	unsigned int nr_dirty = 0, bkt;
@@ -301,7 +301,7 @@ static void compare_dirty_pages(struct guest *sampled, struct guest *unsampled)
 		free(b);
 	}
 
-	/* The guest has written to these, and to its data and page tables. */
+	/* The guest has written to NR_TOUCHED pages, and to its data and page tables. */
 	TEST_ASSERT(nr_dirty >= NR_TOUCHED, "Only %u pages are logged as dirty", nr_dirty);
 }
 

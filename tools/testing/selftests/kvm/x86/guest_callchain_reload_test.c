@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Callchains after KVM was unloaded and loaded again, under events.  This runs only if
- * KVM_SELFTEST_RELOAD is set, as others may use KVM.
+ * Callchains after KVM was unloaded and loaded again while events sampled the host.  This
+ * runs only if KVM_SELFTEST_RELOAD is set, as others may use KVM.
  */
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
@@ -57,7 +57,8 @@ static bool load_kvm(void)
  * Return true if TCG, QEMU's emulator, emulates this CPU.  With a thread for each
  * CPU, TCG may still run an old translation of code that another CPU has patched (seen
  * with QEMU 7.2).  KVM patches perf's static calls when it is loaded and unloaded: a PMI
- * on another CPU may then run into the int3 that was there for a moment.
+ * on another CPU may then run into the int3 that was there for a moment.  So sample only
+ * one CPU on TCG, the one that patches.
  */
 static bool runs_on_tcg(void)
 {

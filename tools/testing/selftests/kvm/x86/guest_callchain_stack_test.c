@@ -2,6 +2,9 @@
 /*
  * Dumps of a guest's stack in perf samples.  Stacks have known words, and end where
  * no more can be read; dumps are compared byte by byte with what was built.
+ *
+ * On stacks as a Linux kernel has them, also test callchains that continue from the
+ * kernel to user mode.
  */
 #include <linux/perf_event.h>
 #include <sys/mman.h>
@@ -27,13 +30,13 @@ static struct perf_event_attr attr_of_size(unsigned int size)
 }
 
 /*
- * struct dump_expectation - what each sample of a guest must have beside its chain
- * @chain:	the chain, and with it cpumode and IP
+ * struct dump_expectation - what each sample of a guest must have
+ * @chain:	cpumode, IP and callchain
  * @vm:		the VM
- * @info:	registers, and what can be read
+ * @info:	registers, and the pieces of the stack that can be read
  * @size:	how many bytes the event asks for
- * @found:	size of a deferred dump if more seems to be there than can be read; zero if
- *		all of it can
+ * @found:	size of a deferred dump if only the copy finds that some of its bytes can't be
+ *		read; zero if all of them can
  * @none:	the sample has no dump
  * @deferred:	the dump is deferred
  * @nr_guest:	how many samples of the guest were compared; those that share a walk count as
@@ -105,7 +108,7 @@ static void compare_dump(const struct callchain_sample *s, void *arg)
 	}
 }
 
-/* As vcpu_run_and_compare(), with a dump. */
+/* As vcpu_run_and_compare(), but compare the dump of each sample, too. */
 static void run_and_compare(struct kvm_vcpu *vcpu, enum pmi_source source,
 			    struct perf_event_attr attr, struct dump_expectation *e)
 {
@@ -155,7 +158,7 @@ FIXTURE_VARIANT(stack)
 PMI_VARIANTS(stack, _kernel, .user = false);
 PMI_VARIANTS(stack, _user, .user = true);
 
-/* Write a different word everywhere: its own address, changed so that it isn't canonical. */
+/* Fill pages with different words: each has its address, changed so that it isn't canonical. */
 static void fill(struct kvm_vm *vm, gva_t gva, unsigned int nr_pages)
 {
 	u64 i;
@@ -172,7 +175,7 @@ static void assert_filled(struct kvm_vm *vm, gva_t gva, unsigned int nr_pages)
 		TEST_ASSERT_EQ(*(u64 *)gva2hva(vm, gva + i), 0xdead000000000000ULL ^ (gva + i));
 }
 
-/* Allocate pages where a task's stack may begin; the page behind them is not mapped. */
+/* Allocate pages, aligned as a task's stack; the page behind them is not mapped. */
 static gva_t alloc_stack(struct kvm_vm *vm, gva_t min, unsigned int nr_pages, bool user)
 {
 	gva_t gva = vm_alloc(vm, (nr_pages + 5) * PAGE_SIZE, min);
@@ -240,7 +243,7 @@ CALLCHAIN_TEST(stack, known_words)
 	}
 }
 
-/* A record's size has 16 bits: the largest dump has a bit less than the event asks for. */
+/* A record's size has 16 bits: the largest dump has fewer bytes than the event asks for. */
 static void is_largest(const struct callchain_sample *s, void *arg)
 {
 	struct dump_expectation *e = arg;
@@ -329,7 +332,7 @@ CALLCHAIN_TEST(stack, forbidden_page)
 	TEST_ASSERT(!mprotect(hva, PAGE_SIZE, PROT_READ | PROT_WRITE), "mprotect()");
 }
 
-/* A stack ends where addresses end, or aren't canonical. */
+/* A dump is empty if SP isn't canonical, or lies on the last page, which is not mapped. */
 CALLCHAIN_TEST(stack, no_address)
 {
 	static const u64 sps[] = { 0x0000800000000000ULL, 0x8000000000000000ULL, -8ULL, -1ULL };
@@ -355,13 +358,16 @@ CALLCHAIN_TEST(stack, excluded)
 	attrs[0].exclude_user = 1;
 	attrs[1].exclude_callchain_user = 1;
 	attrs[2].exclude_callchain_kernel = 1;
-	/* Of PMUs that send NMIs, only the one of KVM_SELFTEST_NMI_PMU ignores exclude_user. */
+	/*
+	 * A hardware counter with exclude_user takes no samples of user mode: leave that case
+	 * out.  The PMU of KVM_SELFTEST_NMI_PMU ignores exclude_user.
+	 */
 	i = variant->user && (variant->source & ~PMI_DEFERRED) == PMI_NMI &&
 	    has_hardware_cycles();
 	for (; i < ARRAY_SIZE(attrs); i++) {
 		struct callchain_event event;
 
-		/* A chain that lacks a mode can't be deferred: then the stack can't, either. */
+		/* perf doesn't defer chains that lack a mode, nor a stack without its chain. */
 		if (variant->source & PMI_DEFERRED && i > 0) {
 			TEST_ASSERT(callchain_event_open(&event, variant->source, &attrs[i], 0,
 							 -1) < 0 && errno == EINVAL,
@@ -396,7 +402,7 @@ CALLCHAIN_TEST(stack, wraps)
 	run_and_compare(self->vcpu, variant->source, attr_of_size(4096), &e);
 }
 
-/* TEST() has 30 seconds, too few on a slow host. */
+/* An empty fixture: TEST() has a timeout of 30 seconds, too short on a slow host. */
 FIXTURE(global) {};
 FIXTURE_SETUP(global) {}
 FIXTURE_TEARDOWN(global) {}
@@ -450,8 +456,8 @@ static const struct {
 };
 
 /*
- * A deferred stack goes to events that ask for one and may see it: as much of it as they ask for,
- * and only if a sample asked for it.
+ * A deferred stack goes to each event that asks for one and may see it, with at most as many
+ * bytes as this event asks for.  There is none if the event that samples doesn't ask for one.
  */
 CALLCHAIN_TEST(global, receivers)
 {
@@ -567,8 +573,9 @@ CALLCHAIN_TEST(global, shared_by_sizes)
 	set_sp(vcpu, alloc_stack(vm, DEFAULT_GUEST_STACK_VADDR_MIN, 1, false));
 	vcpu_set_if(vcpu);
 	/*
-	 * Open small events before and after the large one.  Their timers expire together again
-	 * and again, and any of them may be the first.
+	 * Open an event that asks for less before and after the one that asks for the most.  As
+	 * their periods differ slightly, their timers expire together again and again, and any of
+	 * them may be the first.
 	 */
 	for (i = 0; i < ARRAY_SIZE(events); i++) {
 		struct perf_event_attr attr = attr_of_size(samples[i].size);
@@ -597,9 +604,9 @@ CALLCHAIN_TEST(global, shared_by_sizes)
 }
 
 /*
- * The stacks of a Linux guest.  The last word of an IRQ's stack is the stack pointer of
- * what was interrupted; the last two words of an exception's stack are that pointer and
- * SS.
+ * The stacks of a Linux guest, which lie from KERNEL_GVA on.  The last word of an IRQ's
+ * stack is the stack pointer of the code that was interrupted; the last two words of an
+ * exception's stack are that pointer and SS.
  */
 #define KERNEL_GVA	0xffff888000000000ULL
 
@@ -639,10 +646,13 @@ static void write_word(struct kvm_vm *vm, gva_t gva, u64 word)
 	*(u64 *)gva2hva(vm, gva) = word;
 }
 
-/* Bytes on the IRQ's stack. */
+/* How many bytes of the IRQ's stack are in use. */
 #define NR_IRQ	0x200
 
-/* The last two words of the stack on which a sample is taken, and if they lead to another stack. */
+/*
+ * The last two words of the stack on which a sample is taken, and if they lead to another stack.
+ * Where is_sp[i] is set, the word is a pointer to the task's stack instead of last[i].
+ */
 static const struct {
 	const char *name;
 	bool is_sp[2];
@@ -680,8 +690,8 @@ CALLCHAIN_TEST(linux_stack, two_pieces)
 }
 
 /*
- * There is no second piece if the pointer leads into the first piece, if the first piece has all
- * bytes that the event asks for, or if it has only one word.
+ * There is no second piece if the stack's last word points into the first piece, if the first
+ * piece has all bytes that the event asks for, or if the first piece has only one word.
  */
 CALLCHAIN_TEST(linux_stack, one_piece)
 {
@@ -759,7 +769,7 @@ CALLCHAIN_TEST(linux_stack, pieces_cut_short)
 	run_and_compare(self->vcpu, variant->source, attr_of_size(0), &e);
 }
 
-/* Offsets of user mode's registers, which the kernel saves on the task's stack at its entry. */
+/* Offsets in struct pt_regs, in which a 64-bit kernel saves user mode's registers. */
 #define SAVED_BP	32
 #define SAVED_IP	128
 #define SAVED_CS	136
@@ -808,8 +818,8 @@ static void expect_program(struct callchain_expectation *e, const struct guest_s
 }
 
 /*
- * A kernel has no frame pointers, but its programs do: the chain continues with user mode
- * if the task's stack ends with what can be user mode's registers.
+ * This kernel has no frame pointers, but its programs do: the chain continues with user
+ * mode if the task's stack ends with words that can be user mode's registers.
  */
 CALLCHAIN_TEST(linux_stack, user_mode)
 {
@@ -829,7 +839,7 @@ CALLCHAIN_TEST(linux_stack, user_mode)
 		write_word(self->vm, regs + SAVED_IP, tasks[i].ip);
 		write_word(self->vm, regs + SAVED_CS, tasks[i].cs);
 		write_word(self->vm, regs + SAVED_FLAGS, tasks[i].flags);
-		/* Interrupted kernel code has its stack right above. */
+		/* With the kernel's CS, the registers are plausible only if SP lies above them. */
 		write_word(self->vm, regs + SAVED_SP,
 			   tasks[i].cs & 3 ? user.sp : self->task + THREAD_SIZE);
 
@@ -904,7 +914,10 @@ CALLCHAIN_TEST(linux_stack, stack_ends_below)
 	expect_program(&e, &program);
 	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
 
-	/* An NMI's stack leads to an IRQ's, but the walk doesn't follow that to a third one. */
+	/*
+	 * As if an NMI had interrupted an IRQ: the second stack leads to a third one, but the walk
+	 * must not continue there.
+	 */
 	*vm_get_pte_level(self->vm, self->task + 3 * PAGE_SIZE, PG_LEVEL_4K) = 0;
 	write_word(self->vm, self->task + 3 * PAGE_SIZE - 8, self->irq + THREAD_SIZE - 0x800);
 	expect_ip(&e, "three stacks", false);
@@ -946,8 +959,8 @@ static void test_syscalls(FIXTURE_DATA(linux_stack) * self, enum pmi_source sour
 		regs.r11 = syscalls[i].r11;
 		regs.rsp = syscalls[i].sp ?: program->sp;
 		/*
-		 * If this is no system call, the walk would take the program's frames for the
-		 * kernel's.
+		 * If this must not pass for a system call, don't let RBP lead to the program's
+		 * frames: the walk would take them for the kernel's.
 		 */
 		regs.rbp = syscalls[i].found ? program->fp : 0xb00;
 		vcpu_regs_set(self->vcpu, &regs);
@@ -1009,8 +1022,8 @@ static const struct {
 };
 
 /*
- * System calls also begin and end on stacks of the kernel, of which only the last words are in
- * use then.
+ * Near its beginning and its end, a system call runs on a stack of the kernel of which only the
+ * last words are in use.
  */
 CALLCHAIN_TEST(linux_stack, syscall_edge)
 {
@@ -1022,7 +1035,7 @@ CALLCHAIN_TEST(linux_stack, syscall_edge)
 
 	build_program(self, &program);
 	fill(self->vm, self->task, THREAD_SIZE / PAGE_SIZE);
-	/* The frame of its caller can't be found. */
+	/* The kernel's frame: its frame pointer leads nowhere. */
 	write_word(self->vm, frame, 0xb00);
 	write_word(self->vm, frame + 8, KERNEL_TEXT);
 	vcpu_set_if(self->vcpu);
@@ -1124,7 +1137,10 @@ CALLCHAIN_TEST(linux_stack, frame_pointers)
 	e.ips[e.nr++] = 0xffffffff81000123;
 	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
 
-	/* It doesn't look either if sample_max_stack is reached, or if perf can't show an entry. */
+	/*
+	 * The walk doesn't look for them, either, if it reaches sample_max_stack, or a return
+	 * address that perf would take for a context marker.
+	 */
 	write_word(self->vm, frame + 0x108, 0xffffffff81000456);
 	e.name = "frame pointers, up to sample_max_stack";
 	vcpu_run_and_compare(self->vcpu, variant->source, &two, NR_SAMPLES, &e);

@@ -49,7 +49,7 @@ static const struct perf_event_attr attr = { .exclude_host = 1 };
  * @pauth:	it may sign addresses
  * @dirty_ring:	its VM has a ring of dirty pages
  * @upper:	bits to add to an address for the upper half, TTBR1's; or zero
- * @alias:	bits to add to the addresses of its stack that lead to the same tables; or zero
+ * @alias:	bits to add to its stack's addresses, which don't change what they map to; or zero
  * @vm:		its VM
  * @vcpu:	the VM's vCPU
  * @nr_frames:	how many frame records its stack has, without the outermost one
@@ -279,8 +279,9 @@ static inline void *add_other_memory(struct guest *g)
 }
 
 /*
- * Define guest_switches_NAME(), which writes X19 to a register by the instruction _write and counts
- * X21 down from X22 in guest_switches_NAME_x19(), does the same with X20, and so on.
+ * Define guest_switches_NAME().  It writes X19 to a register by the instruction _write, and counts
+ * X21 down from X22 in guest_switches_NAME_x19().  It does the same with X20 in
+ * guest_switches_NAME_x20(), and begins again.
  */
 #define GUEST_SWITCHES(_name, _write)						\
 	void guest_switches_##_name(void);					\
@@ -355,7 +356,7 @@ static inline void run_switches(struct guest *g, struct switches *s, void (*code
 	vcpu_run_until_guest_sampled(g->vcpu, PMI_NMI_DEFERRED, &attr, 2 * NR_SAMPLES,
 				     compare_switches, s, &s->nr_both);
 
-	/* Walks from the other instructions end for either reason. */
+	/* Walks from other instructions than the loops' end for one of the two reasons, too. */
 	walks = vcpu_get_stat(g->vcpu, callchain_walks);
 	for (i = 0; i < 2; i++) {
 		ends[i] = vcpu_get_callchain_end_stat(g->vcpu, s->end[i]);
