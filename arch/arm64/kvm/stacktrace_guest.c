@@ -54,7 +54,7 @@ enum guest_unwind_end {
 
 /*
  * The number of times that a walk may leave a stack for a lower one.  A walk of Linux may go from
- * the overflow stack to the IRQ stack, and from there to the task's stack.
+ * the stack of an SDEI event to the overflow stack, on to the IRQ stack, and to the task's stack.
  */
 #define UNWIND_MAX_LEFT		3
 
