@@ -66,10 +66,11 @@ bool perf_guest_callchain_allowed(const struct perf_event *event, unsigned int g
  * perf_guest_callchain_init - decide whether an event's guest callchains can be deferred
  * @event: a new event; it has callchain buffers, so that the callchain sysctls can't change
  *
- * Clears attr.defer_guest_callchain if @event takes no callchains of guests, or leaves out
- * a part of them by exclude_callchain_*, as all samples of an exit share the first part of
- * a deferred chain.  Also clears it if the sysctl allows fewer contexts than the three that
- * this part takes: two markers and the cookie.
+ * Clears attr.defer_guest_callchain, so that PMIs walk the stack, in three cases.  @event takes
+ * no callchains of guests.  Or @event leaves out a part of them by exclude_callchain_*: all
+ * samples of an exit share the first part of a deferred chain, and the record with the rest.
+ * Or perf_event_max_contexts_per_stack allows fewer contexts than the three that the first
+ * part takes: two markers and the cookie.
  *
  * Context: task, before @event is installed.  Takes no locks.
  *

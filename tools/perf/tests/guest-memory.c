@@ -44,8 +44,8 @@
 #include "util.h"
 
 /*
- * As on QEMU's q35: RAM above the first 2 GiB has guest-physical addresses from 4 GiB on.  Nearly
- * all of RAM is never touched.
+ * As on QEMU's q35: RAM above the first 2 GiB has guest-physical addresses from 4 GiB on.  Only the
+ * first LOW_SIZE bytes below 2 GiB and those from 4 GiB on are used; the rest is never touched.
  */
 #define LOW_SIZE	(16UL << 20)
 #define HOLE		(2UL << 30)

@@ -717,8 +717,8 @@ static void make_module(struct module *file)
 			    sizeof(file->symbols), 0);
 	file->shdrs[M_SYMBOLS].sh_entsize = sizeof(Elf64_Sym);
 	/*
-	 * sh_info is the number of local symbols here.  If it happens to be the number of
-	 * .orc_unwind_ip, perf must not take the symbols for the relocations of that section.
+	 * In a symbol table, sh_info is the number of local symbols.  If it happens to be the
+	 * index of .orc_unwind_ip, perf must not take the symbols for that section's relocations.
 	 */
 	file->shdrs[M_SYMBOLS].sh_info = M_IPS;
 	make_module_section(file, M_NAMES, SHT_STRTAB, ".names", file->names,

@@ -524,8 +524,8 @@ static bool orc_code__has_call(const struct orc_code *code, const struct orc_pie
 }
 
 /*
- * Return true if functions return to @pos though no call ends there.  Older kernels boot to their
- * outermost frame by lretq.  A probed function returns to the trampoline of its kretprobe, which
+ * Return true if functions return to @pos though no call ends there.  In older kernels, the boot
+ * code calls C code by lretq.  A probed function returns to the trampoline of its kretprobe, which
  * begins by pushing its own address.
  */
 static bool needs_no_call(const struct orc_piece *piece, u64 pos)
@@ -657,8 +657,9 @@ enum orc_end guest_orc__unwind(struct guest_orc *orc, struct perf_sample *sample
 	ips[nr++] = PERF_CONTEXT_GUEST_KERNEL;
 	orc_state__for_each_frame(&state, &source, info->ip, info->sp, info->fp) {
 		/*
-		 * End the chain if it is too long, or at an address without a table, which may not
-		 * be a return address at all.
+		 * End the chain at an address without a table, which may not be a return address
+		 * at all.  End a chain that is too long for the same reason: it then counts neither
+		 * as whole nor as failed.
 		 */
 		if (nr > MAX_FRAMES || !guest_orc__find_table(state.ip, orc)) {
 			state.end = ORC_END_NO_TABLE;

@@ -47,7 +47,8 @@
  * @stack:	address of its kernel stack
  * @root:	guest-physical address of its page tables; zero if it has none of its own
  * @mm:		address of its struct mm_struct
- * @exec_vm:	number of pages that it can execute; zero if its files could not be read
+ * @exec_vm:	number of pages that it can execute; zero if that isn't known, or if its files
+ *		could not be read, so that the next look reads them again
  * @files:	hash of the list of its files that perf last wrote; zero if perf wrote none
  * @pid:	pid of its process
  * @tid:	its tid

@@ -407,8 +407,7 @@ CALLCHAIN_TEST(attr, inherited)
 
 /*
  * There is room for one context marker, the guest kernel's, and none for a cookie: sample without
- * deferral.  Sample only KVM_RUN: with this limit, perf's walk of the host's user mode never ends
- * if a frame pointer leads to itself, and pthread_create() makes such a frame.
+ * deferral.
  */
 CALLCHAIN_TEST(attr, one_context)
 {

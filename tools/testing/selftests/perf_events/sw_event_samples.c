@@ -2,10 +2,13 @@
 /*
  * Two events that count the same software event must not share the data of their samples: each
  * sample has the ID of its own event, and a callchain only if that event asks for one.
+ *
+ * A user callchain must end even if its frame pointers don't, and no entry can be stored.
  */
 #define _GNU_SOURCE
 
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/perf_event.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -17,6 +20,7 @@
 
 #include "kselftest_harness.h"
 
+#define MAX_CONTEXTS	"/proc/sys/kernel/perf_event_max_contexts_per_stack"
 #define NR_FAULTS	16
 
 /* Room for all samples, each with a callchain of the default depth. */
@@ -165,5 +169,57 @@ TEST_F(sw_event_samples, are_apart)
 	}
 	ASSERT_GE(nr, NR_FAULTS);
 }
+
+#ifdef __x86_64__
+/* Write to @memory while RBP leads to a frame that leads to itself. */
+static void write_in_endless_frames(char *memory)
+{
+	void *frame[2] = { frame, write_in_endless_frames };
+
+	asm volatile("mov %%rbp, %%rbx\n\t"
+		     "mov %0, %%rbp\n\t"
+		     "movb $1, (%1)\n\t"
+		     "mov %%rbx, %%rbp"
+		     : : "S" (frame), "D" (memory) : "rbx", "memory");
+}
+
+/* With no room for a context marker, the callchain is empty.  Linux 7.3 locks up the CPU here. */
+TEST(endless_frames)
+{
+	long page_size = sysconf(_SC_PAGE_SIZE);
+	const struct sample *sample;
+	char old[16] = {}, *memory;
+	struct event event;
+	__u64 offset = 0;
+	ssize_t size;
+	int fd, err;
+
+	memory = mmap(NULL, page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	ASSERT_NE(MAP_FAILED, memory);
+
+	fd = open(MAX_CONTEXTS, O_RDWR);
+	if (fd < 0)
+		SKIP(return, MAX_CONTEXTS ": %s", strerror(errno));
+	size = read(fd, old, sizeof(old));
+	ASSERT_GT(size, 0);
+	/* The sysctl can't change while an event with callchains is open. */
+	if (pwrite(fd, "0", 1, 0) != 1)
+		SKIP(return, "Can't write to " MAX_CONTEXTS ": %s", strerror(errno));
+
+	err = open_event(&event, PERF_SAMPLE_CALLCHAIN, page_size);
+	if (!err) {
+		ioctl(event.fd, PERF_EVENT_IOC_ENABLE, 0);
+		write_in_endless_frames(memory);
+		ioctl(event.fd, PERF_EVENT_IOC_DISABLE, 0);
+	}
+	close(event.fd);
+	EXPECT_EQ(size, pwrite(fd, old, size, 0));
+	ASSERT_EQ(0, err);
+
+	sample = next_sample(&event, &offset);
+	ASSERT_NE(NULL, sample);
+	ASSERT_EQ(0, sample->nr);
+}
+#endif
 
 TEST_HARNESS_MAIN

@@ -4,7 +4,7 @@
 
 import argparse
 import struct
-from typing import BinaryIO, List, Sequence
+from typing import BinaryIO, Sequence
 
 RECORD_MMAP, RECORD_COMM, RECORD_SAMPLE, RECORD_MMAP2 = 1, 3, 9, 10
 RECORD_DEFERRED = 22

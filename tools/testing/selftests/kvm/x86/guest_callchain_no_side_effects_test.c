@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Sampling must leave no trace: two guests run the same instructions, one of them
- * is sampled all the while, and afterwards both must have the same state.
+ * Sampling must leave no trace.  Two guests run the same instructions, one of them
+ * is sampled all the while, and afterwards both must have the same state.  Walks that
+ * end at an absent page must neither bring it in nor raise a userfault.
  */
 #include <fcntl.h>
 #include <linux/bitmap.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Callchains after KVM was unloaded and loaded again while events sampled the host.  This
- * runs only if KVM_SELFTEST_RELOAD is set, as others may use KVM.
+ * runs only if KVM_SELFTEST_RELOAD is set, as nobody else can start a VM meanwhile.
  */
 #include <sys/syscall.h>
 #include <sys/sysinfo.h>
