@@ -23,6 +23,9 @@
 #define NR_ROUNDS	5
 #define NR_FRAMES	16
 #define MAX_TRIES	100
+
+/* The first period of sample_until_in_memory(), in nanoseconds or cycles. */
+#define MIN_PERIOD	200000
 #define MAX_SAMPLES	4096
 
 #define MAX_CONTEXTS_SYSCTL	"/proc/sys/kernel/perf_event_max_contexts_per_stack"
@@ -121,10 +124,27 @@ static void ignore_sample(const struct callchain_sample *s, void *arg)
 {
 }
 
+/*
+ * Sample until a walk has brought in the page.  On a slow host, a PMI comes before the guest runs,
+ * and nothing walks: lengthen the period.
+ */
+static bool sample_until_in_memory(FIXTURE_DATA(deferred) * self, enum pmi_source source,
+				   const struct perf_event_attr *attr)
+{
+	struct perf_event_attr a = attr ? *attr : (struct perf_event_attr){};
+	unsigned int i;
+
+	for (i = 0; i < MAX_TRIES && !is_in_memory(self->absent); i++) {
+		a.sample_period = MIN_PERIOD << i / 10;
+		vcpu_run_sampled(self->vcpu, source, &a, 1, ignore_sample, NULL);
+	}
+	return is_in_memory(self->absent);
+}
+
 /* A deferred walk starts to read the page, but doesn't wait for it; later walks find it. */
 CALLCHAIN_TEST(deferred, swapped_out)
 {
-	unsigned int round, i;
+	unsigned int round;
 
 	/*
 	 * Pages that were just brought in are on a list of the CPU that did so, and can't be paged
@@ -137,9 +157,8 @@ CALLCHAIN_TEST(deferred, swapped_out)
 	for (round = 0; round < NR_ROUNDS; round++) {
 		compare_frames_below(self, variant->source & ~PMI_DEFERRED);
 		TEST_ASSERT(!is_in_memory(self->absent), "A PMI has brought in the page");
-		for (i = 0; i < MAX_TRIES && !is_in_memory(self->absent); i++)
-			vcpu_run_sampled(self->vcpu, variant->source, NULL, 1, ignore_sample, NULL);
-		TEST_ASSERT(is_in_memory(self->absent), "No walk has brought in the page");
+		TEST_ASSERT(sample_until_in_memory(self, variant->source, NULL),
+			    "No walk has brought in the page");
 		vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &self->e);
 		TEST_ASSERT(page_out(self->absent), "The page is not swapped out again");
 	}
@@ -201,8 +220,6 @@ static u64 size_below_absent(FIXTURE_DATA(deferred) * self)
 /* A dump in a PMI doesn't bring the page in, but one in the vCPU's thread does. */
 CALLCHAIN_TEST(deferred, swapped_out_dump)
 {
-	unsigned int i;
-
 	if (!STACK_DUMPS)
 		SKIP(return, "This architecture has no dumps of the guest's stack");
 
@@ -213,9 +230,8 @@ CALLCHAIN_TEST(deferred, swapped_out_dump)
 
 	compare_dumps(self, variant->source & ~PMI_DEFERRED, size_below_absent(self));
 	TEST_ASSERT(!is_in_memory(self->absent), "A PMI has brought in the page");
-	for (i = 0; i < MAX_TRIES && !is_in_memory(self->absent); i++)
-		vcpu_run_sampled(self->vcpu, variant->source, &dump_attr, 1, ignore_sample, NULL);
-	TEST_ASSERT(is_in_memory(self->absent), "No dump has brought in the page");
+	TEST_ASSERT(sample_until_in_memory(self, variant->source, &dump_attr),
+		    "No dump has brought in the page");
 	compare_dumps(self, variant->source, DUMP_SIZE);
 }
 
