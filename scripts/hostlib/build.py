@@ -46,6 +46,7 @@ FUZZER = "guest_callchain/guest_callchain_fuzz"
 GUEST_PROGRAM = "guest_callchain/guest_program"
 LIBC_PROGRAM = "guest_callchain/guest_program_libc"
 UNIKERNEL = "guest_callchain/unikernel"
+VMM_POLICY = "guest_callchain/vmm_policy.so"
 
 # The same input is to give the same kernel.
 _REPRODUCIBLE = {"KBUILD_BUILD_TIMESTAMP": "2026-01-01", "KBUILD_BUILD_USER": "build",
@@ -179,7 +180,7 @@ class Build:
         if self.arch is not X86:
             return [MIDWALK_TEST, BENCH]
         return [*INSTRUMENT_TESTS, TEST_32BIT, BENCH, FUZZER, GUEST_PROGRAM, LIBC_PROGRAM,
-                UNIKERNEL]
+                UNIKERNEL, VMM_POLICY]
 
     def assemble(self) -> None:
         """Make the tree what the source, patches and new files say; undo what else changed."""
