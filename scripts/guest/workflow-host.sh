@@ -270,16 +270,19 @@ look_at_top()
 look_at_top cpu-clock:u,cpu-clock:k top_shows_callers
 look_at_top cpu-clock top_shows
 
-# Leave perf top alone with a pipe that nobody reads: it must end, and remove its files.
+# Let perf top write to a pipe whose reader ends: it must end as well, and remove its files.
 mkdir /run/top
 rm -f $out/top.status
-tmux -L top -f /dev/null new-session -d \
-	"TMPDIR=/run/top perf kvm --guest top -e cpu-clock -F 499 --stdio -p $web 2> $out/top-pipe.err |
-		head -n 1 > $out/top-pipe.txt
-	 echo ended > $out/top.status"
+tmux -L pipe -f /dev/null new-session -d \
+	"{ TMPDIR=/run/top perf kvm --guest top -e cpu-clock -F 499 --stdio -p $web 2> $out/top-pipe.err
+	   echo \$? > $out/top.status; } |
+		{ head -n 1 > $out/top-pipe.txt; ls /run/top > $out/top-pipe.files; }" ||
+	fail "tmux failed"
 wait_for_top
+[ "$(cat $out/top.status)" = 0 ] || fail "perf kvm top did not end well when its reader ended"
 [ -s $out/top-pipe.txt ] || fail "perf kvm top wrote nothing to a pipe"
-rmdir /run/top || fail "perf kvm top has left its files when nobody read its output"
+[ -s $out/top-pipe.files ] || fail "perf kvm top had no files of the guest"
+rmdir /run/top || fail "perf kvm top has left its files when its reader ended"
 
 kill $web $db
 wait $web $db

@@ -24,8 +24,8 @@
 #define NR_FRAMES	16
 #define MAX_TRIES	100
 
-/* The first period of sample_until_in_memory(), in nanoseconds or cycles. */
-#define MIN_PERIOD	200000
+/* The first period of sample_until_in_memory(), in nanoseconds. */
+#define MIN_PERIOD_NS	200000
 #define MAX_SAMPLES	4096
 
 #define MAX_CONTEXTS_SYSCTL	"/proc/sys/kernel/perf_event_max_contexts_per_stack"
@@ -135,7 +135,7 @@ static bool sample_until_in_memory(FIXTURE_DATA(deferred) * self, enum pmi_sourc
 	unsigned int i;
 
 	for (i = 0; i < MAX_TRIES && !is_in_memory(self->absent); i++) {
-		a.sample_period = MIN_PERIOD << i / 10;
+		a.sample_period = MIN_PERIOD_NS << (i / 10);
 		vcpu_run_sampled(self->vcpu, source, &a, 1, ignore_sample, NULL);
 	}
 	return is_in_memory(self->absent);

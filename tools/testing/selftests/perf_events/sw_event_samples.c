@@ -10,6 +10,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/perf_event.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <string.h>
@@ -77,6 +79,7 @@ static int open_event(struct event *event, __u64 sample_type, long page_size)
 		.exclude_kernel = 1,
 	};
 
+	event->ring = MAP_FAILED;
 	event->fd = syscall(SYS_perf_event_open, &attr, 0, -1, -1, 0);
 	if (event->fd < 0)
 		return errno;
@@ -107,8 +110,10 @@ FIXTURE_SETUP(sw_event_samples)
 
 static void close_event(struct event *event, long page_size)
 {
-	munmap(event->ring, (1 + NR_RING_PAGES) * page_size);
-	close(event->fd);
+	if (event->ring != MAP_FAILED)
+		munmap(event->ring, (1 + NR_RING_PAGES) * page_size);
+	if (event->fd >= 0)
+		close(event->fd);
 }
 
 FIXTURE_TEARDOWN(sw_event_samples)
@@ -171,55 +176,124 @@ TEST_F(sw_event_samples, are_apart)
 }
 
 #ifdef __x86_64__
-/* Write to @memory while RBP leads to a frame that leads to itself. */
-static void write_in_endless_frames(char *memory)
-{
-	void *frame[2] = { frame, write_in_endless_frames };
+/* A frame that leads to itself until a thread ends this. */
+static void *volatile frame[2];
+static volatile bool is_cut;
 
-	asm volatile("mov %%rbp, %%rbx\n\t"
-		     "mov %0, %%rbp\n\t"
-		     "movb $1, (%1)\n\t"
-		     "mov %%rbx, %%rbp"
-		     : : "S" (frame), "D" (memory) : "rbx", "memory");
+/* Cut the cycle if the walk has not ended by itself.  The walk must not be on this CPU. */
+static void *cut_cycle(void *arg)
+{
+	cpu_set_t *cpus = arg;
+
+	if (sched_setaffinity(0, sizeof(*cpus), cpus))
+		return (void *)1L;
+	sleep(2);
+	is_cut = true;
+	frame[0] = NULL;
+	return NULL;
 }
 
-/* With no room for a context marker, the callchain is empty.  Linux 7.3 locks up the CPU here. */
+/* Write to @memory while RBP leads to the frame.  Return the address of the instruction. */
+static __u64 write_in_cycle(char *memory)
+{
+	__u64 ip;
+
+	asm volatile("mov %%rbp, %%rbx\n\t"
+		     "lea 1f(%%rip), %0\n\t"
+		     "mov %1, %%rbp\n"
+		     "1:\tmovb $1, (%2)\n\t"
+		     "mov %%rbx, %%rbp"
+		     : "=&a" (ip) : "S" (frame), "D" (memory) : "rbx", "memory");
+	return ip;
+}
+
+/*
+ * Sample a page fault in the cycle.  Return zero or the error's number; put the number of entries
+ * of the callchain into @nr, and its last entry into @last.
+ */
+static int sample_cycle(char *memory, long page_size, __u64 *nr, __u64 *last)
+{
+	const struct sample *sample;
+	struct event event;
+	__u64 ip = 0, offset = 0;
+	int err;
+
+	if (madvise(memory, page_size, MADV_DONTNEED))
+		return errno;
+
+	err = open_event(&event, PERF_SAMPLE_CALLCHAIN, page_size);
+	if (!err && ioctl(event.fd, PERF_EVENT_IOC_ENABLE, 0))
+		err = errno;
+	if (!err) {
+		ip = write_in_cycle(memory);
+		ioctl(event.fd, PERF_EVENT_IOC_DISABLE, 0);
+		do {
+			sample = next_sample(&event, &offset);
+		} while (sample && sample->ip != ip);
+		if (sample) {
+			*nr = sample->nr;
+			*last = sample->nr ? sample->ips[sample->nr - 1] : 0;
+		} else {
+			err = ENODATA;
+		}
+	}
+	close_event(&event, page_size);
+	return err;
+}
+
+/*
+ * A walk of frames that lead to themselves must end, even if no context fits into the callchain,
+ * and nothing is stored.
+ */
 TEST(endless_frames)
 {
 	long page_size = sysconf(_SC_PAGE_SIZE);
-	const struct sample *sample = NULL;
+	cpu_set_t all, mine, others;
+	__u64 nr = 0, last = 0;
 	char old[16] = {}, *memory;
-	struct event event;
-	__u64 offset = 0;
+	pthread_t thread;
 	ssize_t size;
-	int fd, err;
+	void *failed;
+	int fd, cpu;
 
 	memory = mmap(NULL, page_size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 	ASSERT_NE(MAP_FAILED, memory);
+
+	ASSERT_EQ(0, sched_getaffinity(0, sizeof(all), &all));
+	if (CPU_COUNT(&all) < 2)
+		SKIP(return, "This takes two CPUs");
+	cpu = sched_getcpu();
+	CPU_ZERO(&mine);
+	CPU_SET(cpu, &mine);
+	others = all;
+	CPU_CLR(cpu, &others);
+	ASSERT_EQ(0, sched_setaffinity(0, sizeof(mine), &mine));
 
 	fd = open(MAX_CONTEXTS, O_RDWR);
 	if (fd < 0)
 		SKIP(return, MAX_CONTEXTS ": %s", strerror(errno));
 	size = read(fd, old, sizeof(old));
 	ASSERT_GT(size, 0);
+
+	/* As long as contexts fit, the cycle fills up the callchain. */
+	frame[0] = frame;
+	frame[1] = cut_cycle;
+	ASSERT_EQ(0, sample_cycle(memory, page_size, &nr, &last));
+	ASSERT_GT(nr, 2);
+	ASSERT_EQ((__u64)frame[1], last);
+
 	/* The sysctl can't change as long as an event with callchains exists. */
 	if (pwrite(fd, "0", 1, 0) != 1)
 		SKIP(return, "Can't write to " MAX_CONTEXTS ": %s", strerror(errno));
-
-	err = open_event(&event, PERF_SAMPLE_CALLCHAIN, page_size);
-	EXPECT_EQ(0, err);
-	if (!err) {
-		ioctl(event.fd, PERF_EVENT_IOC_ENABLE, 0);
-		write_in_endless_frames(memory);
-		ioctl(event.fd, PERF_EVENT_IOC_DISABLE, 0);
-		sample = next_sample(&event, &offset);
-		EXPECT_NE(NULL, sample);
-		if (sample)
-			EXPECT_EQ(0, sample->nr);
-	}
-	close_event(&event, page_size);
+	EXPECT_EQ(0, pthread_create(&thread, NULL, cut_cycle, &others));
+	EXPECT_EQ(0, sample_cycle(memory, page_size, &nr, &last));
+	EXPECT_EQ(0, nr);
+	EXPECT_FALSE(is_cut);
 	EXPECT_EQ(size, pwrite(fd, old, size, 0));
 	close(fd);
+
+	ASSERT_EQ(0, pthread_join(thread, &failed));
+	ASSERT_EQ(NULL, failed);
 	munmap(memory, page_size);
 }
 #endif
