@@ -177,15 +177,15 @@ TEST_F(sw_event_samples, are_apart)
 
 #ifdef __x86_64__
 /* A frame that leads to itself until a thread ends this. */
-static void *volatile frame[2];
-static volatile bool is_cut;
+static void *frame[2];
+static bool is_cut;
 
 /* Cut the cycle if the walk has not ended by itself.  The walk must be on another CPU. */
 static void *cut_cycle(void *arg)
 {
 	sleep(2);
-	is_cut = true;
-	frame[0] = NULL;
+	__atomic_store_n(&is_cut, true, __ATOMIC_RELAXED);
+	__atomic_store_n(&frame[0], NULL, __ATOMIC_RELEASE);
 	return NULL;
 }
 
@@ -288,7 +288,7 @@ TEST(endless_frames)
 	if (!err) {
 		EXPECT_EQ(0, sample_cycle(memory, page_size, &nr, &last));
 		EXPECT_EQ(0, nr);
-		EXPECT_FALSE(is_cut);
+		EXPECT_FALSE(__atomic_load_n(&is_cut, __ATOMIC_RELAXED));
 		pthread_join(thread, NULL);
 	}
 	EXPECT_EQ(size, pwrite(fd, old, size, 0));
