@@ -16,8 +16,9 @@
 /* How many samples to take behind the last change, to see that all is restored. */
 #define NR_RESTORED	5
 
-/* How often to try again when too few samples hit the guest. */
+/* How often to try again when too few samples hit the guest, and the first period. */
 #define MAX_ROUNDS	100
+#define PERIOD_NS	200000
 
 /* Four frames a page, the last of which has its return address on the next page. */
 #define NR_FRAMES	10
@@ -387,6 +388,7 @@ static void run_kind(FIXTURE_DATA(midwalk) * self, const FIXTURE_VARIANT(midwalk
 	static struct guest_walk_change changes[GUEST_WALK_MAX_CHANGES];
 	static struct guest_walk_result results[GUEST_WALK_MAX_CHANGES];
 	static struct midwalk_run run;
+	struct perf_event_attr attr = { .sample_period = PERIOD_NS };
 	unsigned int i, end, round, nr_wanted;
 
 	run.self = self;
@@ -411,9 +413,12 @@ static void run_kind(FIXTURE_DATA(midwalk) * self, const FIXTURE_VARIANT(midwalk
 
 	nr_wanted = run.nr_cases * NR_WALKS + NR_RESTORED;
 	guest_walk_arm(self->fd, changes, run.nr_cases);
-	for (round = 0; round < MAX_ROUNDS && run.nr_guest < nr_wanted; round++)
-		vcpu_run_sampled(self->vcpu, variant->source, NULL, nr_wanted - run.nr_guest,
+	for (round = 0; round < MAX_ROUNDS && run.nr_guest < nr_wanted; round++) {
+		vcpu_run_sampled(self->vcpu, variant->source, &attr, nr_wanted - run.nr_guest,
 				 check_sample, &run);
+		/* On a slow host, the next PMI may come before the guest runs again. */
+		attr.sample_period += PERIOD_NS;
+	}
 	guest_walk_get_results(self->fd, results, run.nr_cases);
 	TEST_ASSERT(run.nr_guest >= nr_wanted, "%s: %u samples hit the guest, not %u",
 		    kind_names[kind], run.nr_guest, nr_wanted);
