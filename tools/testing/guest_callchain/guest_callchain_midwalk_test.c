@@ -16,9 +16,8 @@
 /* How many samples to take behind the last change, to see that all is restored. */
 #define NR_RESTORED	5
 
-/* How often to try again when too few samples hit the guest, and the first period. */
+/* How often to try again when too few samples hit the guest. */
 #define MAX_ROUNDS	100
-#define PERIOD_NS	200000
 
 /* Four frames a page, the last of which has its return address on the next page. */
 #define NR_FRAMES	10
@@ -388,7 +387,7 @@ static void run_kind(FIXTURE_DATA(midwalk) * self, const FIXTURE_VARIANT(midwalk
 	static struct guest_walk_change changes[GUEST_WALK_MAX_CHANGES];
 	static struct guest_walk_result results[GUEST_WALK_MAX_CHANGES];
 	static struct midwalk_run run;
-	struct perf_event_attr attr = { .sample_period = PERIOD_NS };
+	struct perf_event_attr attr = { .sample_period = DEFAULT_SAMPLE_PERIOD_NS };
 	unsigned int i, end, round, nr_wanted;
 
 	run.self = self;
@@ -417,7 +416,7 @@ static void run_kind(FIXTURE_DATA(midwalk) * self, const FIXTURE_VARIANT(midwalk
 		vcpu_run_sampled(self->vcpu, variant->source, &attr, nr_wanted - run.nr_guest,
 				 check_sample, &run);
 		/* On a slow host, the next PMI may come before the guest runs again. */
-		attr.sample_period += PERIOD_NS;
+		attr.sample_period += DEFAULT_SAMPLE_PERIOD_NS;
 	}
 	guest_walk_get_results(self->fd, results, run.nr_cases);
 	TEST_ASSERT(run.nr_guest >= nr_wanted, "%s: %u samples hit the guest, not %u",

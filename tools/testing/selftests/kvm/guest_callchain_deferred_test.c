@@ -23,9 +23,6 @@
 #define NR_ROUNDS	5
 #define NR_FRAMES	16
 #define MAX_TRIES	100
-
-/* The first period of sample_until_in_memory(), in nanoseconds. */
-#define MIN_PERIOD_NS	200000
 #define MAX_SAMPLES	4096
 
 #define MAX_CONTEXTS_SYSCTL	"/proc/sys/kernel/perf_event_max_contexts_per_stack"
@@ -135,7 +132,7 @@ static bool sample_until_in_memory(FIXTURE_DATA(deferred) * self, enum pmi_sourc
 	unsigned int i;
 
 	for (i = 0; i < MAX_TRIES && !is_in_memory(self->absent); i++) {
-		a.sample_period = MIN_PERIOD_NS << (i / 10);
+		a.sample_period = DEFAULT_SAMPLE_PERIOD_NS << (i / 10);
 		vcpu_run_sampled(self->vcpu, source, &a, 1, ignore_sample, NULL);
 	}
 	return is_in_memory(self->absent);
@@ -364,7 +361,7 @@ CALLCHAIN_TEST(deferred, userfault_write_protected)
 	close(fd);
 }
 
-/* A page that is protected against all accesses.  Userspace tracks by this which pages are used. */
+/* Userspace protects a page against all accesses to see whether it is used. */
 CALLCHAIN_TEST(deferred, userfault_access_protected)
 {
 	struct uffdio_rwprotect rwp = {
@@ -849,7 +846,7 @@ CALLCHAIN_TEST(deferred, buffer_full)
 	event.may_lose = true;
 	TEST_ASSERT(!callchain_event_open(&kick, PMI_IRQ, &kick_attr, 0, -1), "kicker");
 	for (round = 0; round < 20; round++) {
-		/* On a slow host, perf takes few samples while the vCPU runs once. */
+		/* On a slow host, too few samples for a full ring come in one run: make more runs. */
 		for (i = 0; i < (round < 10 ? 1 : 8); i++) {
 			vcpu_run_until_sampled(self->vcpu, &kick, 3 * NR_SAMPLES);
 			callchain_event_read(&kick, ignore_sample, NULL);

@@ -183,7 +183,7 @@ static bool is_cut;
 /* Cut the cycle if the walk has not ended by itself.  The walk must be on another CPU. */
 static void *cut_cycle(void *arg)
 {
-	sleep(2);
+	sleep(10);
 	__atomic_store_n(&is_cut, true, __ATOMIC_RELAXED);
 	__atomic_store_n(&frame[0], NULL, __ATOMIC_RELEASE);
 	return NULL;
@@ -289,6 +289,7 @@ TEST(endless_frames)
 		EXPECT_EQ(0, sample_cycle(memory, page_size, &nr, &last));
 		EXPECT_EQ(0, nr);
 		EXPECT_FALSE(__atomic_load_n(&is_cut, __ATOMIC_RELAXED));
+		pthread_cancel(thread);
 		pthread_join(thread, NULL);
 	}
 	EXPECT_EQ(size, pwrite(fd, old, size, 0));

@@ -90,6 +90,9 @@ struct callchain_sample {
 /* The default of kernel.perf_event_max_stack, and so of sample_max_stack. */
 #define DEFAULT_MAX_STACK	127
 
+/* The period of events whose attr.sample_period is zero, in nanoseconds. */
+#define DEFAULT_SAMPLE_PERIOD_NS	200000
+
 /* Room for the longest chain that a test builds, context markers included. */
 #define CALLCHAIN_MAX_ENTRIES	1024
 

@@ -21,7 +21,6 @@
 #include "perf_callchain.h"
 #include "test_util.h"
 
-#define SAMPLE_PERIOD_NS	200000
 #define SAMPLE_PERIOD_CYCLES	500000
 
 /* The number of rounds to try before too few samples of the guest are an error. */
@@ -94,7 +93,7 @@ static bool pmi_source_config(enum pmi_source source, struct perf_event_attr *at
 	source &= ~(PMI_DEFERRED | PMI_STOCK);
 	attr->size = sizeof(*attr);
 	if (!attr->sample_period)
-		attr->sample_period = SAMPLE_PERIOD_NS;
+		attr->sample_period = DEFAULT_SAMPLE_PERIOD_NS;
 
 	if (source == PMI_ATTR)
 		return true;
@@ -109,7 +108,7 @@ static bool pmi_source_config(enum pmi_source source, struct perf_event_attr *at
 		attr->type = PERF_TYPE_HARDWARE;
 		attr->config = PERF_COUNT_HW_CPU_CYCLES;
 		attr->sample_period = attr->sample_period * SAMPLE_PERIOD_CYCLES /
-				      SAMPLE_PERIOD_NS;
+				      DEFAULT_SAMPLE_PERIOD_NS;
 		/* PMIs that hit KVM find no chain there: leave them out. */
 		if (PMIS_HIT_KVM && !attr->exclude_guest)
 			attr->exclude_host = 1;
@@ -693,7 +692,7 @@ void vcpu_run_until_guest_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
 
 	for (round = 0; round < MAX_ROUNDS && *nr_guest < nr_samples / 2; round++) {
 		vcpu_run_sampled(vcpu, source, &a, nr_samples, fn, arg);
-		a.sample_period = 2 * (a.sample_period ?: SAMPLE_PERIOD_NS);
+		a.sample_period = 2 * (a.sample_period ?: DEFAULT_SAMPLE_PERIOD_NS);
 	}
 
 	TEST_ASSERT(*nr_guest >= nr_samples / 2, "Only %u of %u samples are the guest's",
