@@ -846,7 +846,7 @@ CALLCHAIN_TEST(deferred, buffer_full)
 	event.may_lose = true;
 	TEST_ASSERT(!callchain_event_open(&kick, PMI_IRQ, &kick_attr, 0, -1), "kicker");
 	for (round = 0; round < 20; round++) {
-		/* On a slow host, too few samples for a full ring come in one run: make more runs. */
+		/* On a slow host, one run takes too few samples to fill the ring. */
 		for (i = 0; i < (round < 10 ? 1 : 8); i++) {
 			vcpu_run_until_sampled(self->vcpu, &kick, 3 * NR_SAMPLES);
 			callchain_event_read(&kick, ignore_sample, NULL);
