@@ -419,7 +419,7 @@ TEST_F_TIMEOUT(hostile, guest_memfd, TIMEOUT)
 	close(fd);
 }
 
-/* Guests whose code is in the lower half of the addresses, and whose stack need not be there. */
+/* Guests with unusual values in system registers and PSTATE.  Their code is in the lower half. */
 FIXTURE(registers)
 {
 	struct guest g;
