@@ -984,9 +984,9 @@ void kvm_arch_vcpu_stack_end(struct kvm_vcpu *vcpu, struct perf_guest_stack *sta
 }
 
 /*
- * Return the vCPU's request for a deferred walk of the guest's stack, or NULL if the
- * host may not see the guest's registers.  vcpu_enter_guest() serves the request
- * before handle_exit() changes registers and memory.
+ * Return the vCPU's request for a deferred walk of the guest's stack, or NULL if there
+ * must be none.  vcpu_enter_guest() serves the request before handle_exit() changes
+ * registers and memory.
  */
 struct perf_guest_callchain_request *kvm_arch_vcpu_callchain_request(struct kvm_vcpu *vcpu)
 {
