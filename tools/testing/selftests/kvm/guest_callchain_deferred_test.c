@@ -493,11 +493,11 @@ CALLCHAIN_TEST(deferred, no_memory_for_record)
 	unsigned int i;
 	int fd;
 
+	SKIP_UNLESS_OVERRIDDEN(MAX_STACK_SYSCTL, LONG_STACK);
 	if (!write_number(FAILSLAB, 0))
 		SKIP(return, "The kernel can't fail allocations, CONFIG_FAILSLAB");
 	/* Restore the setting even if an assertion fails, as that exits. */
 	atexit(restore_failslab);
-	SKIP_UNLESS_OVERRIDDEN(MAX_STACK_SYSCTL, LONG_STACK);
 
 	/* Run the vCPU once, so that it needs no more allocations to run. */
 	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &self->e);

@@ -614,7 +614,7 @@ void vcpu_run_until_sampled(struct kvm_vcpu *vcpu, struct callchain_event *event
 /* When KVM_RUN has returned, all deferred records are in the ring. */
 static void assert_all_joined(const struct callchain_event *event)
 {
-	TEST_ASSERT(!event->waits, "A sample lacks what was deferred");
+	TEST_ASSERT(!event->waits, "The deferred record of a sample is missing");
 }
 
 /*

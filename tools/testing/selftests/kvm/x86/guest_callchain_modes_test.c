@@ -21,7 +21,7 @@
 #define MEM_SLOT	1
 #define HIGH_MEM_SLOT	2
 
-/* Offsets in the slot. */
+/* Offsets in a slot.  Code and tables are in the lower one. */
 #define CODE_OFF	0x0000
 #define TABLES_OFF	0x1000
 #define STACK_OFF	0x10000
