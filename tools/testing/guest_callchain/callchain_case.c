@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Random guests to sample.
+ *
+ * Most parts of a guest are sound, so that walks get deep enough to reach the odd parts.  A
+ * walk mostly ends at its first fault: few parts of each kind are odd, so that the kinds of faults
+ * don't hide each other.  Addresses and bits at the borders of ranges are listed, as random
+ * values would rarely hit them.
  */
 #include <linux/types.h>
 #include <stdio.h>
@@ -23,7 +28,7 @@ static unsigned int pick(struct callchain_case *c, unsigned int n)
 	return rnd(c, n > 256 ? 2 : 1) % n;
 }
 
-/* True once in @n times. */
+/* Return true about once in @n times. */
 static bool once_in(struct callchain_case *c, unsigned int n)
 {
 	return pick(c, n) == 1;
@@ -38,11 +43,11 @@ static u64 one_of(struct callchain_case *c, const u64 *values, unsigned int nr)
 	one_of(_c, (const u64[]){ __VA_ARGS__ }, NR(((const u64[]){ __VA_ARGS__ })))
 
 /**
- * case_offset - where is that in the memory?
+ * case_offset - convert a physical address to an offset in the guest's memory
  * @gpa:	physical address
  * @off:	is set to the offset
  *
- * Return: false if the guest can't read there.
+ * Return: false if @gpa can't be read.
  */
 bool case_offset(u64 gpa, u32 *off)
 {
@@ -116,7 +121,7 @@ static u32 alloc_page(struct callchain_case *c)
 {
 	u32 off = c->next_page;
 
-	/* The last one before the hole serves all who come too late. */
+	/* When memory runs out, all further allocations get the last page before the hole. */
 	if (off < CASE_HOLE_OFF - PAGE)
 		c->next_page += PAGE;
 	return off;
@@ -136,7 +141,7 @@ static int root_level(const struct oracle_vcpu *v)
 	return !v->lma ? v->pae ? 3 : 2 : v->la57 ? 5 : 4;
 }
 
-/* Address bits that index tables below @level. */
+/* Return the number of address bits below those that index a table of @level. */
 static unsigned int level_shift(const struct oracle_vcpu *v, int level)
 {
 	return 12 + (level - 1) * (v->pae ? 9 : 10);
@@ -147,7 +152,10 @@ static bool is_pdpte_register(const struct oracle_vcpu *v, int level)
 	return v->pae && !v->lma && level == 3;
 }
 
-/* Bits without a meaning for reads, so that nobody gives them one. */
+/*
+ * Return random values for bits that reads must ignore: the walk must ignore them, too.  In long
+ * mode, also return a random protection key; reads depend on it if CR4.PKE is set.
+ */
 static u64 noise(struct callchain_case *c, int level, bool leaf)
 {
 	const struct oracle_vcpu *v = &c->vcpu;
@@ -175,7 +183,7 @@ static bool is_code_entry(const struct callchain_case *c, u32 off)
 	return false;
 }
 
-/* What identifies an entry of a table that may be tampered with. */
+/* Remember an entry: those that map the code must stay valid, others may be changed later. */
 static void remember_entry(struct callchain_case *c, u32 off)
 {
 	if (c->mapping_code) {
@@ -187,8 +195,8 @@ static void remember_entry(struct callchain_case *c, u32 off)
 }
 
 /*
- * Map a page of the size of @leaf_level.  The root table is that at offset
- * PAGE, plus what CR3 has below a page with PAE.
+ * Map a page whose size is that of @leaf_level.  The root table is at offset PAGE
+ * of the memory; with PAE, it may begin anywhere on that page, see choose_mode().
  */
 static void map(struct callchain_case *c, u64 gva, u64 gpa, int leaf_level, bool user)
 {
@@ -234,7 +242,7 @@ static void map(struct callchain_case *c, u64 gva, u64 gpa, int leaf_level, bool
 				flags &= ~(A | D);
 			entry = (window + alloc_page(c)) | flags;
 		} else if (!v->pae || (entry & PS) == 0) {
-			/* A table for user pages may hold others as well. */
+			/* Kernel pages may use the table, too; user pages need US in its entry. */
 			entry |= is_pdpte_register(v, level) || !user ? 0 : US | RW;
 		} else {
 			return;
@@ -245,6 +253,11 @@ static void map(struct callchain_case *c, u64 gva, u64 gpa, int leaf_level, bool
 	}
 }
 
+/*
+ * Change an entry that does not map the code.  Each kind of change has odds of 1 in 10, but U/S
+ * has 2 in 10, because all checks of rights depend on it.  The listed bits are at the borders
+ * of fields and of reserved bits; the listed addresses can't be read.
+ */
 static void tamper_with_entry(struct callchain_case *c)
 {
 	u32 off = c->nr_entries ? c->entries[pick(c, c->nr_entries)] : 0;
@@ -280,7 +293,7 @@ static void tamper_with_entry(struct callchain_case *c)
 						 CASE_HIGH_MEM_GPA + CASE_HOLE_OFF);
 		break;
 	case 7:
-		/* To itself, or to another table. */
+		/* To the table that the entry itself is in. */
 		entry = (entry & ~base) | (CASE_MEM_GPA + (off & ~4095u));
 		break;
 	case 8:
@@ -296,7 +309,7 @@ static void tamper_with_entry(struct callchain_case *c)
 
 /* Stacks */
 
-/* Remember where to write, when the stack that the guest sees is built. */
+/* Remember where the memory of a stack's page is: put_stack() writes there. */
 static void add_mapped(struct callchain_case *c, u64 gva, u32 off)
 {
 	if (c->nr_mapped == NR(c->mapped))
@@ -305,7 +318,7 @@ static void add_mapped(struct callchain_case *c, u64 gva, u32 off)
 	c->mapped[c->nr_mapped++].off = off;
 }
 
-/* Write a word of the stack; in vain, where there is none. */
+/* Write a word to the stack; do nothing if it is unaligned, or if its page is not mapped. */
 static void put_stack(struct callchain_case *c, u64 gva, unsigned int size, u64 word)
 {
 	unsigned int i;
@@ -324,6 +337,10 @@ static void put_stack(struct callchain_case *c, u64 gva, unsigned int size, u64 
 	}
 }
 
+/*
+ * Choose where a stack lies.  About half of the kernels' stacks lie where Linux has them.  The
+ * others lie at borders of address ranges, which random addresses would never hit, or anywhere.
+ */
 static u64 choose_stack_gva(struct callchain_case *c, bool user)
 {
 	const struct oracle_vcpu *v = &c->vcpu;
@@ -340,7 +357,7 @@ static u64 choose_stack_gva(struct callchain_case *c, bool user)
 		case 2:
 			return v->la57 ? 0xff11000000000000ULL : 0xffff800000000000ULL;
 		case 3:
-			/* Addresses end here, and become non-canonical there. */
+			/* Last pages of all addresses; in the next case, of the lower half. */
 			return 0ULL - PAGE * (1 + pick(c, 3));
 		case 4:
 			return (v->la57 ? 1ULL << 56 : 1ULL << 47) - PAGE * (1 + pick(c, 3));
@@ -363,7 +380,7 @@ static u64 choose_stack_gva(struct callchain_case *c, bool user)
 	}
 }
 
-/* Make a stack of some pages; returns its lowest address. */
+/* Map a stack of @nr_pages pages; return its lowest address. */
 static u64 make_stack(struct callchain_case *c, bool user, unsigned int nr_pages)
 {
 	const struct oracle_vcpu *v = &c->vcpu;
@@ -375,7 +392,7 @@ static u64 make_stack(struct callchain_case *c, bool user, unsigned int nr_pages
 	int level = 1;
 	u32 off;
 
-	/* User programs in 32-bit code may have a 64-bit kernel. */
+	/* Without paging, a stack's addresses are those of its memory. */
 	if (!v->pg) {
 		for (i = 0; i < nr_pages; i++) {
 			off = alloc_page(c);
@@ -386,7 +403,7 @@ static u64 make_stack(struct callchain_case *c, bool user, unsigned int nr_pages
 		return gva;
 	}
 
-	/* PSE-36 and PAE can reach above 4 GiB, plain entries can't. */
+	/* Large pages need PSE or PAE.  These also reach above 4 GiB; 32-bit PTEs can't. */
 	if (once_in(c, 4) && (v->pae || v->pse))
 		level = v->lma && v->gbpages && once_in(c, 2) ? 3 : 2;
 
@@ -410,14 +427,14 @@ static u64 make_stack(struct callchain_case *c, bool user, unsigned int nr_pages
 }
 
 /**
- * struct builder - a stack that grows, from its innermost frame outwards
+ * struct builder - a stack under construction, from its innermost frame outwards
  * @at:		the lowest address at which the next frame may lie
  * @word:	bytes in a word
- * @user:	it is one of user mode
- * @cs_base:	what return addresses are relative to
- * @ss_base:	what frame pointers are relative to
- * @fp_at:	where the frame pointer to the next frame belongs; zero for RBP
- * @mask:	of linear addresses
+ * @user:	the stack is user mode's
+ * @cs_base:	base of return addresses
+ * @ss_base:	base of frame pointers
+ * @fp_at:	address of the word that must point to the next frame; zero if RBP must
+ * @mask:	mask of linear addresses
  */
 struct builder {
 	u64 at;
@@ -446,6 +463,10 @@ static u64 text_address(struct callchain_case *c, const struct builder *b)
 	return b->user ? 0x400000 + rnd(c, 3) : 0xffffffff81000000ULL + rnd(c, 3);
 }
 
+/*
+ * Return the distance to the next frame.  Six of eight are below 16 words, so that several frames
+ * fit on a page; the others often lead to the next page.
+ */
 static u64 gap(struct callchain_case *c, const struct builder *b)
 {
 	switch (pick(c, 8)) {
@@ -462,7 +483,10 @@ static u64 gap(struct callchain_case *c, const struct builder *b)
 	}
 }
 
-/* A frame pointer that leads nowhere, or not where it should. */
+/*
+ * Return a frame pointer that leads to no frame, or to a wrong one.  Most kinds are just beyond
+ * one check of the walk, all with the same odds: random values mostly fail the first check.
+ */
 static u64 bad_fp(struct callchain_case *c, const struct builder *b)
 {
 	u64 here = b->at - b->ss_base;
@@ -497,6 +521,10 @@ static u64 bad_fp(struct callchain_case *c, const struct builder *b)
 	}
 }
 
+/*
+ * Add a frame.  1 of 48 return addresses is zero or at the border of canonical addresses: of the
+ * stacks with 13 frames, nearly three of four have none of these.
+ */
 static void push_frame(struct callchain_case *c, struct builder *b)
 {
 	u64 frame = (b->at + gap(c, b)) & b->mask;
@@ -518,7 +546,11 @@ static u64 flags_word(struct callchain_case *c)
 	return ONE_OF(c, 0x246, 0x202, 0x2, 0x10246, 0x40202, 0x3f7fd7 & ~0x20028u);
 }
 
-/* The registers that Linux saves; what was interrupted goes on above, or elsewhere. */
+/*
+ * Add an entry frame: the registers that Linux saves.  The frames of the interrupted code follow
+ * above it, or on user mode's stack.  Each register is odd in 1 of 12 entries, or in fewer, so
+ * that nearly three of four entries are sound.
+ */
 static void push_entry(struct callchain_case *c, struct builder *b, u64 user_stack,
 		       bool syscall)
 {
@@ -570,13 +602,13 @@ static void push_entry(struct callchain_case *c, struct builder *b, u64 user_sta
 	next.fp_at = regs + f[0];
 
 	/*
-	 * The frame pointer that was saved has the size of the entry frame's words,
-	 * whatever the size of those on the stack that it leads to.
+	 * The saved frame pointer has 64 bits, as all words of this entry frame.  The stack
+	 * that it leads to has words of 32 bits.
 	 */
 	if (compat) {
 		u64 frame = next.at + gap(c, &next);
 
-		/* 32-bit code leaves anything in the upper half. */
+		/* 32-bit code may leave any value in the upper half of RBP. */
 		put_stack(c, next.fp_at, 8, once_in(c, 16) ? 1ULL << 32 :
 					    frame | (once_in(c, 16) ? 1ULL << 32 : 0));
 		put_stack(c, frame + 4, 4, text_address(c, &next));
@@ -603,8 +635,9 @@ static void make_pages(struct callchain_case *c, u64 gva, u64 end)
 }
 
 /*
- * A Linux kernel: user mode's registers where a task's stack ends, and maybe an IRQ's or
- * exception's stack that leads there, or to another one of these.
+ * A Linux kernel.  User mode's registers are at the end of a task's stack, or 16 bytes lower
+ * as with FRED, or 8 bytes lower, where the walk must not find them.  Up to two stacks of IRQs or
+ * exceptions may follow, each with a link to the one before: one more than the walk follows.
  */
 static void build_linux_stacks(struct callchain_case *c, u64 user_stack)
 {
@@ -627,7 +660,7 @@ static void build_linux_stacks(struct callchain_case *c, u64 user_stack)
 	set_fp(c, &b, 0);
 
 	for (i = 0; i < nr_stacks; i++) {
-		/* Each further away; they end at any page, also where a task's would. */
+		/* Each lies further away.  It ends at any page, even where a task's stack would. */
 		end = top + 0x800000 * (i + 1) + PAGE * ONE_OF(c, 0, 1, 2, 3);
 		make_pages(c, end - PAGE * (1 + pick(c, 2)), end);
 		put_stack(c, end - 8, 8,
@@ -636,14 +669,17 @@ static void build_linux_stacks(struct callchain_case *c, u64 user_stack)
 		v->rsp = end - (8 * pick(c, 64) ?: ONE_OF(c, 1, 12, PAGE, PAGE + 8));
 	}
 
-	/* The kernel's frames, if it has some. */
+	/* Half of the kernels have up to four frames.  If these ended well, the walk would, too. */
 	b = (struct builder){ .at = v->rsp & ~7ULL, .word = 8, .mask = ~0ULL };
 	for (i = once_in(c, 2) ? pick(c, 5) : 0; i; i--)
 		push_frame(c, &b);
 	set_fp(c, &b, bad_fp(c, &b));
 }
 
-/* A system call's first or last instructions: no stack of the kernel's, or an empty one. */
+/*
+ * The first or last instructions of a system call.  RSP is user mode's in half of the cases.  In
+ * the others, the kernel's stack holds up to 200 bytes; the walk uses RCX and R11 below 184.
+ */
 static void build_syscall(struct callchain_case *c, u64 user_stack)
 {
 	struct builder b = {
@@ -660,6 +696,10 @@ static void build_syscall(struct callchain_case *c, u64 user_stack)
 	set_fp(c, &b, once_in(c, 2) ? 0 : bad_fp(c, &b));
 }
 
+/*
+ * Build the stacks.  Most have at most 13 frames, and 1 of 40 frame pointers is bad: of the stacks
+ * with 13 frames, seven of ten have no bad one, so that most walks are not cut off by these.
+ */
 static void build_stacks(struct callchain_case *c)
 {
 	struct oracle_vcpu *v = &c->vcpu;
@@ -678,6 +718,7 @@ static void build_stacks(struct callchain_case *c)
 		user_stack = make_stack(c, true, 1 + pick(c, 2)) + pick(c, 64) * 8;
 	v->rcx = ONE_OF(c, 0x401234, 0x401234, 0x401234, 0, 1ULL << 47, rnd(c, 8));
 	v->r11 = flags_word(c);
+	/* Three of four guests in 64-bit kernel code still get the general stacks below. */
 	if (!v->cpl && long_code && once_in(c, 6)) {
 		build_linux_stacks(c, user_stack);
 		return;
@@ -687,7 +728,7 @@ static void build_stacks(struct callchain_case *c)
 		return;
 	}
 
-	/* A segment of 64 KiB that the stack lies in. */
+	/* The stack must lie in a segment of 64 KiB, as offsets have 16 bits. */
 	if (b.word == 2) {
 		v->ss_base = once_in(c, 4) ? stack - pick(c, 0x4000) : stack - 0x100;
 		v->ss_base &= 0xfffffffe;
@@ -701,6 +742,7 @@ static void build_stacks(struct callchain_case *c)
 	if (once_in(c, 16))
 		v->rsp += ONE_OF(c, -8ULL, 8, 1, 4, 2, 1ULL << 63);
 
+	/* 1 of 12 stacks may have up to 149 frames; the long ones run off the stack's pages. */
 	nr_frames = once_in(c, 12) ? pick(c, 150) : pick(c, 14);
 	for (i = 0; i < nr_frames; i++) {
 		if (!b.user && b.word > 2 && once_in(c, 5)) {
@@ -714,7 +756,7 @@ static void build_stacks(struct callchain_case *c)
 		push_frame(c, &b);
 	}
 
-	/* How it ends. */
+	/* Choose what follows the last frame: in 1 of 4 cases, a bad frame pointer. */
 	switch (pick(c, 4)) {
 	case 0:
 		set_fp(c, &b, 0);
@@ -735,6 +777,10 @@ static void build_stacks(struct callchain_case *c)
 
 /* Registers */
 
+/*
+ * Choose the mode.  64-bit code is half of the modes, as most of the walk's code serves it.  CPL 0
+ * has odds of 1 in 2, as only kernels have entry frames.  Most keys in PKRU allow reads.
+ */
 static void choose_mode(struct callchain_case *c)
 {
 	struct oracle_vcpu *v = &c->vcpu;
@@ -857,7 +903,7 @@ static void choose_race(struct callchain_case *c)
 }
 
 /**
- * case_generate - make up a guest
+ * case_generate - generate a guest
  * @c:	the case
  */
 void case_generate(struct callchain_case *c)
@@ -882,9 +928,13 @@ void case_generate(struct callchain_case *c)
 	choose_mode(c);
 	place_code(c);
 	build_stacks(c);
+	/* Most chains may have 127 entries: lower limits cut walks short. */
 	c->depth = once_in(c, 4) ? pick(c, CASE_NR_DEPTHS) : 0;
 
-	/* Most cases are sound but for what was built in above. */
+	/*
+	 * Add few faults, which might hide those built in above: 5 of 8 cases keep all their
+	 * page-table entries, 7 of 8 keep all words of their stacks, 7 of 8 have no race.
+	 */
 	if (once_in(c, 2)) {
 		for (i = 0, nr = pick(c, 4); i < nr; i++)
 			tamper_with_entry(c);
@@ -899,7 +949,7 @@ void case_generate(struct callchain_case *c)
 }
 
 /**
- * case_clear - wipe what a case has left in its memory
+ * case_clear - clear all words that a case has written to its memory
  * @c:	the case
  */
 void case_clear(struct callchain_case *c)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Random guests to sample: registers, page tables and stacks that are plausible
- * enough to lead somewhere, and broken often enough.
+ * Random guests to sample: their registers, page tables and stacks.  Most parts are
+ * plausible, so that walks get far.  Some are broken, so that walks reach all their checks.
  */
 #ifndef SELFTEST_KVM_CALLCHAIN_CASE_H
 #define SELFTEST_KVM_CALLCHAIN_CASE_H
@@ -11,40 +11,41 @@
 #include "callchain_oracle.h"
 
 /*
- * The guest's memory: aligned for the largest page, in the upper half of 32 bits
- * for Linux's entry frames, and once more above 4 GiB for PSE-36.
+ * The guest's memory.  It is aligned for the largest page.  Bit 31 of its addresses is set:
+ * without paging, encoded pointers to 32-bit Linux's entry frames need that.  The same memory
+ * also is above 4 GiB, for PSE-36 and PAE.
  */
 #define CASE_MEM_GPA		0x80000000ULL
 #define CASE_HIGH_MEM_GPA	0x180000000ULL
 #define CASE_NR_PAGES		48
 #define CASE_MEM_SIZE		(CASE_NR_PAGES * 4096)
 
-/* The code, "jmp .", lies in the first page; the last one can't be read. */
+/* The code, "jmp .", is on the first page.  The last page can't be read. */
 #define CASE_CODE_OFF		0x7e0
 #define CASE_HOLE_OFF		(CASE_MEM_SIZE - 4096)
 
 #define CASE_MAX_WRITES		2048
 
-/* How deep chains may go; case.depth is one of them. */
+/* Limits of the number of entries in a chain; callchain_case.depth is an index into these. */
 extern const unsigned int case_depths[];
 #define CASE_NR_DEPTHS		4
 
 /**
- * struct callchain_case - a guest that stands in its loop
- * @rnd:	yields random bytes, the caller's
+ * struct callchain_case - a guest that runs an endless loop
+ * @rnd:	function of the caller that returns random bytes
  * @rnd_arg:	passed to @rnd
- * @mem:	CASE_MEM_SIZE bytes, zero at first, the caller's
+ * @mem:	CASE_MEM_SIZE bytes of the caller, initially zero but for the code
  * @has_la57:	the CPU has 5-level paging
  * @has_smap:	the CPU has SMAP
  * @has_pke:	the CPU has protection keys
- * @fixed_pdptes: the CPU may keep PDPTEs in registers: leave them valid
- * @vcpu:	what was generated; amd, gbpages and maxphyaddr are the caller's
+ * @fixed_pdptes: the CPU may load PDPTEs into registers: keep them valid
+ * @vcpu:	the generated state; the caller sets amd, gbpages, maxphyaddr and pse36_bits
  * @depth:	index into case_depths
  * @real:	the vCPU is in real mode
  * @race:	a word changes while the stack is walked
- * @race_off:	where in @mem
- * @race_size:	its size
- * @race_words:	its value, and the other one
+ * @race_off:	offset of that word in @mem
+ * @race_size:	size of that word in bytes
+ * @race_words:	the two values of that word; it has the first one when the walk begins
  */
 struct callchain_case {
 	u64 (*rnd)(void *arg, unsigned int nr_bytes);

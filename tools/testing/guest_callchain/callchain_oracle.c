@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What the callchain of a guest must be.
+ * Compute the callchain that a guest must have.
  *
  * Paging is written down from the manuals: Intel SDM volume 3, chapter "Paging"
  * (chapter 4, since 2023 chapter 5; sections below are numbered as in chapter 4),
- * and AMD APM volume 2, chapter 5.  Slow, literal, and free of dependencies, so
- * that it can judge the kernel as well as run in a fuzzer.
+ * and AMD APM volume 2, chapter 5.  The code is literal rather than fast.  It has no
+ * dependencies, so that it can run in a fuzzer, and in a test of a running kernel.
  */
 #include <linux/types.h>
 
@@ -16,7 +16,7 @@
 /* PERF_CONTEXT_MAX, see perf_event_open(2): from here on, entries are markers. */
 #define ORACLE_FIRST_MARKER	(~0ULL - 4094)
 
-/* Bits @hi down to @lo, or none. */
+/* Return a mask of bits @hi down to @lo; zero if @hi is below @lo. */
 static u64 bits(unsigned int hi, unsigned int lo)
 {
 	if (hi < lo)
@@ -35,27 +35,27 @@ const char * const oracle_end_names[NR_ORACLE_ENDS] = {
 	[ORACLE_NO_MEMORY]	= "no_memory",
 };
 
-/* SDM 4.1.1 and APM 5.1: the bits that are common to all kinds of entries. */
+/* SDM 4.1.1 and APM 5.1: bits at the same place in all kinds of entries that have them. */
 #define ENTRY_P			ORACLE_BIT(0)
 #define ENTRY_US		ORACLE_BIT(2)
 #define ENTRY_PS		ORACLE_BIT(7)
 #define ENTRY_XD		ORACLE_BIT(63)
 
 /*
- * SDM 4.6.1 and 4.6.2: may data be read at an address whose translation has
- * U/S set in all entries (@us), and protection key @key?
+ * SDM 4.6.1 and 4.6.2: return true if data at an address may be read.  @us is true if
+ * all entries of its translation have U/S set; @key is its protection key.
  */
 static bool may_read(const struct oracle_vcpu *v, bool user, bool us, unsigned int key)
 {
-	/* User-mode accesses: from user-mode addresses only. */
+	/* User-mode accesses may only read from user-mode addresses. */
 	if (user && !us)
 		return false;
 
-	/* Supervisor-mode accesses to user-mode addresses: unless SMAP forbids. */
+	/* Supervisor-mode accesses may read from user-mode addresses unless SMAP forbids it. */
 	if (!user && us && v->smap && !v->ac)
 		return false;
 
-	/* Keys: 4- and 5-level paging, user-mode addresses, whoever accesses them. */
+	/* With 4- and 5-level paging, keys restrict all accesses to user-mode addresses. */
 	if (v->lma && v->pke && us && (v->pkru >> (2 * key) & 1))
 		return false;
 
@@ -74,7 +74,7 @@ static bool translate_32(const struct oracle_vcpu *v, oracle_read_fn read, void 
 		return false;
 
 	if (v->pse && (pde & ENTRY_PS)) {
-		/* PSE-36: bits 39:32 are in bits 20:13; those too wide are reserved. */
+		/* PSE-36: bits 20:13 are address bits 39:32; unused ones and 21 are reserved. */
 		if (pde & bits(21, 13 + wide - 32))
 			return false;
 		if (!may_read(v, user, pde & ENTRY_US, 0))
@@ -148,14 +148,14 @@ static bool translate_long(const struct oracle_vcpu *v, oracle_read_fn read, voi
 			return false;
 		us = us && (entry & ENTRY_US);
 
-		/* Neither a PML5E nor a PML4E maps a page; APM: bit 8 must be zero as well. */
+		/* Neither a PML5E nor a PML4E maps a page.  APM: bit 8 must be zero as well. */
 		if (level >= 4 && (entry & (ENTRY_PS | (v->amd ? ORACLE_BIT(8) : 0))))
 			return false;
 		if (level == 3 && (entry & ENTRY_PS) && !v->gbpages)
 			return false;
 
 		if (level == 1 || (entry & ENTRY_PS)) {
-			/* Large pages: only bit 12, PAT, is not reserved below the address. */
+			/* Large pages: bits from 13 up to the address are reserved, 12 is PAT. */
 			if (level > 1 && (entry & bits(shift - 1, 13)))
 				return false;
 			if (!may_read(v, user, us, entry >> 59 & 0xf))
@@ -173,9 +173,9 @@ static bool translate_long(const struct oracle_vcpu *v, oracle_read_fn read, voi
  * @vcpu:	the vCPU
  * @read:	reads the guest's physical memory
  * @arg:	passed to @read
- * @gva:	the linear address; canonical, if that matters
+ * @gva:	the linear address; canonical in 64-bit code
  * @user:	a user-mode access
- * @gpa:	where to put the physical address
+ * @gpa:	is set to the physical address
  *
  * Return: false if the access would fault.
  */
@@ -194,7 +194,7 @@ bool oracle_translate(const struct oracle_vcpu *vcpu, oracle_read_fn read, void 
 }
 
 /**
- * struct walk - a stack, and how far it was followed
+ * struct walk - the state of a walk of a stack
  * @v:		the vCPU
  * @read:	reads the guest's physical memory
  * @arg:	passed to @read
@@ -202,14 +202,14 @@ bool oracle_translate(const struct oracle_vcpu *vcpu, oracle_read_fn read, void 
  * @max:	the highest linear address
  * @cs_base:	added to instruction pointers
  * @ss_base:	added to frame pointers
- * @low:	the caller's frame lies here, or above
+ * @low:	lowest linear address at which the caller's frame may lie
  * @fp:		frame pointer
  * @ip:		linear address of the instruction
  * @user:	the frame is not one of the guest's kernel
- * @as_user:	memory is read as user mode does
+ * @as_user:	memory is read with user mode's rights
  * @have_page:	@page and @page_gpa are valid
- * @page:	the page that was read last
- * @page_gpa:	where it is
+ * @page:	linear address of the page that was translated last
+ * @page_gpa:	physical address of that page
  */
 struct walk {
 	const struct oracle_vcpu *v;
@@ -229,7 +229,7 @@ struct walk {
 	u64 page_gpa;
 };
 
-/* SDM volume 1, 3.3.7.1: bits 63 down to the highest that is translated are equal. */
+/* SDM volume 1, 3.3.7.1: bits 63 down to the highest translated bit are equal. */
 static bool canonical(const struct walk *w, u64 la)
 {
 	u64 upper = bits(63, w->v->la57 ? 56 : 47);
@@ -257,7 +257,7 @@ static enum oracle_end read_stack(struct walk *w, u64 la, u64 *word)
 	return ORACLE_GOES_ON;
 }
 
-/* Something of @size bytes must lie in one piece at @low or above, and end below the top. */
+/* Return true if @size bytes at @la begin at @low or above, and end below the highest address. */
 static bool lies_above(const struct walk *w, u64 la, u64 size)
 {
 	return la >= w->low && la <= w->max && w->max - la >= size;
@@ -284,7 +284,7 @@ static const struct regs_layout layout_32 = { 5 * 4, 12 * 4, 13 * 4, 14 * 4, 15 
 /* Linux's selector for 32-bit programs under a 64-bit kernel. */
 #define USER32_CS	0x23
 
-/* SDM volume 1, 3.4.3.  No VM86 either: its segments aren't flat. */
+/* Return true if SDM volume 1, 3.4.3 allows @flags.  Refuse VM86: its segments aren't flat. */
 static bool are_flags(u64 flags)
 {
 	return (flags & ORACLE_BIT(1)) &&
@@ -301,7 +301,7 @@ static enum oracle_end go_to_interrupted(struct walk *w, u64 regs)
 	if (!lies_above(w, regs, layout->size))
 		return ORACLE_BACKWARDS;
 
-	/* What can't be so ends it before more is read. */
+	/* An implausible value ends the walk before the next value is read. */
 	end = read_stack(w, regs + layout->bp, &bp);
 	if (!end)
 		end = read_stack(w, regs + layout->ip, &ip);
@@ -312,7 +312,7 @@ static enum oracle_end go_to_interrupted(struct walk *w, u64 regs)
 	if (!canonical(w, ip))
 		return ORACLE_NONCANONICAL;
 
-	/* SDM volume 3, 3.4.2: the first entry of the GDT is the null one, for any RPL. */
+	/* SDM volume 3, 3.4.2: index 0 of the GDT is the null selector, with any RPL. */
 	end = read_stack(w, regs + layout->cs, &cs);
 	if (end)
 		return end;
@@ -339,7 +339,7 @@ static enum oracle_end go_to_interrupted(struct walk *w, u64 regs)
 	} else if (cs & 3) {
 		return ORACLE_UNALIGNED;
 	} else if (sp < regs + layout->size) {
-		/* What was interrupted had its frames above what it was interrupted by. */
+		/* The frames of the interrupted code lie above the registers saved for it. */
 		return ORACLE_BACKWARDS;
 	}
 
@@ -358,7 +358,7 @@ static enum oracle_end go_to_caller(struct walk *w)
 	u64 frame, fp, ra;
 
 	if (!w->fp) {
-		/* After a system call, there is an unmarked struct pt_regs, or nothing. */
+		/* A system call has left an unmarked struct pt_regs here, or the chain ends. */
 		if (w->user || w->size != 8 || (w->low & 7) ||
 		    go_to_interrupted(w, w->low) || !w->user)
 			return ORACLE_LAST;
@@ -395,11 +395,14 @@ static enum oracle_end go_to_caller(struct walk *w)
 	return ORACLE_GOES_ON;
 }
 
-/* Linux: where a task's stack ends, with what user mode had in its registers. */
+/*
+ * Linux: a task's stack ends at a multiple of THREAD_SIZE, with user mode's registers.  Kernels
+ * that are built for FRED leave FRED_RESERVED bytes free after these.
+ */
 #define THREAD_SIZE	0x4000
 #define FRED_RESERVED	16
 
-/* From what was saved at the top of a task's stack, that RSP lies on. */
+/* Continue with the registers at @top, the end of the task's stack on which @rsp lies. */
 static bool go_to_caller_of_task(struct walk *w, u64 rsp, u64 top)
 {
 	unsigned int free;
@@ -413,7 +416,7 @@ static bool go_to_caller_of_task(struct walk *w, u64 rsp, u64 top)
 			return w->ip < ORACLE_FIRST_MARKER;
 		}
 
-		/* The page that was read last is known still. */
+		/* Keep the last translation: the next read may be on the same page. */
 		w->have_page = next.have_page;
 		w->page = next.page;
 		w->page_gpa = next.page_gpa;
@@ -422,7 +425,7 @@ static bool go_to_caller_of_task(struct walk *w, u64 rsp, u64 top)
 	return false;
 }
 
-/* Can the page be read?  If not, the one that was read last stays known. */
+/* Check if the page at @la can be read.  If it can't, keep the last translation. */
 static enum oracle_end look_at(struct walk *w, u64 la)
 {
 	struct walk next = *w;
@@ -436,8 +439,8 @@ static enum oracle_end look_at(struct walk *w, u64 la)
 }
 
 /*
- * Linux: stacks of IRQs and exceptions end below an unmapped page, with the RSP that was
- * interrupted, or with that and SS.
+ * Linux: the stack of an IRQ or exception ends below an unmapped page.  Its last word is the
+ * interrupted code's RSP, or SS with that RSP right below it.
  */
 static bool read_interrupted_rsp(struct walk *w, u64 top, u64 *rsp)
 {
@@ -447,7 +450,7 @@ static bool read_interrupted_rsp(struct walk *w, u64 top, u64 *rsp)
 		return false;
 	if (word <= 0xffff && read_stack(w, top - 16, &word))
 		return false;
-	/* Another stack, of the kernel's. */
+	/* RSP must lie on another stack of the kernel. */
 	if ((word & 7) || !(word & ORACLE_BIT(63)) || !canonical(w, word) ||
 	    (word >= *rsp && word <= top - 1))
 		return false;
@@ -475,15 +478,15 @@ static bool go_to_caller_of_syscall(struct walk *w, u64 low)
 	return true;
 }
 
-/* Code of the kernel's half, on a stack of the program's. */
+/* Return true if code in the kernel's half of the addresses runs on a program's stack. */
 static bool is_on_program_stack(const struct oracle_vcpu *v)
 {
 	return (v->rip & ORACLE_BIT(63)) && !(v->rsp & ORACLE_BIT(63)) && v->rsp >> 32;
 }
 
 /*
- * Linux: less is on the kernel's stack than what it saves of the program's registers; that
- * stack ends with a page.  Programs have interrupts on.
+ * Linux: return true if the kernel's stack, which ends with a page, holds less than all of the
+ * program's registers that Linux saves there.  Programs run with interrupts on.
  */
 static bool is_on_stack_of_syscall(const struct oracle_vcpu *v)
 {
@@ -494,8 +497,9 @@ static bool is_on_stack_of_syscall(const struct oracle_vcpu *v)
 }
 
 /*
- * A kernel without frame pointers has been called by a program that may have them.  Linux
- * lives in the upper half.  A stack is a task's if all is there up to where one ends.
+ * The kernel may lack frame pointers while the program has them: continue with the program.
+ * Linux lies in the upper half of the addresses.  A stack counts as a task's if all pages up to
+ * the next multiple of THREAD_SIZE can be read.
  */
 static bool go_to_program(struct walk *w)
 {
@@ -529,19 +533,19 @@ static bool go_to_program(struct walk *w)
 	}
 }
 
-/* Frame pointers have led somewhere if they have led to their end, by one frame or more. */
+/* Return true if frame pointers filled the chain, or led to its end by at least one frame. */
 static bool is_whole(const struct oracle_chain *chain)
 {
 	return chain->end == ORACLE_DEPTH || (chain->end == ORACLE_LAST && chain->nr > 1);
 }
 
 /**
- * oracle_walk - tell what the callchain of a vCPU must be
+ * oracle_walk - compute the callchain that a vCPU must have
  * @vcpu:	the vCPU
  * @read:	reads the guest's physical memory
  * @arg:	passed to @read
- * @depth:	how many entries the chain may have, up to ORACLE_MAX_DEPTH
- * @chain:	where to put it
+ * @depth:	maximum number of entries in the chain, up to ORACLE_MAX_DEPTH
+ * @chain:	is set to the callchain
  */
 void oracle_walk(const struct oracle_vcpu *vcpu, oracle_read_fn read, void *arg,
 		 unsigned int depth, struct oracle_chain *chain)
@@ -574,14 +578,14 @@ void oracle_walk(const struct oracle_vcpu *vcpu, oracle_read_fn read, void *arg,
 	chain->nr = 0;
 	chain->end = ORACLE_GOES_ON;
 	while (!chain->end) {
-		/* perf has no room for what would pass for one of its markers. */
+		/* The chain ends at an address that perf would take for a context marker. */
 		if (w.ip >= ORACLE_FIRST_MARKER) {
 			chain->end = ORACLE_DEPTH;
 			break;
 		}
 		chain->entries[chain->nr].ip = w.ip;
 		chain->entries[chain->nr++].user = w.user;
-		/* Nobody looks for the callers of the last entry. */
+		/* The chain is full: don't look for the last entry's caller. */
 		if (chain->nr == depth)
 			chain->end = ORACLE_DEPTH;
 		else if (chain->nr > 1 || !is_on_program_stack(vcpu) ||

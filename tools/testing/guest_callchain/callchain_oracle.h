@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the callchain of a guest must be, derived from the architecture's manuals
- * and shared with no code of KVM.
+ * Compute the callchain that a guest must have.  The code follows the architecture's
+ * manuals, and shares nothing with KVM's code.
  */
 #ifndef SELFTEST_KVM_CALLCHAIN_ORACLE_H
 #define SELFTEST_KVM_CALLCHAIN_ORACLE_H
@@ -11,7 +11,7 @@
 #define ORACLE_MAX_DEPTH	128
 
 /**
- * struct oracle_vcpu - what of a vCPU's state decides on its callchain
+ * struct oracle_vcpu - the parts of a vCPU's state that determine its callchain
  * @cpl:	privilege level, 0 to 3
  * @amd:	the CPU follows AMD's manual where Intel's differs
  * @lma:	EFER.LMA
@@ -25,7 +25,7 @@
  * @smap:	CR4.SMAP
  * @pke:	CR4.PKE
  * @ac:		RFLAGS.AC
- * @gbpages:	CPUID has 1 GiB pages
+ * @gbpages:	CPUID reports 1 GiB pages
  * @maxphyaddr:	width of physical addresses
  * @pse36_bits:	width of the physical addresses of 4 MiB pages; the manuals say 40
  * @pkru:	PKRU
@@ -66,7 +66,7 @@ struct oracle_vcpu {
 	u64 cr3;
 };
 
-/* Read an aligned word of 2, 4 or 8 bytes; false if the guest has no memory there. */
+/* Read an aligned word of 2, 4 or 8 bytes; return false if the guest has no memory at @gpa. */
 typedef bool (*oracle_read_fn)(void *arg, u64 gpa, unsigned int size, u64 *word);
 
 enum oracle_end {
@@ -84,7 +84,7 @@ enum oracle_end {
 extern const char * const oracle_end_names[NR_ORACLE_ENDS];
 
 struct oracle_chain {
-	u64 ip;			/* of the sample, linear as well */
+	u64 ip;			/* of the sample; also a linear address */
 	unsigned int nr;
 	enum oracle_end end;
 	struct {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Fuzz tools/perf/util/guest-memory.c and all that reads a guest by it under libFuzzer.
+ * Fuzz tools/perf/util/guest-memory.c, and the code that uses it to read a guest, under libFuzzer.
  *
- * The guest is that of perf's test; the input changes bytes of it.  AddressSanitizer and
- * UBSan watch; what comes out must be text that a terminal can show.
+ * The guests are those of perf's test; the input changes bytes of one of them.  AddressSanitizer
+ * and UBSan look for errors.  All output must be text that a terminal can show.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-/* The guest, see make_contents() there. */
+/* The guests, see make_contents() and make_arm64() in this file. */
 #include "../../perf/tests/guest-memory.c"
 
 #include "debug.h"
@@ -28,19 +28,19 @@
 #define NR_X86		(2 * NR_LAYOUTS)
 #define NR_GUESTS	(NR_X86 + 9)
 
-/* What is no part of what is fuzzed need not lead libFuzzer, which takes time. */
+/* For functions that are not under test: their coverage takes time and can't guide libFuzzer. */
 #define no_coverage	__attribute__((no_sanitize("coverage")))
 
 bool perf_guest;
 
-/* One of each kind, and which pages of it are there. */
+/* One guest of each kind; @present is true for its pages that have contents. */
 static struct {
 	u8	*ram;
 	u64	btf_size;
 	bool	present[LOW_SIZE / PAGE];
 } guests[NR_GUESTS], *guest;
 
-/* Instead of system calls, which are slow: this process is the VMM. */
+/* These replace system calls, which are slow.  This process is the VMM. */
 static no_coverage ssize_t fuzz_readv(pid_t pid, const struct iovec *local,
 				      unsigned long nr_local, const struct iovec *remote,
 				      unsigned long nr, unsigned long flags)
@@ -94,7 +94,7 @@ int veprintf(int level, int var, const char *fmt, va_list args)
 	return 0;
 }
 
-/* What KVM lists is the host's word, and not fuzzed. */
+/* KVM's list of memslots comes from the host, and is not fuzzed. */
 const char *guest_memslots__dir;
 
 bool guest_memslots__find(pid_t pid, unsigned int nr, char path[PATH_MAX])
@@ -102,7 +102,7 @@ bool guest_memslots__find(pid_t pid, unsigned int nr, char path[PATH_MAX])
 	return false;
 }
 
-/* Nor is what the administrator and the VMM say. */
+/* The policies of the administrator and of the VMM are not fuzzed, either. */
 const char *guest_policy__sysctl;
 
 const char *guest_policy__refusal(pid_t pid)
@@ -125,7 +125,7 @@ int rm_rf(const char *path)
 	return 0;
 }
 
-/* What libbpf's BTF calls of the rest of it: messages, and the host's own BTF. */
+/* Other parts of libbpf that its BTF code calls: messages, and access to the host's own BTF. */
 void libbpf_print(int level, const char *fmt, ...)
 {
 }
@@ -150,7 +150,7 @@ int bpf_btf_get_fd_by_id_opts(u32 id, const void *opts)
 	return -ENOSYS;
 }
 
-/* Where bytes are changed. */
+/* Addresses at which the input may change bytes: virtual ones, then physical ones. */
 static const u64 places[] = {
 	KERNEL, NUM_SYMS, NAMES, TOKEN_TABLE, TOKEN_INDEX, OFFSETS, MODULES, MODULE(0), MODULE(1),
 	STRINGS, SYMTAB, TYPES, ORC_HEADER, BTF, PAGE_OFFSET_AT, CPU_OFFSETS, IDLE_THREADS,
@@ -221,7 +221,7 @@ static no_coverage void look_at_guest(void)
 	vmlinux = fopen("/dev/null", "w");
 	for (size_t i = 0; i < kernel->nr_symbols; i++)
 		fprintf(kallsyms, "%c %s\n", kernel->symbols[i].type, kernel->symbols[i].name);
-	/* Build-ids are read, and can't be written there. */
+	/* Build-ids are read, but can't be written, as /dev/null is no directory. */
 	guest_modules__write(kernel, modules, kallsyms, "/dev/null", false);
 	guest_vmlinux__write(kernel, vmlinux);
 	tasks = guest_tasks__new(kernel, tasks_file, maps_file);
@@ -246,8 +246,8 @@ static no_coverage void look_at_guest(void)
 }
 
 /*
- * The first byte chooses a guest.  What follows are changes: a place, an offset of two
- * bytes, how many bytes there are, and these.
+ * The first byte chooses a guest.  The rest is a list of changes.  Each has a place, an offset
+ * of two bytes, the number of new bytes, and these bytes.
  */
 no_coverage int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 {

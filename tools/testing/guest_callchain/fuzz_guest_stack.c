@@ -2,9 +2,9 @@
 /*
  * Fuzz tools/perf/util/guest-orc.c, orc-module.c and unwind-orc.c under libFuzzer.
  *
- * The input is a guest's vmlinux, a module, and some dumps of its stack: bytes of any kind,
- * or small files of which some are changed.  AddressSanitizer and UBSan watch; what comes
- * out must be a chain.
+ * The input determines a guest's vmlinux, a module, and some dumps of the guest's stack.  The
+ * files are small, and some are changed; 1 of 8 vmlinux files is raw bytes of the input.
+ * AddressSanitizer and UBSan look for errors.  The result must be a valid chain.
  */
 #include <elf.h>
 #include <fcntl.h>
@@ -46,14 +46,14 @@
 #define CODE_SIZE	(NR_RULES * RULE_SIZE)
 #define MAX_WORDS	64
 
-/* What the kernel's part of a chain has at most: see MAX_FRAMES there. */
+/* The most entries that guest_orc__unwind() can add to a chain, see MAX_FRAMES in guest-orc.c. */
 #define MAX_CHAIN	(1 + 256 + 2)
 
 enum { NOTHING, CODE, ORC_IPS, ORC_RULES, ORC_HASH, NAMES, NR_SECTIONS };
 
 static const char names[] = "\0.text\0.orc_unwind_ip\0.orc_unwind\0.orc_header\0.names";
 
-/* The code comes last: what reads beyond it reads beyond the file. */
+/* The code comes last, so that a read beyond it is a read beyond the file. */
 struct vmlinux {
 	Elf64_Ehdr	ehdr;
 	Elf64_Shdr	shdrs[NR_SECTIONS];
@@ -73,7 +73,7 @@ static const char module_names[] =
 	"\0.init.text\0.text\0.text.b\0.rela.orc_unwind_ip\0.orc_unwind_ip\0.orc_unwind\0"
 	".orc_header\0.symtab\0.names";
 
-/* As above: the code comes last, one section behind the other where the guest has it. */
+/* Here, too, the code comes last.  .text.b directly follows .text, as in the guest. */
 struct module {
 	Elf64_Ehdr	ehdr;
 	Elf64_Shdr	shdrs[NR_M_SECTIONS];
@@ -103,7 +103,10 @@ do {									\
 	}								\
 } while (0)
 
-/* Bytes of the input, and when they are used up, what its first ones are the seed of. */
+/*
+ * The bytes of the input.  When they are used up, rnd() returns random numbers; their seed is the
+ * input's first 8 bytes.
+ */
 static struct {
 	const u8 *data;
 	size_t size;
@@ -133,7 +136,10 @@ static u64 rnd_below(unsigned int limit)
 	return rnd(2) % limit;
 }
 
-/* The file that libelf opens next; of its own size, so that no byte behind it can be read. */
+/*
+ * The file that libelf opens next.  The allocation has exactly its size, so that AddressSanitizer
+ * finds reads beyond the file.
+ */
 static u8 *file;
 static size_t file_size;
 
@@ -151,7 +157,7 @@ Elf *__wrap_elf_begin(int fd __maybe_unused, Elf_Cmd cmd __maybe_unused,
 	return elf_memory((char *)file, file_size);
 }
 
-/* What guest-orc.c needs of perf, but not to load tables and to unwind. */
+/* Stubs of the parts of perf that guest-orc.c refers to, just enough to load tables and unwind. */
 struct symbol_conf symbol_conf;
 int verbose;
 
@@ -236,14 +242,14 @@ static void make_section(struct vmlinux *vmlinux, int nr, const char *name, u64 
 	};
 }
 
-/* Mostly rules that find a next frame, now and then any. */
+/* Make a rule: mostly one that can find a next frame, and random bits in 1 of 16 rules. */
 static void make_rule(u16 rule[3])
 {
 	static const u16 usual[] = {
 		2 << 8 | 3,		/* 7.3: a call, by SP */
 		2 << 8 | 4,		/* by BP */
-		2 << 8 | 8 << 4 | 3,	/* with a BP that was saved */
-		3 << 8 | 1 << 11 | 3,	/* what was interrupted */
+		2 << 8 | 8 << 4 | 3,	/* by SP; BP is on the stack */
+		3 << 8 | 1 << 11 | 3,	/* interrupted code */
 		4 << 8 | 1 << 11 | 3,
 		2 << 8 | 9,		/* SP is on the stack */
 		2 << 8 | 10,
@@ -266,7 +272,7 @@ static void make_rule(u16 rule[3])
 	}
 }
 
-/* Something of each kind of call, and what is none, before each 16th byte. */
+/* Put an instruction before each 16th byte: one kind of call, or one that is no call. */
 static void make_code(u8 *code)
 {
 	static const u8 calls[][7] = {
@@ -289,7 +295,7 @@ static void make_code(u8 *code)
 	}
 }
 
-/* Most files are as they should be: change some of the first bytes of the others. */
+/* Leave 5 of 8 files valid.  In the others, change one to three values in @data. */
 static void change(void *data, size_t nr_bytes)
 {
 	unsigned int changes;
@@ -333,14 +339,14 @@ static void make_vmlinux(struct vmlinux *vmlinux)
 	make_section(vmlinux, ORC_IPS, ".orc_unwind_ip", IPS, vmlinux->ips, sizeof(vmlinux->ips));
 	make_section(vmlinux, ORC_RULES, ".orc_unwind", 0, vmlinux->rules,
 		     sizeof(vmlinux->rules));
-	/* Kernels before 6.3.10 have none. */
+	/* Kernels before 6.3.10 have no .orc_header. */
 	if (rnd_below(4))
 		make_section(vmlinux, ORC_HASH, ".orc_header", 0, vmlinux->hash,
 			     sizeof(vmlinux->hash));
 	make_section(vmlinux, NAMES, ".names", 0, vmlinux->names, sizeof(vmlinux->names));
 	vmlinux->shdrs[NAMES].sh_type = SHT_STRTAB;
 
-	/* A section that is in no file; code that ends within a call. */
+	/* Sometimes, a section is not in the file.  The code may end within a call. */
 	if (!rnd_below(16))
 		vmlinux->shdrs[rnd_below(NR_SECTIONS)].sh_type = SHT_NOBITS;
 	file_size = sizeof(*vmlinux) - rnd_below(8);
@@ -373,7 +379,7 @@ static void make_module_code(struct module *module, int nr, const char *name, co
 
 static void make_module(struct module *module)
 {
-	/* Where the second section begins, and so the first one ends. */
+	/* The offset in the code at which .text ends and .text.b begins. */
 	unsigned int half = RULE_SIZE * rnd_below(NR_RULES), i;
 
 	*module = (struct module) {
@@ -427,7 +433,7 @@ static void make_module(struct module *module)
 	change(module, rnd_below(4) ? offsetof(struct module, names) : sizeof(*module));
 }
 
-/* What lies on a stack: return addresses, other places of it, registers, and anything. */
+/* Return a word as on a stack: a code address, a stack address, a selector, or random bits. */
 static u64 rnd_word(u64 text)
 {
 	if (!rnd_below(4))
@@ -458,7 +464,7 @@ static void unwind(struct guest_orc *orc, u64 text)
 			    0x401000 } };
 	struct perf_record_guest_stack_info info = { .abi = PERF_SAMPLE_REGS_ABI_64 };
 	unsigned int nr = rnd_below(MAX_WORDS), i;
-	/* Of its own size, as the file. */
+	/* The allocation has exactly the size of the dump, as that of the file. */
 	u8 *stack = malloc(nr * sizeof(u64) ?: 1);
 	struct perf_sample sample = {
 		.cpumode = PERF_RECORD_MISC_GUEST_KERNEL,
@@ -483,7 +489,7 @@ static void unwind(struct guest_orc *orc, u64 text)
 	info.pieces[1].addr = rnd_below(8) ? IRQ_STACK : rnd(8);
 
 	end = guest_orc__unwind(orc, &sample);
-	FUZZ_ASSERT(end < NR_ORC_ENDS, "ends by %u", end);
+	FUZZ_ASSERT(end < NR_ORC_ENDS, "ends for an unknown reason, %u", end);
 
 	chain = sample.callchain;
 	if (sample.merged_callchain) {
@@ -496,7 +502,7 @@ static void unwind(struct guest_orc *orc, u64 text)
 			    "a chain without its user mode");
 		free(chain);
 	} else {
-		FUZZ_ASSERT(!chain == !has_user, "a chain of nowhere");
+		FUZZ_ASSERT(!chain == !has_user, "the chain is lost, or was not merged");
 	}
 	free(stack);
 }
@@ -533,7 +539,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		text = rnd_below(16) ? TEXT + MOVED : rnd(8);
 
 	orc = guest_orc__load("/dev/null", text, NULL, &why_not);
-	FUZZ_ASSERT(!orc == !!why_not, "no tables and no reason, or both");
+	FUZZ_ASSERT(!orc == !!why_not, "neither tables nor a reason, or both");
 	if (orc && rnd_below(4)) {
 		struct module module;
 
@@ -543,7 +549,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		guest_orc__add_module(orc, "/dev/null", 0, NULL, MODULE,
 				      MODULE + (rnd_below(8) ? 0x1000 : rnd(8)));
 	}
-	/* Enough for it to be taken for the guest's kernel, or for another. */
+	/* Enough chains for guest_orc__judge() to decide if the file is the guest's kernel. */
 	for (i = 0; orc && i < 8; i++)
 		unwind(orc, text ?: TEXT);
 	guest_orc__delete(orc);

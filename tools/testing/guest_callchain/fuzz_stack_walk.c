@@ -2,9 +2,9 @@
 /*
  * Fuzz arch/x86/kvm/stacktrace.c in user space, under libFuzzer.
  *
- * The input is a guest: registers, page tables, stacks, and maybe a word that
- * changes at some read.  What the walk says must be what the oracle says.  Both translate by
- * oracle_translate(): guest_callchain_fuzz.c tests KVM's own walker of page tables.
+ * The input is a guest: its registers, page tables and stacks, and sometimes a word that
+ * changes during the walk.  The walk must find the same chain as the oracle.  Both use
+ * oracle_translate(); guest_callchain_fuzz.c tests KVM's own page-table walk.
  */
 #include <linux/kvm_host.h>
 #include <linux/mm.h>
@@ -14,23 +14,23 @@
 
 #include "callchain_case.h"
 
-/* The costs that kvm_arch_vcpu_stack_walk() promises, for each entry. */
+/* The highest costs of an entry, by the comment of kvm_arch_vcpu_stack_walk(). */
 #define MAX_READS	5
 #define MAX_WALKS	2
 
-/* What must be found where it was put, behind what may be written. */
+/* A value right after the array for the walk's entries; the walk must not overwrite it. */
 #define CANARY		0x0ff1ce0ff1ce0ff1ULL
 
 static u8 mem[CASE_MEM_SIZE] __aligned(PAGE_SIZE);
 
-/* Where struct callchain_case gets its random bytes. */
+/* The source of the random bytes for struct callchain_case. */
 static struct {
 	const u8 *data;
 	size_t size;
 	u64 state;
 } input;
 
-/* What the walk in question has done so far. */
+/* The current walk: its setup, and what it has done so far. */
 static struct {
 	struct callchain_case *c;
 	struct oracle_chain chain;
@@ -67,7 +67,10 @@ do {									\
 	}								\
 } while (0)
 
-/* Bytes of the input, and when they are used up, what its first ones are the seed of. */
+/*
+ * Return bytes of the input.  When these are used up, return random numbers; their seed is the
+ * input's first 8 bytes.
+ */
 static u64 input_rnd(void *arg, unsigned int nr_bytes)
 {
 	u64 value = 0;
@@ -122,7 +125,7 @@ gpa_t kvm_mmu_gva_to_gpa_peek(struct kvm_vcpu *vcpu, gva_t gva, u64 access)
 	return gpa;
 }
 
-/* The page that can't be read is one that the VMM has mapped; all memory is one slot. */
+/* All memory is in one memslot, including the page that can't be read. */
 struct kvm_memory_slot *kvm_vcpu_gfn_to_memslot(struct kvm_vcpu *vcpu, gfn_t gfn)
 {
 	gpa_t gpa = gfn << PAGE_SHIFT;
@@ -204,22 +207,22 @@ void trace_kvm_stack_walk(unsigned int vcpu_id, unsigned int frames, unsigned in
 			  unsigned int walks, enum guest_unwind_end end)
 {
 	FUZZ_ASSERT(reads == walk.reads && walks == walk.walks,
-		    "traces %u reads, %u walks; were %u, %u", reads, walks, walk.reads,
-		    walk.walks);
+		    "traces %u reads and %u translations, but did %u and %u", reads, walks,
+		    walk.reads, walk.walks);
 	/*
-	 * The IP costs nothing, and what ends the chain is no entry.  Once, user mode's
-	 * registers are looked for.
+	 * The first entry, the IP, needs no reads, but the end of the chain may, and adds
+	 * no entry.  The walk may search once for user mode's registers: 22 words, 9 walks.
 	 */
 	FUZZ_ASSERT(reads <= MAX_READS * frames + 22 && walks <= MAX_WALKS * frames + 9,
 		    "%u words and %u translations for %u entries", reads, walks, frames);
 	FUZZ_ASSERT(end > UNWIND_CONTINUE && end < ARRAY_SIZE(ends),
-		    "ends by %u", end);
+		    "ends for an unknown reason, %u", end);
 	walk.chain.nr = frames;
 	walk.chain.end = ends[end];
 	walk.traced = true;
 }
 
-/* Memory as the oracle sees it: what changes has done so after @arg reads of it. */
+/* Memory as the oracle sees it: the first @arg reads of the word that changes see the old value. */
 static bool oracle_read(void *arg, u64 gpa, unsigned int size, u64 *word)
 {
 	struct callchain_case *c = walk.c;
@@ -235,7 +238,7 @@ static bool oracle_read(void *arg, u64 gpa, unsigned int size, u64 *word)
 	return true;
 }
 
-/* Does the counter of the reason, and no other, say one? */
+/* Return true if KVM has counted one walk, its entries, and only the reason for its end. */
 static bool counted(const struct kvm_vcpu_stat *stat, const struct oracle_chain *chain)
 {
 	unsigned int end;
@@ -248,8 +251,8 @@ static bool counted(const struct kvm_vcpu_stat *stat, const struct oracle_chain 
 }
 
 /*
- * A word changes at once, and once: before some read of it, or never.  That is
- * the read @old_reads of the oracle.
+ * Return true if the walk's chain is the oracle's.  If a word changes, it does so once, and as
+ * a whole: try each number of the oracle's reads that still see the old value.
  */
 static bool is_right(struct callchain_case *c, bool print)
 {
@@ -273,13 +276,13 @@ static void check_request(struct kvm_vcpu *vcpu, const struct callchain_case *c)
 {
 	struct perf_guest_callchain_request *request = kvm_arch_vcpu_callchain_request(vcpu);
 
-	FUZZ_ASSERT(request == &vcpu->arch.callchain_request, "lets no PMI request a walk");
+	FUZZ_ASSERT(request == &vcpu->arch.callchain_request, "returns no request");
 	FUZZ_ASSERT(request->guest_state ==
 		    (PERF_GUEST_ACTIVE | (c->vcpu.cpl ? PERF_GUEST_USER : 0)),
-		    "requests from another mode");
+		    "requests with a wrong guest_state");
 }
 
-/* The pieces of a dump must be those of its pages, within the guest's memory. */
+/* The pages of a dump must lie in the guest's memory, and have as many bytes as its pieces. */
 static void check_dump(struct kvm_vcpu *vcpu, unsigned int size)
 {
 	static struct perf_guest_stack stack;
@@ -319,7 +322,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		.has_pke = true,
 	};
 	struct kvm kvm = {};
-	/* Immediate walks only: there is no thread that could bring in a page. */
+	/* Only test immediate walks: there is no thread that could swap in a page. */
 	struct kvm_vcpu vcpu = { .kvm = &kvm, .arch.handling_intr_from_guest = 1 };
 	static u64 ips[ARRAY_SIZE(walk.chain.entries) + 1];
 	unsigned int nr, nr_kernel, i;
@@ -362,12 +365,12 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		walk.chain.entries[i].user = i >= nr_kernel;
 	}
 
-	FUZZ_ASSERT(counted(&vcpu.stat, &walk.chain), "counts wrongly");
-	FUZZ_ASSERT(!walk.host_pkru && !kvm.srcu, "leaves with the host's PKRU or with srcu");
+	FUZZ_ASSERT(counted(&vcpu.stat, &walk.chain), "the counters don't match the walk");
+	FUZZ_ASSERT(!walk.host_pkru && !kvm.srcu, "returns with the host's PKRU or kvm->srcu");
 	FUZZ_ASSERT(is_right(&c, false) || is_right(&c, true), "the chain is not the oracle's");
 	check_request(&vcpu, &c);
 	check_dump(&vcpu, 8 * (1 + input_rnd(NULL, 2) % (U16_MAX / 8)));
-	FUZZ_ASSERT(!walk.host_pkru && !kvm.srcu, "ends a dump with the host's PKRU or with srcu");
+	FUZZ_ASSERT(!walk.host_pkru && !kvm.srcu, "ends a dump with the host's PKRU or kvm->srcu");
 	case_clear(&c);
 	return 0;
 }

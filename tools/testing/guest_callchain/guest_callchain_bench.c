@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Sample a guest, or this very process, in one of several ways, for a while, and
- * print what it cost, as a line of JSON.  It judges nothing but the chains, each
- * of which must be right.
+ * Sample a guest or this process in one of several ways, and print the cost as a
+ * line of JSON.  The program checks that the samples are right, but does not judge
+ * the cost.
  */
 #include <getopt.h>
 #include <linux/align.h>
@@ -20,25 +20,28 @@
 #include "test_modules.h"
 #include "test_util.h"
 
-/* What a sample of the greatest depth takes, without a dump, and the largest ring. */
+/* Upper limits: bytes of a sample without its dump, and pages of a ring. */
 #define MAX_SAMPLE_SIZE	2048
 #define MAX_RING_PAGES	32768
 
-/* Two pages, which any stack that is built has. */
+/* The largest dump, in bytes: each stack from guest_stack_build() has at least two pages. */
 #define MAX_DUMP	8192
 
-/* Instructions, if counted, that the way to the host and back takes at least. */
+/*
+ * A disturbance takes at least this many ticks.  If a tick is one instruction, as with QEMU's
+ * -icount, each exit to the host and the entry after it take more.
+ */
 #define UNDISTURBED	500
 
-/* As many disturbances are noted. */
+/* At most this many disturbances are recorded. */
 #define MAX_GAPS	1024
 
 /*
- * struct work - what a guest, or this process, is to do, and how far it came
- * @left:	loops that are left
- * @undisturbed: the least that 16 loops took, in ticks of the clock
- * @gaps:	address where to note the next disturbance
- * @gaps_end:	where there is no more room
+ * struct work - the work of a guest or of this process, and its progress
+ * @left:	iterations of the loop that are left
+ * @undisturbed: the shortest time of 16 iterations, in ticks of the clock
+ * @gaps:	address at which the next disturbance is stored
+ * @gaps_end:	end of the room for disturbances
  */
 struct work {
 	u64 left;
@@ -47,7 +50,7 @@ struct work {
 	u64 gaps_end;
 };
 
-/* A guest's registers, as a sampler in user space takes them. */
+/* A guest's registers, as the sampler in user space reads them. */
 struct sampled_regs {
 	u64 ip;
 	u64 sp;
@@ -83,7 +86,7 @@ static const char * const mode_names[NR_MODES] = {
 enum source {
 	SOURCE_CPU_CLOCK,
 	SOURCE_CYCLES,
-	SOURCE_IRQ,	/* of the test_pmi module, which tells when its handler ran */
+	SOURCE_IRQ,	/* a PMU of the test_pmi module: samples tell when its handler ran */
 	SOURCE_NMI,
 	NR_SOURCES
 };
@@ -101,7 +104,7 @@ static const char * const pmu_names[NR_SOURCES] = {
 };
 
 static struct {
-	/* What is to be measured. */
+	/* Options: what to measure. */
 	bool host;
 	bool exits;
 	bool five_levels;
@@ -121,7 +124,7 @@ static struct {
 	bool stop;
 	bool sample;
 
-	/* What was seen. */
+	/* Results. */
 	struct callchain_event event;
 	u64 cpu_ns;
 	u64 work_done;
@@ -132,7 +135,7 @@ static struct {
 	bool previous_hit;
 	u64 *latencies;
 	u64 nr_latencies;
-	u64 *gaps;		/* in what the target does, in ticks of the clock */
+	u64 *gaps;		/* length of the target's disturbances, in ticks of the clock */
 	gva_t gaps_gva;
 	u64 nr_gaps;
 	u64 undisturbed;
@@ -147,7 +150,10 @@ static struct {
 	.work = -1ULL,
 };
 
-/* Of this thread, so that nobody else's work counts; IRQs and NMIs do. */
+/*
+ * Return this thread's CPU time.  Other threads' work does not count.  NMIs that hit this thread
+ * count, and IRQs do, unless CONFIG_IRQ_TIME_ACCOUNTING is set.
+ */
 static u64 cpu_ns(void)
 {
 	struct timespec ts;
@@ -156,7 +162,7 @@ static u64 cpu_ns(void)
 	return ts.tv_sec * NSEC_PER_SEC + ts.tv_nsec;
 }
 
-/* KVM_RUN returns, or does not begin, whenever the signal comes. */
+/* Make KVM_RUN return, even if the signal comes just before KVM_RUN begins. */
 static void on_signal(int sig)
 {
 	if (sig == STOP_SIGNAL)
@@ -193,16 +199,16 @@ static bool in_text(u64 ip)
 	return ip >= (u64)bench.text && ip < (u64)bench.text_end;
 }
 
-/* @ras: the return addresses of a chain that was found, innermost first. */
+/* @ras: the return addresses of a sampled chain, innermost first. */
 static void check_chain(const u64 *ras, u64 nr)
 {
 	TEST_ASSERT(nr == bench.layout.nr_frames, "%s: %lu frames, not %u",
 		    mode_names[bench.mode], nr, bench.layout.nr_frames);
-	TEST_ASSERT(!memcmp(ras, bench.stack.ras, nr * sizeof(*ras)), "%s: a wrong frame",
+	TEST_ASSERT(!memcmp(ras, bench.stack.ras, nr * sizeof(*ras)), "%s: a return address is wrong",
 		    mode_names[bench.mode]);
 }
 
-/* A dump that is short costs less. */
+/* Check that the dump is complete: a shorter one would cost less. */
 static void check_dump(const struct callchain_sample *s)
 {
 	u64 size = s->user_stack;
@@ -224,7 +230,7 @@ static void on_sample(const struct callchain_sample *s, void *arg)
 		   (bench.mode != MODE_DEFERRED || !s->hit_kvm);
 	struct test_pmi_raw raw = {};
 
-	/* Each tells how long the one before it took. */
+	/* Each sample tells when the handler of the PMI before it ended. */
 	if (s->raw) {
 		memcpy(&raw, s->raw, sizeof(raw));
 		if (bench.previous_hit && raw.nr == bench.previous.nr + 1)
@@ -252,9 +258,10 @@ static void on_sample(const struct callchain_sample *s, void *arg)
 }
 
 /*
- * The sampler that needs no new kernel: interrupt KVM_RUN by a timer's signal, take
- * the registers, and follow frames in what this process has mapped.  Translations are
- * kept, and trusted for ever, which flatters it.
+ * A sampler that works on any kernel: a timer's signal interrupts KVM_RUN, then this
+ * process reads the registers, and follows the frames in the guest memory that it has
+ * mapped.  It caches translations and never checks them again, so it is faster than a
+ * real sampler could be.
  */
 #define NR_CACHED	256
 
@@ -325,7 +332,7 @@ static void check_userspace_samples(const u64 *sample)
 	}
 }
 
-/* The same frames as a guest's, in this process; the outermost leads nowhere. */
+/* Build a guest's frames in this process; the outermost one has a saved frame pointer of zero. */
 static void build_host_stack(void)
 {
 	size_t size = (bench.layout.nr_frames + 1) * (size_t)bench.layout.stride;
@@ -335,7 +342,7 @@ static void build_host_stack(void)
 
 	bench.gaps = kvm_mmap(MAX_GAPS * sizeof(u64), PROT_READ | PROT_WRITE,
 			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1);
-	/* Room for a dump, and below it for signals. */
+	/* Room for a dump above SP, and for signal frames below it. */
 	bench.stack.sp = (u64)kvm_mmap(8 * MAX_DUMP, PROT_READ | PROT_WRITE,
 				       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1) +
 			 7 * MAX_DUMP;
@@ -355,9 +362,9 @@ static void build_guest(void)
 	vm = arch_create_guest(&bench.vcpu, guest_work, bench.five_levels);
 	guest_stack_build(vm, &bench.stack, &bench.layout);
 	if (bench.dump) {
-		/* A whole page: a dump of as many bytes takes one translation. */
+		/* SP is the start of a page, so a dump of one page takes one translation. */
 		bench.stack.sp = bench.stack.gva;
-		/* The frames are on the next one, and a PMI can't bring this one in. */
+		/* Write to this page, as a PMI can't fault it in: the frames are on later pages. */
 		*(u64 *)addr_gva2hva(vm, bench.stack.sp) = 0;
 	}
 	guest_stack_use(bench.vcpu, &bench.stack, (gva_t)guest_work);
@@ -403,7 +410,7 @@ static void run_guest(void)
 	}
 
 	TEST_ASSERT(r || bench.vcpu->run->exit_reason == WORK_DONE,
-		    "The guest ended by itself, exit reason %s",
+		    "The guest exited unexpectedly, exit reason %s",
 		    exit_reason_str(bench.vcpu->run->exit_reason));
 	arch_get_work(bench.vcpu, &work);
 	bench.work_done = bench.work - work.left;
@@ -421,14 +428,17 @@ static unsigned int ring_pages(u64 nr_samples)
 	return nr_pages;
 }
 
-/* The other half of samples counts as well, callchains and stacks. */
+/* Count the bytes of deferred records, too: callchains and stacks. */
 static void on_deferred(const struct callchain_sample *s, void *arg)
 {
 	if (callchain_sample_is_guest(s))
 		bench.bytes += s->size;
 }
 
-/* Where events take turns, PMIs are missing while it is another's, and nothing tells. */
+/*
+ * Check that this event had the PMU nearly all of the time.  If events take turns on the PMU,
+ * this event has no PMIs during another one's turn, and no record tells so.
+ */
 static void check_event_had_pmu(void)
 {
 	struct {
@@ -447,7 +457,7 @@ static void check_event_had_pmu(void)
 
 static void open_event(struct perf_event_attr *attr, bool deferred, unsigned int nr_pages)
 {
-	/* What needs no guest's callchain asks for none, and runs on any kernel. */
+	/* Ask for a guest's callchain only if one is needed: other events work on any kernel. */
 	bool stock = bench.host || bench.mode == MODE_IP;
 	enum pmi_source source = PMI_ATTR, flags = stock ? PMI_STOCK : 0;
 
@@ -504,7 +514,7 @@ static void measure(void)
 	if (bench.mode == MODE_USERSPACE) {
 		size_t size = nr_samples * MAX_SAMPLE_SIZE;
 
-		/* As a ring of perf's is: there before the first sample is taken. */
+		/* Populate the buffer before the first sample, as perf does with its ring. */
 		buffer = kvm_mmap(size + GUEST_STACK_MAX_FRAMES * 2 * sizeof(u64),
 				  PROT_READ | PROT_WRITE,
 				  MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1);
@@ -517,7 +527,7 @@ static void measure(void)
 		sampler = start_timer(SAMPLE_SIGNAL, bench.period_ns, bench.period_ns);
 	if (has_event)
 		TEST_ASSERT(!ioctl(bench.event.fd, PERF_EVENT_IOC_ENABLE, 0), "IOC_ENABLE");
-	/* Last, lest it is over on a busy host before it has begun. */
+	/* Start this timer last: else, on a busy host, it may expire before the work begins. */
 	if (bench.run_ms)
 		stopper = start_timer(STOP_SIGNAL, bench.run_ms * 1000000, 0);
 
@@ -541,7 +551,7 @@ static void measure(void)
 
 	bench.event.deferred_fn = on_deferred;
 	callchain_event_read(&bench.event, on_sample, NULL);
-	TEST_ASSERT(!bench.event.waits, "A sample lacks what was deferred");
+	TEST_ASSERT(!bench.event.waits, "The deferred record of a sample is missing");
 	check_event_had_pmu();
 	callchain_event_close(&bench.event);
 }
@@ -557,7 +567,7 @@ static void guest_exits(void)
 	GUEST_DONE();
 }
 
-/* What exits take, without an event, or with one that takes no sample meanwhile. */
+/* Measure how long exits take: without an event, or with one that takes no sample meanwhile. */
 static void measure_exits(void)
 {
 	struct perf_event_attr attr = { .sample_period = NSEC_PER_SEC };
@@ -605,7 +615,7 @@ static void print_result(void)
 	for (i = 0; i < bench.nr_latencies; i++)
 		printf("%s%lu", i ? ", " : "", bench.latencies[i]);
 	printf("], \"gap_ticks\": [");
-	/* A guest's first one began before it had looked at the time. */
+	/* Leave out the first one: a guest's loop has no earlier time to compare with. */
 	for (i = 1; i < bench.nr_gaps; i++)
 		printf("%s%lu", i > 1 ? ", " : "", bench.gaps[i] - bench.undisturbed);
 	printf("]}\n");
@@ -690,17 +700,17 @@ int main(int argc, char *argv[])
 	if (bench.source == SOURCE_CYCLES)
 		TEST_ASSERT(has_hardware_cycles(), "The host has no counter of cycles");
 	TEST_ASSERT(bench.source != SOURCE_NMI || get_nprocs() > 1,
-		    "NMIs are sent by another CPU, and there is none");
+		    "NMIs are sent by another CPU, but the host has only one");
 	TEST_ASSERT(!bench.host || (bench.mode != MODE_USERSPACE && bench.mode != MODE_DEFERRED),
-		    "That takes a guest");
+		    "The modes userspace and deferred need a guest");
 
-	TEST_ASSERT(bench.dump <= MAX_DUMP, "At most %u bytes are there to dump", MAX_DUMP);
+	TEST_ASSERT(bench.dump <= MAX_DUMP, "A dump has at most %u bytes", MAX_DUMP);
 	TEST_ASSERT(!bench.dump || bench.mode == MODE_CALLCHAIN || bench.mode == MODE_DEFERRED,
 		    "Dumps come with callchains");
 	TEST_ASSERT(!bench.exits || bench.mode == MODE_OFF || bench.mode == MODE_DEFERRED,
-		    "Exits are timed without PMIs");
+		    "With -x, the mode must be off or deferred");
 
-	/* The timers of NMIs are another CPU's, and so need not be disturbed. */
+	/* Stay on one CPU: the timer that sends NMIs is on another one, and is not disturbed. */
 	pin_self_to_cpu(get_nprocs() - 1);
 	if (bench.exits) {
 		measure_exits();
@@ -710,7 +720,7 @@ int main(int argc, char *argv[])
 
 	if (bench.host) {
 		build_host_stack();
-		/* Before that, the frame pointer is not the stack's yet. */
+		/* Before this address, the frame pointer does not lead to the built frames yet. */
 		bench.text = host_work_loop;
 		bench.text_end = host_work_end;
 	} else {

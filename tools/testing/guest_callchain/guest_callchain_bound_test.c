@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What walks and dumps of a guest's stack cost: words read, pages translated, and
- * entries of page tables read, as the test_guest_walk module counts them.  Guests that
- * want them to cost more than is due must not succeed.
+ * Check the cost of walks and dumps of a guest's stack: words read, pages translated,
+ * and page-table entries read, as the test_guest_walk module counts them.  No guest
+ * may make a walk or a dump cost more than its bound.
  */
 #include "callchain_harness.h"
 #include "test_modules.h"
 
-/* Where struct pt_regs has what; last, for its names are short. */
+/* Offsets of registers in struct pt_regs.  Include this last: it defines short names. */
 #define __FRAME_OFFSETS
 #include <asm/ptrace-abi.h>
 
@@ -15,27 +15,33 @@
 
 #define MAX_STACK	"/proc/sys/kernel/perf_event_max_stack"
 
-/* What kvm_arch_vcpu_stack_walk() promises for each entry of a chain; the IP costs nothing. */
+/*
+ * Bounds from the comment on kvm_arch_vcpu_stack_walk().  They apply to each entry of a chain,
+ * except for the IP, which costs nothing.
+ */
 #define MAX_READS(_depth)		(5 * ((_depth) - 1))
 #define MAX_TABLE_WALKS(_depth)		(2 * ((_depth) - 1))
 
-/* Tables of an L1 guest: walk_addr_generic() reads one entry a level, and never retries. */
+/* For an L1 guest's tables, walk_addr_generic() reads one entry per level, and never retries. */
 #define MAX_ELEMENTS(_depth, _levels)	(MAX_TABLE_WALKS(_depth) * (_levels))
 
-/* Any selector will do, as long as its RPL is zero. */
+/* Any selector will do that is not null and whose RPL is zero. */
 #define KERNEL_CS	8
 
 /* More frames than the deepest chain takes. */
 #define NR_FRAMES	505
 
-/* These stacks need more memory than a VM has. */
+/* The stacks have a memslot of their own: they need more memory than a VM has otherwise. */
 #define STACK_GPA	BIT_ULL(32)
 #define STACK_SLOT	10
 
-/* The frame that points where it should not. */
+/* Index of the frame whose saved frame pointer is wrong. */
 #define BAD		5
 
-/* Entries of the root table that lead to itself; the guest's code is below. */
+/*
+ * Indices in the root table: two entries that map the table itself, and the first frame.  The
+ * entries that map the guest's code are below them.
+ */
 #define SELF_MAP_LOW	160
 #define SELF_MAP_HIGH	192
 #define SELF_MAP_FRAMES	300
@@ -43,7 +49,7 @@
 
 static const unsigned int depths[] = { 1, 2, 16, 127, 500 };
 
-/* What is read to find one caller. */
+/* The words that a walk reads to find one caller. */
 struct next {
 	gva_t words[5];
 	unsigned int nr_words;
@@ -77,7 +83,7 @@ static void reads_frame(struct bound_guest *guest, gva_t frame)
 	};
 }
 
-/* All of them, or those up to the IP if there is none. */
+/* A walk reads all five registers, or stops at the IP if that is zero. */
 static void reads_regs(struct bound_guest *guest, gva_t regs, bool has_ip)
 {
 	guest->nexts[guest->nr_nexts++] = (struct next) {
@@ -92,7 +98,7 @@ static void reads_regs(struct bound_guest *guest, gva_t regs, bool has_ip)
 	};
 }
 
-/* The frames up to BAD are good. */
+/* A walk finds the return addresses of all frames up to BAD. */
 static void reads_good_frames(struct bound_guest *guest)
 {
 	unsigned int i;
@@ -116,7 +122,10 @@ static void cycle(struct bound_guest *guest)
 	set_word(guest, guest->stack.frames[BAD], guest->stack.frames[0]);
 }
 
-/* Is that where a system call has saved the registers of user mode?  It isn't. */
+/*
+ * The bad frame's saved frame pointer is zero: the walk looks above the frame for registers that
+ * a system call has saved, and finds none.
+ */
 static void no_more_frames(struct bound_guest *guest)
 {
 	reads_good_frames(guest);
@@ -131,7 +140,7 @@ static void mark_without_regs(struct bound_guest *guest)
 	reads_regs(guest, guest->stack.frames[BAD + 1], false);
 }
 
-/* Each frame is one of interrupted kernel code; the outermost returns nowhere. */
+/* Each frame holds the registers of interrupted kernel code; the outermost one has no IP. */
 static void entry_frames(struct bound_guest *guest)
 {
 	unsigned int i;
@@ -172,7 +181,10 @@ static void entry_self(struct bound_guest *guest)
 	guest->nr_nexts = BAD + 1;
 }
 
-/* The root table holds the stack, and is a table of each level, at many addresses. */
+/*
+ * The stack lies in the root table, which maps itself.  So the root table is the page table of
+ * each level, and the stack's page, at many addresses.  Each frame is at a different one of them.
+ */
 static void in_root_table(struct bound_guest *guest)
 {
 	struct kvm_vm *vm = guest->vm;
@@ -213,7 +225,7 @@ static const struct bound_case cases[] = {
 	{ "entry frames",		{ NR_FRAMES, 176, 0 }, entry_frames },
 	{ "entry frames on two pages",	{ NR_FRAMES, 8192, 0xfa0 }, entry_frames, true },
 	{ "cycle of entry frames",	{ NR_FRAMES, 8192, 0xfa0 }, entry_cycle },
-	{ "entry frame that is its own", { NR_FRAMES, 8192, 0xfa0 }, entry_self },
+	{ "entry frame leads to itself",	{ NR_FRAMES, 8192, 0xfa0 }, entry_self },
 	{ "in the root table",		{ 16, 16, 0 }, in_root_table },
 };
 
@@ -258,7 +270,7 @@ static void check_cost(const struct bound_case *c, unsigned int depth, const cha
 		       unsigned int cost, unsigned int expected, unsigned int bound)
 {
 	TEST_ASSERT(cost == expected && cost <= bound,
-		    "%s, depth %u: %u %s in a walk, not %u; at most %u are due", c->name, depth,
+		    "%s, depth %u: %u %s in a walk, not %u; the bound is %u", c->name, depth,
 		    cost, what, expected, bound);
 }
 
@@ -276,7 +288,7 @@ static void run_depth(struct bound_guest *guest, const struct bound_case *c, int
 	struct guest_walk_result r;
 	gva_t page = 0;
 
-	/* A page is translated when it is come to, and known until it is left. */
+	/* A walk translates a page when it reaches the page, again only after leaving it. */
 	for (i = 0; i < min(depth - 1, guest->nr_nexts); i++) {
 		for (word = 0; word < guest->nexts[i].nr_words; word++) {
 			gva_t p = guest->nexts[i].words[word] & PAGE_MASK;
@@ -301,7 +313,7 @@ static void run_depth(struct bound_guest *guest, const struct bound_case *c, int
 		   MAX_ELEMENTS(depth, levels));
 	TEST_ASSERT_EQ(r.elements, nr_guest * walks * levels);
 
-	/* The bounds are no higher than they must be. */
+	/* The worst case reaches the bounds, so they are not too high. */
 	if (c->worst)
 		TEST_ASSERT(reads == MAX_READS(depth) && walks == MAX_TABLE_WALKS(depth),
 			    "%s, depth %u: this should be the worst case", c->name, depth);
@@ -343,17 +355,20 @@ CALLCHAIN_TEST(bound, cost)
 }
 
 /*
- * Two stacks of a kernel's: this many pages each, and behind them one that isn't mapped.
- * They end where Linux's do.
+ * A kernel's stacks have NR_DUMP_PAGES pages, and an unmapped page after these.  As in Linux,
+ * they end at multiples of THREAD_SIZE.
  */
 #define KERNEL_GVA		0xffff888000000000ULL
 #define NR_DUMP_PAGES		20
 #define THREAD_SIZE		(4 * PAGE_SIZE)
 
-/* 18 pages at most, of which one fails that isn't the last: where the first piece ends. */
+/* A dump has at most 18 pages.  One more translation fails where the first piece ends. */
 #define MAX_DUMP_WALKS		(18 + 1)
 
-/* A dump from @offset, in bytes, of the first stack; may it go on with the second one? */
+/*
+ * Each dump begins @offset bytes from the start of the first stack.  If @two_pieces is set, it may
+ * continue on the second stack.  It takes @walks translations.
+ */
 static const struct {
 	const char *name;
 	unsigned int offset;
@@ -370,7 +385,7 @@ static const struct {
 	{ "nothing",			NR_DUMP_PAGES * 4096,		65528,	false,	1 },
 };
 
-/* addr_gva2hva() is for the lower half. */
+/* Return the host address of @gva's page.  addr_gva2hva() does not work in the upper half. */
 static u64 *page_of(struct kvm_vm *vm, gva_t gva)
 {
 	return addr_gpa2hva(vm, PTE_GET_PA(*vm_get_pte_level(vm, gva, PG_LEVEL_4K)));
@@ -382,7 +397,7 @@ static gva_t alloc_kernel_stack(struct kvm_vm *vm)
 	unsigned int i;
 
 	gva = round_up(gva, THREAD_SIZE);
-	/* Pages that nobody has written aren't there. */
+	/* Write to each page: the host has no memory at pages that were never written. */
 	for (i = 0; i < NR_DUMP_PAGES; i++)
 		memset(page_of(vm, gva + i * PAGE_SIZE), 0xaa, PAGE_SIZE);
 	*vm_get_pte_level(vm, gva + NR_DUMP_PAGES * PAGE_SIZE, PG_LEVEL_4K) = 0;
@@ -395,7 +410,7 @@ static void run_dump(struct kvm_vm *vm, struct kvm_vcpu *vcpu, int fd, enum pmi_
 	const struct perf_event_attr attr = {
 		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_GUEST_STACK,
 		.sample_stack_guest = dumps[i].size,
-		/* The walk of frame pointers has no room, and costs nothing. */
+		/* The walk of frame pointers has only room for the IP, so it costs nothing. */
 		.sample_max_stack = 1,
 	};
 	const struct guest_walk_change count = {
@@ -416,7 +431,7 @@ static void run_dump(struct kvm_vm *vm, struct kvm_vcpu *vcpu, int fd, enum pmi_
 				     &nr_guest);
 	guest_walk_get_results(fd, &r, 1);
 
-	/* In a PMI, the dump comes behind the walk, and so counts for the next one. */
+	/* In a PMI, a dump follows its walk and counts for the next walk; the last is missing. */
 	if (!(source & PMI_DEFERRED))
 		nr_guest--;
 	TEST_ASSERT(walks <= MAX_DUMP_WALKS &&
@@ -427,24 +442,27 @@ static void run_dump(struct kvm_vm *vm, struct kvm_vcpu *vcpu, int fd, enum pmi_
 		    vm->mmu.pgtable_levels);
 }
 
-/* What kvm_arch_vcpu_stack_walk() promises for user mode's registers. */
+/* Bounds from the comment on kvm_arch_vcpu_stack_walk(): the search for user mode's registers. */
 #define MAX_TASK_READS		22
 #define MAX_TASK_WALKS		9
 
-/* Words at the end of a stack: twice, nearly the registers of user mode, but for CS. */
+/*
+ * Words near the end of a stack.  At both places where user mode's registers may be, these look
+ * like user mode's IP, CS and flags, except that CS is not user mode's.
+ */
 static const u64 nearly_regs[] = { 0x1000, 0x11, 0x246, 0x11, 0x246 };
 
 static void fill_end(struct kvm_vm *vm, gva_t stack, u64 sp)
 {
 	u64 *end = page_of(vm, stack + (NR_DUMP_PAGES - 1) * PAGE_SIZE) + PAGE_SIZE / sizeof(u64);
 
-	/* As an exception's stack: SP and SS. */
+	/* An exception's stack ends with the saved SP and SS. */
 	end[-1] = 0x18;
 	end[-2] = sp;
 	memcpy(&end[-7], nearly_regs, sizeof(nearly_regs));
 }
 
-/* Registers of user mode are looked for wherever they may be, in vain. */
+/* The walk looks for user mode's registers at all places where they may be, and finds none. */
 CALLCHAIN_TEST(bound, user_mode)
 {
 	const gva_t last = NR_DUMP_PAGES * PAGE_SIZE - THREAD_SIZE;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Sample random guests, once each, and compare with what the oracle says.
+ * Sample random guests, once each, and compare the callchains with the oracle's.
  *
- * All of them live in one VM, one after the other: registers, page tables and
- * stacks are made anew for each.  A case depends on nothing but the seed and its
- * number, so that one that fails can be run alone.
+ * All guests run in one VM, one after the other: each has new registers, page tables
+ * and stacks.  A case depends only on the seed and on its number, so that a case that
+ * fails can be run alone.
  */
 #include <fcntl.h>
 #include <getopt.h>
@@ -25,13 +25,13 @@
 #define DEFAULT_CASES		2000
 #define SAMPLE_PERIOD_NS	20000
 
-/* How often to try again when samples hit the host. */
+/* The maximum number of tries to sample a guest: samples may hit the host instead. */
 #define MAX_TRIES		1000
 
-/* Orders of a word's two values to try; reads beyond that aren't judged. */
+/* The most reads of a changing word for which all orders of its two values are tried. */
 #define MAX_RACE_READS		12
 
-/* Of this many cases with a word that changes, one may be left unjudged; and one in all. */
+/* One case may stay unjudged, plus one per this many cases with a changing word. */
 #define RACES_PER_UNJUDGED	100
 
 #define SAMPLED_SIGNAL		SIGUSR2
@@ -55,14 +55,14 @@ static struct {
 	struct callchain_event events[CASE_NR_DEPTHS];
 	enum pmi_source source;
 	u64 seed;
-	u64 nr;			/* the case */
+	u64 nr;			/* of the current case */
 	u64 rnd;
 	struct callchain_case c;
 	struct kvm_stats_desc *end_descs[NR_ORACLE_ENDS];
 	u64 ends[NR_ORACLE_ENDS];
 } fuzz;
 
-/* What the samples of a case were. */
+/* The samples of a case. */
 struct samples {
 	struct oracle_chain chain;
 	unsigned int nr_guest;
@@ -97,7 +97,7 @@ static u64 next_rnd(void *unused, unsigned int nr_bytes)
 	return fuzz.rnd * 0x2545f4914f6cdd1dULL >> (64 - 8 * nr_bytes);
 }
 
-/* One case's numbers tell nothing about the next one's: that is SplitMix64. */
+/* Seed by SplitMix64, so that the random numbers of successive cases are unrelated. */
 static void seed_rnd(u64 seed, u64 nr)
 {
 	u64 z = (seed + 1) * 0xd1342543de82ef95ULL + nr * 0x9e3779b97f4a7c15ULL;
@@ -145,8 +145,8 @@ static void create_guest(void)
 	fuzz.c.vcpu.gbpages = kvm_cpu_has(X86_FEATURE_GBPAGES);
 	fuzz.c.vcpu.maxphyaddr = kvm_cpu_property(X86_PROPERTY_MAX_PHY_ADDR);
 	/*
-	 * KVM is expected to fail here: by SDM vol. 3, 4.3, PDEs of 4 MiB pages have
-	 * up to 40 bits of address (PSE-36), its walker knows the first 36.
+	 * Expect KVM's deviation from SDM vol. 3, 4.3: there, PDEs of 4 MiB pages have up to
+	 * 40 address bits (PSE-36); KVM's page-table walk only knows the first 36.
 	 */
 	fuzz.c.vcpu.pse36_bits = 36;
 
@@ -199,7 +199,7 @@ static void enter_case(void)
 	vcpu_regs_set(fuzz.vcpu, &regs);
 
 	if (v->pke) {
-		/* The header's bitmap is at 512. */
+		/* The bitmap in the header of the XSAVE area is at offset 512. */
 		*(u64 *)((u8 *)&fuzz.xsave + 512) |= XFEATURE_MASK_PKRU;
 		*(u32 *)((u8 *)&fuzz.xsave + fuzz.pkru_off) = v->pkru;
 		vcpu_xsave_set(fuzz.vcpu, &fuzz.xsave);
@@ -209,8 +209,8 @@ static void enter_case(void)
 /* Samples */
 
 /*
- * The signal that follows a sample is blocked but for KVM_RUN, which returns at
- * once if it is pending: none can be missed.
+ * The signal that follows a sample is blocked outside of KVM_RUN.  KVM_RUN returns at
+ * once if the signal is pending, so no signal can be missed.
  */
 static void open_events(void)
 {
@@ -268,7 +268,7 @@ static void take_sample(const struct callchain_sample *s, void *arg)
 			samples->wrong = "no context marker at its beginning";
 			return;
 		} else if (chain->nr == ORACLE_MAX_DEPTH) {
-			samples->wrong = "more entries than anybody asked for";
+			samples->wrong = "more entries than ORACLE_MAX_DEPTH";
 			return;
 		}
 
@@ -287,7 +287,7 @@ static void find_end_descs(void)
 	struct kvm_binary_stats *stats = &fuzz.vcpu->stats;
 	unsigned int i, end;
 
-	/* Reads the descriptors as well. */
+	/* This also reads the descriptors. */
 	vcpu_get_stat(fuzz.vcpu, callchain_walks);
 
 	for (i = 0; i < stats->header.num_desc; i++) {
@@ -303,7 +303,7 @@ static void find_end_descs(void)
 		TEST_ASSERT(fuzz.end_descs[end], "KVM doesn't count %s", end_stats[end]);
 }
 
-/* Which counters have gone on since the last time? */
+/* Return by how much the counters have grown since the last call; set @last to one that has. */
 static unsigned int read_ends(enum oracle_end *last)
 {
 	struct kvm_binary_stats *stats = &fuzz.vcpu->stats;
@@ -312,7 +312,7 @@ static unsigned int read_ends(enum oracle_end *last)
 	unsigned int nr = 0, end;
 	ssize_t size;
 
-	/* They are next to each other; one read takes them all. */
+	/* The counters are next to each other: one read gets them all. */
 	size = pread(stats->fd, values, (NR_ORACLE_ENDS - 1) * sizeof(u64),
 		     stats->header.data_offset + first);
 	TEST_ASSERT(size == (NR_ORACLE_ENDS - 1) * sizeof(u64), "pread() of the stats");
@@ -321,7 +321,7 @@ static unsigned int read_ends(enum oracle_end *last)
 		u32 off = fuzz.end_descs[end]->offset - first;
 		u64 value;
 
-		TEST_ASSERT(off < size, "Stats don't follow each other");
+		TEST_ASSERT(off < size, "The counters of ends are not contiguous");
 		value = values[off / sizeof(u64)];
 		if (value == fuzz.ends[end])
 			continue;
@@ -348,7 +348,7 @@ static void sample_case(struct samples *samples)
 	sigemptyset(&set);
 	sigaddset(&set, SAMPLED_SIGNAL);
 
-	/* One NMI more may have come when the last case was done. */
+	/* Drop the sample of an NMI that may have come after the last case. */
 	callchain_event_read(event, ignore_sample, NULL);
 
 	for (try = 0; try < MAX_TRIES && !samples->nr_guest; try++) {
@@ -406,7 +406,7 @@ static void stop_race(void)
 
 /* The oracle */
 
-/* In what order its reads see the values of a word that changes. */
+/* The order in which the oracle's reads see the two values of a changing word. */
 struct order {
 	u32 values;
 	unsigned int nr_reads;
@@ -434,8 +434,9 @@ static bool oracle_read(void *arg, u64 gpa, unsigned int size, u64 *word)
 }
 
 /*
- * Is it the oracle's chain, or, if a word changes all the time, one of them?  A
- * word that is read too often to try all orders decides nothing.
+ * Return true if @chain is the oracle's.  If a word changes all the time, try all orders in
+ * which the oracle's reads may see its values.  If the word is read too often for that, return
+ * true, and set @judged to false.
  */
 static bool is_right(const struct oracle_chain *chain, struct oracle_chain *oracle,
 		     bool *judged, bool print)
@@ -515,8 +516,8 @@ static void help(const char *name)
 {
 	printf("usage: %s [-n cases] [-t seconds] [-s seed] [-i irq|nmi] [-c case]\n"
 	       " -n: how many cases, %u by default\n"
-	       " -t: for how long, instead\n"
-	       " -s: what they are made from, 1 by default\n"
+	       " -t: run for this many seconds instead\n"
+	       " -s: seed of the cases, 1 by default\n"
 	       " -i: the kind of PMI\n"
 	       " -c: the number of one case, to run it alone\n",
 	       name, DEFAULT_CASES);
@@ -562,7 +563,7 @@ int main(int argc, char *argv[])
 		}
 	}
 
-	/* Where there is a hardware counter, it is not needed. */
+	/* Hosts with a hardware counter don't need this module. */
 	if (!load_test_module("test_pmi"))
 		setenv("KVM_SELFTEST_NMI_PMU", "test_pmi", false);
 	__TEST_REQUIRE(pmi_source_available(fuzz.source, &why_not), "%s", why_not);

@@ -3,29 +3,29 @@
  * Callchains of guests whose page tables change while they are walked.
  *
  * The test_guest_walk module changes one entry at one step of each walk, for
- * every entry and every step.  What a walk must find then follows from one rule:
- * an entry counts as it was when it was read for a page, and for that page only.
+ * every entry and every step.  One rule tells what a walk must find: an entry counts
+ * with the value that the walk has read for a page, and for that page only.
  */
 #include "callchain_harness.h"
 #include "midwalk_arch.h"
 #include "test_modules.h"
 
-/* Of each change: the second must find what the first has found. */
+/* Walks with each change: the second one must find the same as the first. */
 #define NR_WALKS	2
 
-/* How many samples to take behind the last change, to see that all is restored. */
+/* How many samples to take after the last change, to check that all entries are restored. */
 #define NR_RESTORED	5
 
 /* How often to try again when too few samples hit the guest. */
 #define MAX_ROUNDS	100
 
-/* Four frames a page, the last of which has its return address on the next page. */
+/* Four frames per page; the return address of the fourth one lies on the next page. */
 #define NR_FRAMES	10
 #define NR_PAGES	3
 #define STRIDE		1024
 #define OFFSET		0x3f8
 
-/* Copies of the stack are as many entries away, at each level. */
+/* Distance from the stack to its copies at each level, in page-table entries. */
 #define COPY_DISTANCE	16
 
 /* A page of any size may begin here; the tests have a memslot for its first part. */
@@ -36,7 +36,7 @@
 /* A physical address at which the tests have no memslot. */
 #define NO_MEMSLOT_GPA	BIT_ULL(34)
 
-/* The same frames with other return addresses, so that chains tell what was read. */
+/* Copies of the stack.  Return addresses differ, so that a chain tells which copy was read. */
 enum copy {
 	COPY_NONE,
 	COPY_OTHER,
@@ -63,11 +63,11 @@ static const char * const kind_names[] = {
 
 /**
  * struct midwalk_case - which entry changes, to what, and when
- * @kind:	to what
+ * @kind:	what it changes to
  * @level:	the entry's level
- * @page:	the page of the stack that it maps, where each has an entry of its own
- * @step:	how many entries were read before
- * @flip:	it changes back at the next step, and so on
+ * @page:	the page of the stack that it maps; zero above the last level
+ * @step:	how many entries the walk has read before the change
+ * @flip:	the entry changes back at the next step, and so on
  */
 struct midwalk_case {
 	enum kind kind;
@@ -78,10 +78,10 @@ struct midwalk_case {
 };
 
 /**
- * struct midwalk - what a walk does, by the rule
- * @e:		the sample
- * @end:	why it ends
- * @elements:	how many entries it reads
+ * struct midwalk - what a walk must do, by the rule
+ * @e:		the sample that it must give
+ * @end:	why the walk ends
+ * @elements:	how many page-table entries it reads
  */
 struct midwalk {
 	struct callchain_expectation e;
@@ -119,7 +119,7 @@ static u64 copy_ra(u64 ra, enum copy copy)
 	return ra + ((u64)copy << 32);
 }
 
-/* Copy the stack's pages, and let the frames return to where this copy does. */
+/* Copy the stack's pages, and give the frames the return addresses of this copy. */
 static void copy_stack(FIXTURE_DATA(midwalk) * self, gpa_t gpa, enum copy copy)
 {
 	unsigned int i;
@@ -157,7 +157,7 @@ FIXTURE_SETUP(midwalk)
 	guest_stack_build_and_use(self->vcpu, &self->stack, &layout, false);
 	self->base = self->stack.frames[0] & PAGE_MASK;
 
-	/* An entry that leads to the copy exists at each level. */
+	/* Map the copy once for each level, so that each level has an entry that leads to it. */
 	other = vm_phy_pages_alloc(self->vm, NR_PAGES, KVM_GUEST_PAGE_TABLE_MIN_PADDR, 0);
 	copy_stack(self, other, COPY_OTHER);
 	for (level = PG_LEVEL_4K; level <= variant->levels; level++)
@@ -209,7 +209,7 @@ static u64 changed_pte(FIXTURE_DATA(midwalk) * self, const struct midwalk_case *
 	return 0;
 }
 
-/* Has the entry been changed, after that many have been read? */
+/* Return true if the entry is changed when the walk has read @elements entries. */
 static bool is_changed(const struct midwalk_case *c, unsigned int elements)
 {
 	if (elements < c->step)
@@ -219,8 +219,9 @@ static bool is_changed(const struct midwalk_case *c, unsigned int elements)
 }
 
 /*
- * Translate a page as the guest's CPU would, with all entries good but for the
- * changed one, and tell whose copy of the page it leads to.
+ * Translate a page as the guest's CPU would.  All entries are good, except for the
+ * changed one.  Set *@copy to the copy of the stack that the page belongs to.  Return
+ * false if the translation fails, and set walk->end to the reason.
  */
 static bool translate(const struct midwalk_case *c, int levels, unsigned int page,
 		      struct midwalk *walk, enum copy *copy)
@@ -307,16 +308,16 @@ static unsigned int add_cases(struct midwalk_case *cases, enum kind kind, int le
 	struct midwalk_case c = { .kind = kind };
 	unsigned int nr = 0;
 
-	/* A leaf is no larger page, whatever its bits say. */
+	/* At the last level, no entry maps a huge page, whatever its bits are. */
 	c.level = kind == HUGE_PAGE ? PG_LEVEL_2M : PG_LEVEL_4K;
 	for (; c.level <= levels; c.level++) {
-		/* The tables above the leaves are the same for all pages. */
+		/* Above the last level, all pages have the same entries. */
 		for (c.page = 0; c.page < (c.level == PG_LEVEL_4K ? NR_PAGES : 1); c.page++) {
 			c.flip = false;
 			for (c.step = 0; c.step <= NR_PAGES * levels; c.step++)
 				cases[nr++] = c;
 
-			/* Change what is read first, or what is read second. */
+			/* Every second read finds the change, from the first or the second on. */
 			c.flip = true;
 			for (c.step = 0; c.step < 2; c.step++)
 				cases[nr++] = c;
@@ -326,7 +327,7 @@ static unsigned int add_cases(struct midwalk_case *cases, enum kind kind, int le
 	return nr;
 }
 
-/* Samples come in the order of the walks, and those in the order of the cases. */
+/* Samples come in the order of the walks, and the walks in the order of the cases. */
 struct midwalk_run {
 	FIXTURE_DATA(midwalk) * self;
 	int levels;
@@ -344,7 +345,7 @@ static void check_sample(const struct callchain_sample *s, void *arg)
 	if (s->shares_walk)
 		return;
 
-	/* Those behind the last case find nothing changed. */
+	/* Walks after the last case find all entries restored. */
 	if (i >= run->nr_cases)
 		expect_guest_stack(&run->walk.e, "all restored", false, &run->self->stack,
 				   DEFAULT_MAX_STACK);
@@ -431,7 +432,7 @@ static void run_kind(FIXTURE_DATA(midwalk) * self, const FIXTURE_VARIANT(midwalk
 				nr_expected[end] += NR_WALKS;
 	}
 
-	/* Those behind the last case end well. */
+	/* Walks after the last case reach the outermost frame. */
 	nr_expected[0] += run.nr_guest - run.nr_cases * NR_WALKS;
 	for (end = 0; end < ARRAY_SIZE(ends); end++) {
 		nr = vcpu_get_callchain_end_stat(self->vcpu, ends[end]) - nr_before[end];

@@ -22,7 +22,7 @@ do {						\
 #define GUEST_SIZE	(16 * PAGE_SIZE)
 #define RING_SIZE	(64 * PAGE_SIZE)
 
-/* Of the guest: where its code is, and its stack, the last frames on a second page. */
+/* The guest's addresses: code, and stack.  The last frames lie on the stack's second page. */
 #define CODE		0x1000
 #define STACK		0x2f80
 #define NR_FRAMES	16
@@ -46,7 +46,7 @@ static void check(bool ok, const char *what)
 		ksft_exit_fail_msg("%s failed: errno %d\n", what, errno);
 }
 
-/* Map a file, or memory of one's own if @fd is negative. */
+/* Map a file, or anonymous memory if @fd is negative. */
 static void *map(int fd, size_t size, const char *what)
 {
 	void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, fd < 0 ? MAP_PRIVATE | MAP_ANONYMOUS :
@@ -56,7 +56,7 @@ static void *map(int fd, size_t size, const char *what)
 	return p;
 }
 
-/* Flat 32-bit code in protected mode, without paging. */
+/* Create a vCPU in protected mode without paging, with flat 32-bit segments. */
 static void create_vcpu(void)
 {
 	struct kvm_userspace_memory_region region = { .memory_size = GUEST_SIZE };
@@ -90,7 +90,7 @@ static void create_vcpu(void)
 	check(!ioctl(vcpu_fd, KVM_SET_SREGS, &sregs), "KVM_SET_SREGS");
 }
 
-/* Frames as "push %ebp; mov %esp,%ebp" leaves them; one of zeroes is the outermost. */
+/* Build frames as "push %ebp; mov %esp,%ebp" leaves them.  The outermost one is all zeroes. */
 static void build_stack(void)
 {
 	__u32 *frame = (__u32 *)(guest + STACK);
@@ -147,9 +147,9 @@ static bool is_host(__u16 misc)
 }
 
 /*
- * Check a record.  @cookie is that of samples whose deferred chain is still to come, or
- * zero; the chain comes before samples with another one.  Return how many whole chains
- * the record ends, or -1 if it isn't what it must be.
+ * Check a record.  *@cookie is the cookie of the samples that wait for their deferred chain,
+ * or zero if there are none.  The chain must come before samples with another cookie.
+ * Return how many whole chains the record completes, or -1 if the record is wrong.
  */
 static int check_record(const struct perf_event_header *header, bool defer, __u64 *cookie)
 {
@@ -169,7 +169,7 @@ static int check_record(const struct perf_event_header *header, bool defer, __u6
 	if (is_host(header->misc))
 		return nr && is_guest_context(ips[0]) ? -1 : 0;
 
-	/* The loop, or "hlt" */
+	/* The IP is that of the loop or of "hlt". */
 	if ((header->misc & PERF_RECORD_MISC_CPUMODE_MASK) != PERF_RECORD_MISC_GUEST_KERNEL ||
 	    (body[0] != CODE && body[0] != CODE + 2) || nr < 4 ||
 	    ips[0] != (__u64)PERF_CONTEXT_GUEST_KERNEL || ips[1] != body[0])
@@ -183,7 +183,7 @@ static int check_record(const struct perf_event_header *header, bool defer, __u6
 	return 0;
 }
 
-/* Return how many whole chains lie in a ring that has not wrapped, or -1. */
+/* Return how many whole chains are in a ring that has not wrapped, or -1 if a record is wrong. */
 static int count_chains(const struct perf_event_mmap_page *ring, bool defer)
 {
 	const unsigned char *data = (const void *)ring + ring->data_offset;
@@ -214,10 +214,10 @@ static void run_guest(void)
 	check(!ioctl(vcpu_fd, KVM_SET_REGS, &regs), "KVM_SET_REGS");
 	check(!ioctl(vcpu_fd, KVM_RUN, NULL), "KVM_RUN");
 	if (run->exit_reason != KVM_EXIT_HLT)
-		ksft_exit_fail_msg("The guest left for reason %u\n", run->exit_reason);
+		ksft_exit_fail_msg("KVM_RUN returned with exit reason %u\n", run->exit_reason);
 }
 
-/* An event for each run: its ring does not wrap. */
+/* Each run has an event of its own, so that the event's ring does not wrap. */
 static int run_sampled(bool defer)
 {
 	int nr, fd = open_event(defer);

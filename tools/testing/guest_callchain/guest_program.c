@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A program for guests, with frame pointers, built with a C library and without: functions
- * that call each other, and the innermost of them the kernel.  Whoever samples the guest
- * knows what its chains must be.  With an argument it runs ten tasks that take turns, each
- * with a known share of user mode's time.  With the paths of a kernel and an initrd it boots
- * these by kexec.
+ * A program for guests, with frame pointers.  It is built twice: with a C library, and without.
+ * Its functions call each other, and the innermost one calls the kernel, so that tests that
+ * sample the guest know what its callchains must be.  With one argument, it runs ten tasks that
+ * take turns, each with a known share of user mode's time.  With two arguments, the paths of a
+ * kernel and of an initrd, it boots these by kexec.
  */
 #include <errno.h>
 #include <linux/reboot.h>
@@ -15,12 +15,13 @@
 
 static char buffer[64 * 1024];
 
-/* Make the compiler set up a frame, in leaf functions too, and call where it could jump. */
+/* Make the compiler set up a frame, also in leaf functions, and keep it from tail calls. */
 #define KEEP_FRAME()	do { asm volatile("" : : "r" (__builtin_frame_address(0))); } while (0)
 
 /*
- * A word that is only in a register, which the kernel saves on its stack: this program has its
- * complement.  Who may not read the guest must not find it.
+ * A word that is only in a register, which the kernel saves on its stack: this program's file
+ * has the word's complement.  A user of the host that may not read the guest must not find the
+ * word.
  */
 #define PLANTED		0x7a9d5e3c1b08f642UL
 
@@ -29,7 +30,7 @@ static noinline void transfer(int from, int to)
 	register unsigned long planted asm("r12") = ~PLANTED;
 	ssize_t n;
 
-	/* Keep the compiler from computing the word, and let calls keep the register. */
+	/* Keep the compiler from computing the word at build time.  Calls preserve R12. */
 	asm volatile("" : "+r" (planted));
 	planted = ~planted;
 	asm volatile("" : "+r" (planted));
@@ -58,7 +59,7 @@ static noinline void work(int from, int to)
 /* Iterations of an empty loop; few, so that a few seconds have many turns. */
 #define UNIT		50000
 
-/* Work for @nr units each time when it is this task's turn. */
+/* Each time it is this task's turn, work for @nr units. */
 static int run_task(int nr, int from, int to)
 {
 	const char comm[] = { 't', 'a', 's', 'k', '0' + nr - 1 };
@@ -76,7 +77,7 @@ static int run_task(int nr, int from, int to)
 	return 1;
 }
 
-/* One after another: task0 for one unit, task9 for ten, and so on. */
+/* Run the tasks in turns: task0 works for one unit, task1 for two, and task9 for ten. */
 static int run_tasks(void)
 {
 	int pipes[NR_TASKS][2], i;
@@ -94,7 +95,7 @@ static int run_tasks(void)
 		sleep(1000);
 }
 
-/* Boot a kernel with the command line of the one that runs; return why that failed. */
+/* Boot a kernel with the running kernel's command line.  Return only if that fails: errno. */
 static int boot(const char *kernel, const char *initrd)
 {
 	int kernel_fd = open(kernel, O_RDONLY), initrd_fd = open(initrd, O_RDONLY);
@@ -102,7 +103,7 @@ static int boot(const char *kernel, const char *initrd)
 
 	if (n <= 0)
 		return errno;
-	/* A zero ends it, in place of a line feed. */
+	/* The string must end with a zero: replace the line feed. */
 	buffer[n - 1] = 0;
 	if (!syscall(__NR_kexec_file_load, kernel_fd, initrd_fd, n, buffer, 0))
 		reboot(LINUX_REBOOT_CMD_KEXEC);

@@ -16,7 +16,8 @@
  * load_test_module - load a module from the folder of the running program
  * @name:	the module
  *
- * Return: zero, or -1 if that fails and the module isn't there already.
+ * Return: zero if the module is loaded now, or was before; -1 if loading fails or there is no
+ * file.
  */
 int load_test_module(const char *name)
 {
@@ -40,7 +41,8 @@ int load_test_module(const char *name)
 /**
  * guest_walk_open - open the device of the test_guest_walk module
  *
- * The walks that this thread's PMIs do count, no others; see test_guest_walk.h.
+ * Only this thread's walks count: those in its PMIs, or its deferred ones; see
+ * test_guest_walk.h.
  *
  * Return: a file descriptor, or -1 if the module can't be loaded.
  */
@@ -55,7 +57,7 @@ int guest_walk_open(void)
 /**
  * guest_walk_arm - choose what happens during walks, and begin to count
  * @fd:		from guest_walk_open()
- * @changes:	what is to happen
+ * @changes:	the changes to make
  * @nr:		how many changes
  */
 void guest_walk_arm(int fd, const struct guest_walk_change *changes, unsigned int nr)

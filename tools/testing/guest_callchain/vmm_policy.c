@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A library for LD_PRELOAD: has a VMM that does not know KVM_CAP_GUEST_CALLCHAIN allow or
- * forbid callchains of its guest, as the variable GUEST_CALLCHAIN says.
+ * A library for LD_PRELOAD.  It makes a VMM that does not know KVM_CAP_GUEST_CALLCHAIN allow or
+ * forbid callchains of its guest, as the environment variable GUEST_CALLCHAIN says.
  */
 #include <err.h>
 #include <linux/kvm.h>
@@ -22,7 +22,7 @@ static __u64 wanted_policy(void)
 	errx(1, "GUEST_CALLCHAIN must be allow or forbid");
 }
 
-/* The prototype of libc's, which this replaces. */
+/* This replaces libc's ioctl(), and has the same prototype. */
 int ioctl(int fd, unsigned long request, ...)
 {
 	struct kvm_enable_cap cap = { .cap = KVM_CAP_GUEST_CALLCHAIN };

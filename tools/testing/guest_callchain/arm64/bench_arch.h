@@ -9,10 +9,10 @@
 
 #include "guest_stack.h"
 
-/* What perf record --call-graph dwarf asks for. */
+/* The registers that perf record --call-graph dwarf asks for. */
 #define DWARF_REGS	GENMASK_ULL(PERF_REG_ARM64_PC, 0)
 
-/* How a guest tells that its work is done. */
+/* The exit reason of a guest that has finished its work. */
 #define WORK_DONE	KVM_EXIT_SYSTEM_EVENT
 
 void guest_work(void);
@@ -22,9 +22,9 @@ void host_work_loop(void);
 void host_work_end(void);
 
 /*
- * Both count X9 down, and look at the time once in 16 times.  X10 is the last time, X11
- * the least that has passed from one to the next.  What takes longer than it does
- * undisturbed is stored to X12 and up, as long as that is below X13.
+ * Both functions count X9 down, and read the clock once in 16 loops.  X10 is the time of the
+ * last read, X11 the least time between two reads.  A time of UNDISTURBED or more between two
+ * reads is stored at X12, which then advances.  When X12 reaches X13, no more is stored.
  */
 #define COUNT								\
 	"	tst x9, #15\n"						\
@@ -46,13 +46,13 @@ asm(".pushsection .text\n"
 	COUNT
 	"	b.ne guest_work\n"
 	"guest_work_end:\n"
-	/* PSCI's SYSTEM_OFF, which leaves the registers as they are. */
+	/* PSCI's SYSTEM_OFF, which leaves X9 to X13 as they are. */
 	"	mov w0, #8\n"
 	"	movk w0, #0x8400, lsl #16\n"
 	"	hvc #0\n"
 	"	b guest_work_end\n"
 
-	/* X16: the frame pointer, X17: what ends it. */
+	/* X16 is the frame pointer.  The loop ends when the byte at X17 is not zero. */
 	"host_work:\n"
 	"	mov x8, x29\n"
 	"	mov x29, x16\n"
@@ -81,7 +81,7 @@ static void arch_run_host(struct work *work, const struct guest_stack *stack, co
 	register u64 fp asm("x16") = stack->fp;
 	register u64 end asm("x17") = (u64)stop;
 
-	/* perf's samples of this process have frames, and no piece of its stack. */
+	/* Leave SP alone: on arm64, no dumps of this process's stack are measured. */
 	asm volatile("bl host_work"
 		     : "+r" (left), "+r" (last), "+r" (undisturbed), "+r" (gaps)
 		     : "r" (gaps_end), "r" (fp), "r" (end)
@@ -91,7 +91,7 @@ static void arch_run_host(struct work *work, const struct guest_stack *stack, co
 	work->left = left;
 }
 
-/* What most guests have: pages of 4 KiB, 48 bits of addresses, a GIC, and no EL2. */
+/* Create a typical guest: 4 KiB pages, 48-bit addresses, a GIC, and no EL2. */
 static struct kvm_vm *arch_create_guest(struct kvm_vcpu **vcpu, void *code, bool five_levels)
 {
 	return vm_create_sampled(1, code, vcpu);
@@ -112,7 +112,7 @@ static void arch_get_work(struct kvm_vcpu *vcpu, struct work *work)
 	work->gaps = vcpu_get_reg(vcpu, ARM64_CORE_REG(regs.regs[12]));
 }
 
-/* There are no registers in the page that is shared with KVM: each takes a system call. */
+/* On arm64, struct kvm_run does not have the registers: reading each takes a system call. */
 static void arch_show_regs(struct kvm_vcpu *vcpu)
 {
 }
@@ -130,7 +130,7 @@ static const u8 *arch_translate(struct kvm_vm *vm, const struct sampled_regs *re
 	return addr_gva2hva(vm, page);
 }
 
-/* How long an exit and the entry after it take the guest: a hypercall that KVM doesn't know. */
+/* Time an exit and the next entry, as the guest sees them, by a hypercall unknown to KVM. */
 static u64 arch_time_exit(void)
 {
 	register u64 function asm("x0") = -1ULL;

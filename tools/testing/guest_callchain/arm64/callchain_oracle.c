@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * What the callchain of an arm64 guest must be.
+ * Compute the callchain that an arm64 guest must have.
  *
  * Numbers like D8.2 are sections and R_ABCDE are rules of the Arm Architecture Reference Manual
  * for A-profile, DDI 0487; AAPCS64 is the Procedure Call Standard for the Arm 64-bit
@@ -8,7 +8,7 @@
  */
 #include "callchain_oracle.h"
 
-/* The lowest of the numbers that perf has for context markers. */
+/* The lowest number that perf may use as a context marker. */
 #define FIRST_MARKER	(-4095ULL)
 
 static u64 bit(unsigned int nr)
@@ -21,12 +21,12 @@ static u64 bits(unsigned int high, unsigned int low)
 	return ~0ULL >> (63 - high) & ~0ULL << low;
 }
 
-/* SCTLR_EL1: D24.2. */
+/* Bits of SCTLR_EL1, section D24.2. */
 #define SCTLR_M		bit(0)
 #define SCTLR_E0E	bit(24)
 #define SCTLR_EE	bit(25)
 
-/* TCR_EL1: T0SZ and T1SZ, and what is once for each half of the addresses. */
+/* Fields of TCR_EL1.  All but HA exist once for each half of the addresses. */
 #define TCR_TSZ(_upper)	((_upper) ? 16 : 0)
 #define TCR_EPD(_upper)	bit((_upper) ? 23 : 7)
 #define TCR_TBI(_upper)	bit((_upper) ? 38 : 37)
@@ -34,7 +34,7 @@ static u64 bits(unsigned int high, unsigned int low)
 #define TCR_E0PD(_upper) bit((_upper) ? 56 : 55)
 #define TCR_HA		bit(39)
 
-/* PSTATE, as it is in SPSR_EL1. */
+/* PSTATE, in the format of SPSR_EL1. */
 #define PSTATE_M4	bit(4)		/* AArch32 */
 #define PSTATE_I	bit(7)
 #define PSTATE_PAN	bit(22)
@@ -68,7 +68,7 @@ unsigned int oracle_granule_shift(const struct oracle_vcpu *v, bool upper)
  * @v:		the vCPU
  * @upper:	in the upper half of the addresses
  *
- * D8.2.4.1: a TxSZ that is out of range may count as the nearest one that isn't.
+ * D8.2.4.1: a CPU may treat a TxSZ that is out of range as the nearest valid one.
  */
 unsigned int oracle_va_bits(const struct oracle_vcpu *v, bool upper)
 {
@@ -77,7 +77,7 @@ unsigned int oracle_va_bits(const struct oracle_vcpu *v, bool upper)
 	return tsz < 12 ? 52 : tsz > 48 ? 16 : 64 - tsz;
 }
 
-/* R_YYVYV: all bits above the input address are as bit 55. */
+/* R_YYVYV: all bits above the input address must be equal to bit 55. */
 static bool is_canonical(const struct oracle_vcpu *v, u64 va)
 {
 	u64 above = va >> oracle_va_bits(v, in_upper_half(va));
@@ -85,7 +85,7 @@ static bool is_canonical(const struct oracle_vcpu *v, u64 va)
 	return above == (in_upper_half(va) ? ~0ULL >> oracle_va_bits(v, true) : 0);
 }
 
-/* D8.8: the topmost byte of a data address is no part of it. */
+/* D8.8: with TBI, the CPU ignores the topmost byte of a data address. */
 static u64 without_tag(const struct oracle_vcpu *v, u64 va)
 {
 	if (!(v->tcr & TCR_TBI(in_upper_half(va))))
@@ -93,7 +93,7 @@ static u64 without_tag(const struct oracle_vcpu *v, u64 va)
 	return (va & bits(55, 0)) | (in_upper_half(va) ? bits(63, 56) : 0);
 }
 
-/* D8.10, Strip(): a signature is in the bits above the address; bit 55 stays. */
+/* D8.10, Strip(): all bits above the address may hold the signature, except bit 55. */
 static u64 without_signature(const struct oracle_vcpu *v, u64 va)
 {
 	u64 address = bits(oracle_va_bits(v, in_upper_half(va)) - 1, 0);
@@ -114,11 +114,11 @@ static u64 swap_if(bool big_endian, u64 bytes)
  * @read:	reads the guest's physical memory
  * @arg:	passed to @read
  * @va:		the address, canonical and without a tag
- * @as_el0:	EL0 reads
+ * @as_el0:	EL0 does the read
  * @pa:		where to put the physical address
- * @rights:	who may read there, but for PAN
+ * @rights:	set to who may read there, without regard to PAN
  *
- * D8.2 and D8.3, without the formats of descriptors for addresses of 52 bits.
+ * Follows D8.2 and D8.3, but has no descriptor formats for 52-bit addresses.
  *
  * Return: false if there is no translation.
  */
@@ -128,7 +128,7 @@ bool oracle_translate(const struct oracle_vcpu *v, oracle_read_fn read, void *ar
 	const bool upper = in_upper_half(va);
 	const unsigned int va_bits = oracle_va_bits(v, upper), tsz = v->tcr >> TCR_TSZ(upper) & 63;
 	const unsigned int granule = oracle_granule_shift(v, upper);
-	/* Each table has a page of descriptors, of eight bytes each; the first one less. */
+	/* Each table is a page of eight-byte descriptors; the first table may be smaller. */
 	unsigned int top = va_bits, low = granule;
 	u64 table, desc, no_el0 = 0;
 
@@ -160,7 +160,7 @@ bool oracle_translate(const struct oracle_vcpu *v, oracle_read_fn read, void *ar
 		if (low == granule || !(desc & 2))
 			break;
 
-		/* APTable[0]: not by EL0, whatever comes below. */
+		/* APTable[0]: EL0 may not read, whatever the lower levels say. */
 		if (!(v->tcr & TCR_HPD(upper)))
 			no_el0 |= desc & bit(61);
 		table = desc & bits(47, granule);
@@ -168,7 +168,7 @@ bool oracle_translate(const struct oracle_vcpu *v, oracle_read_fn read, void *ar
 		low -= granule - 3;
 	}
 
-	/* The last level has no blocks; the largest ones have 1 GiB, or 32 or 512 MiB. */
+	/* No blocks at the last level; up to 1 GiB, 32 MiB or 512 MiB, by the size of pages. */
 	if (low == granule ? !(desc & 2) : low > granule + (granule == 12 ? 2 : 1) * (granule - 3))
 		return false;
 	if (!(desc & bit(10)) && !(v->tcr & TCR_HA))
@@ -180,24 +180,24 @@ bool oracle_translate(const struct oracle_vcpu *v, oracle_read_fn read, void *ar
 	return true;
 }
 
-/* How many stacks of a kernel may be left for a lower one. */
+/* How many times a walk may leave a stack of the kernel for a lower one. */
 #define MAX_LEFT	3
 
 /**
- * struct walk - a stack, and how far it was followed
+ * struct walk - the state of a walk
  * @v:		the vCPU
  * @read:	reads the guest's physical memory
  * @arg:	passed to @read
- * @el0:	the frame is not one of the guest's kernel
- * @is_last:	it is one of AArch32, which has no frame records
- * @be:		its words are big-endian
+ * @el0:	the current frame is not the guest's kernel's
+ * @is_last:	the current frame is in AArch32 code, which has no frame records
+ * @be:		words of the stack are big-endian
  * @fp:		frame pointer
- * @ip:		address of the instruction
- * @stacks:	what was walked of each stack, the current one last
- * @nr_stacks:	how many these are
+ * @ip:		instruction pointer or return address
+ * @stacks:	the part of each stack that was walked; the current stack is the last one
+ * @nr_stacks:	the number of these parts
  * @have_page:	@page and @page_pa are valid
- * @page:	the piece of 4 KiB that was read last
- * @page_pa:	where it is
+ * @page:	virtual address of the 4 KiB piece that was translated last
+ * @page_pa:	its physical address
  */
 struct walk {
 	const struct oracle_vcpu *v;
@@ -229,7 +229,7 @@ static enum oracle_end read_stack(struct walk *w, u64 va, u64 *word)
 			return ORACLE_NONCANONICAL;
 		if (!oracle_translate(w->v, w->read, w->arg, page, w->el0, &w->page_pa, &rights))
 			return ORACLE_UNMAPPED;
-		/* R_PMTWB, FEAT_PAN: EL1 does not read what EL0 may read; no MMU, no PAN. */
+		/* R_PMTWB, FEAT_PAN: if the MMU is on, EL1 can't read memory that EL0 may read. */
 		if ((w->v->sctlr & SCTLR_M) && (w->v->pstate & PSTATE_PAN) && !w->el0)
 			rights.el1 = rights.el1 && !rights.el0;
 		if (!(w->el0 ? rights.el0 : rights.el1))
@@ -257,13 +257,13 @@ static void go_to_el0(struct walk *w, u64 ip, u64 fp, u64 sp, u64 pstate)
 	w->stacks[0].to = w->stacks[0].from;
 }
 
-/* A program of Linux's: the lower half, and IRQs on, in AArch64 or AArch32. */
+/* Linux's programs run in the lower half at EL0, with IRQs on, in AArch64 or AArch32. */
 static bool is_of_el0(u64 ip, u64 pstate)
 {
 	return !in_upper_half(ip) && !(pstate & PSTATE_I) && (pstate & PSTATE_M) == PSTATE_EL0T;
 }
 
-/* Linux's struct pt_regs: X0 to X30, SP, PC, PSTATE, and what is of no matter here. */
+/* Linux's struct pt_regs: X0 to X30, SP, PC, PSTATE, and fields that don't matter here. */
 #define PT_REG(_nr)	((_nr) * 8)
 #define PT_X29		PT_REG(29)
 #define PT_SP		PT_REG(31)
@@ -271,7 +271,7 @@ static bool is_of_el0(u64 ip, u64 pstate)
 #define PT_PSTATE	PT_REG(33)
 #define PT_SIZE		PT_REG(40)
 
-/* Its frame record: since 6.13 two words and a type, before that two words. */
+/* The frame record in it: two words and a type since 6.13, only two words before. */
 #define PT_RECORD	PT_REG(37)
 #define PT_OLD_RECORD	PT_REG(38)
 #define TYPE_FINAL	1
@@ -284,7 +284,7 @@ static enum oracle_end go_to_interrupted(struct walk *w, u64 regs, bool of_el0)
 	enum oracle_end end;
 	unsigned int i;
 
-	/* AAPCS64 6.4.5.1: SP is a multiple of 16 where Linux saves them. */
+	/* AAPCS64 6.4.5.1: SP is a multiple of 16.  Linux saves the registers at SP. */
 	if (regs & 15)
 		return ORACLE_UNALIGNED;
 	if (regs < w->stacks[w->nr_stacks - 1].to)
@@ -300,12 +300,12 @@ static enum oracle_end go_to_interrupted(struct walk *w, u64 regs, bool of_el0)
 	ip = reg[2];
 	pstate = reg[3];
 
-	/* A thread of the kernel's has never been in user mode. */
+	/* PC is zero in kernel threads that were never in user mode. */
 	if (!ip)
 		return ORACLE_LAST;
 	if (!is_canonical(w->v, ip))
 		return ORACLE_NONCANONICAL;
-	/* SPSR_EL1: RES0 from bit 36 on. */
+	/* SPSR_EL1: bits 36 and above are RES0. */
 	if (pstate >> 36)
 		return ORACLE_UNALIGNED;
 
@@ -324,12 +324,12 @@ static enum oracle_end go_to_interrupted(struct walk *w, u64 regs, bool of_el0)
 	return ORACLE_GOES_ON;
 }
 
-/* The record at @frame is zero. */
+/* Go on from the record at @frame, of which both words are zero. */
 static enum oracle_end go_on_from_zeros(struct walk *w, u64 frame)
 {
 	u64 type;
 
-	/* AAPCS64 6.4.6: it ends the chain.  Only a kernel goes on, and not below zero. */
+	/* AAPCS64 6.4.6: such a record ends the chain.  Only a kernel goes on.  Don't wrap. */
 	if (w->el0 || frame < PT_OLD_RECORD || frame >= 0ULL - 24)
 		return ORACLE_LAST;
 	if (read_stack(w, frame + 16, &type))
@@ -341,7 +341,7 @@ static enum oracle_end go_on_from_zeros(struct walk *w, u64 frame)
 	return w->el0 ? ORACLE_GOES_ON : ORACLE_LAST;
 }
 
-/* May the next record be at @frame?  If so, that is on the current stack, or on another one. */
+/* Return true if the next record may be at @frame; if needed, go to a lower stack. */
 static bool go_to_record(struct walk *w, u64 frame)
 {
 	unsigned int i;
@@ -368,7 +368,7 @@ static enum oracle_end go_to_caller(struct walk *w, bool first)
 	u64 frame = without_tag(w->v, w->fp), sp = w->stacks[0].from, fp, ra;
 	enum oracle_end end;
 
-	/* Linux, before it has saved X29, after it has cleared it, or after it has restored it. */
+	/* Linux has not yet saved the program's X29, has cleared it, or has restored it already. */
 	if (!w->el0 && in_upper_half(w->ip) && !in_upper_half(frame)) {
 		const struct oracle_vcpu *v = w->v;
 
@@ -380,7 +380,7 @@ static enum oracle_end go_to_caller(struct walk *w, bool first)
 		if (!fp && in_upper_half(sp) && !(sp & 15) && sp < 0ULL - PT_SIZE &&
 		    read_stack(w, sp + PT_X29, &fp))
 			fp = 0;
-		/* SP_EL0 may have what Linux calls current. */
+		/* SP_EL0 may hold Linux's pointer to the current task. */
 		go_to_el0(w, v->elr, fp, in_upper_half(v->sp_el0) ? 0 : v->sp_el0, v->spsr);
 		return ORACLE_GOES_ON;
 	}
@@ -412,12 +412,12 @@ static enum oracle_end go_to_caller(struct walk *w, bool first)
 }
 
 /**
- * oracle_walk - tell what the callchain of a vCPU must be
+ * oracle_walk - compute the callchain that a vCPU must have
  * @v:		the vCPU
  * @read:	reads the guest's physical memory
  * @arg:	passed to @read
  * @depth:	how many entries the chain may have, up to ORACLE_MAX_DEPTH
- * @chain:	where to put it
+ * @chain:	set to the callchain
  */
 void oracle_walk(const struct oracle_vcpu *v, oracle_read_fn read, void *arg,
 		 unsigned int depth, struct oracle_chain *chain)
@@ -431,7 +431,7 @@ void oracle_walk(const struct oracle_vcpu *v, oracle_read_fn read, void *arg,
 		.ip = v->pc, .fp = v->x29, .nr_stacks = 1,
 	};
 
-	/* C5.2.16: SPSel. */
+	/* C5.2.16: SPSel selects the stack pointer. */
 	w.stacks[0].from = without_tag(v, (v->pstate & PSTATE_M) == PSTATE_EL1H ?
 				       v->sp_el1 : v->sp_el0);
 	w.stacks[0].to = w.stacks[0].from;
@@ -439,7 +439,7 @@ void oracle_walk(const struct oracle_vcpu *v, oracle_read_fn read, void *arg,
 	chain->nr = 0;
 	chain->nr_kernel = 0;
 	do {
-		/* perf has no room for what would pass for one of its markers. */
+		/* perf would take such an entry for a context marker. */
 		chain->end = ORACLE_DEPTH;
 		if (w.ip >= FIRST_MARKER)
 			break;
@@ -450,7 +450,7 @@ void oracle_walk(const struct oracle_vcpu *v, oracle_read_fn read, void *arg,
 			chain->end = ORACLE_LAST;
 			break;
 		}
-		/* Nobody looks for the callers of the last entry. */
+		/* When the chain is full, its last entry's caller is not looked for. */
 		if (chain->nr == depth)
 			break;
 		chain->end = aarch32 ? ORACLE_LAST : go_to_caller(&w, chain->nr == 1);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the callchain of an arm64 guest must be, derived from the architecture's manual, its
- * procedure call standard, and Linux, and shared with no code of KVM.
+ * Compute the callchain that an arm64 guest must have.  Derived from the architecture's manual,
+ * its procedure call standard, and Linux.  Shares no code with KVM.
  */
 #ifndef GUEST_CALLCHAIN_ARM64_ORACLE_H
 #define GUEST_CALLCHAIN_ARM64_ORACLE_H
@@ -11,16 +11,16 @@
 #define ORACLE_MAX_DEPTH	128
 
 /**
- * struct oracle_vcpu - what of a vCPU's state decides on its callchain
- * @pauth:	it has pointer authentication
+ * struct oracle_vcpu - the parts of a vCPU's state that its callchain depends on
+ * @pauth:	the vCPU has pointer authentication
  * @pc:		PC
  * @x29:	X29
- * @x24:	X24 to X27, as the entry code of Linux leaves them alone
+ * @x24:	X24 to X27, which Linux's entry code clears and then leaves alone
  * @sp_el0:	SP_EL0
  * @sp_el1:	SP_EL1
  * @elr:	ELR_EL1
  * @spsr:	SPSR_EL1
- * @pstate:	PSTATE, as in an SPSR
+ * @pstate:	PSTATE, in the format of SPSR_EL1
  * @sctlr:	SCTLR_EL1
  * @tcr:	TCR_EL1
  * @ttbr:	TTBR0_EL1, and TTBR1_EL1
@@ -40,7 +40,7 @@ struct oracle_vcpu {
 	u64 ttbr[2];
 };
 
-/* Read eight bytes, as they are in memory; false if the guest has no memory there. */
+/* Read eight bytes at @pa without swapping them; return false if the guest has no memory there. */
 typedef bool (*oracle_read_fn)(void *arg, u64 pa, u64 *bytes);
 
 enum oracle_end {
@@ -61,7 +61,7 @@ struct oracle_chain {
 	u64 ips[ORACLE_MAX_DEPTH];
 };
 
-/* Who may read what an address translates to. */
+/* Who may read at an address. */
 struct oracle_rights {
 	bool el1;
 	bool el0;

@@ -2,34 +2,34 @@
 /*
  * Fuzz arch/arm64/kvm/stacktrace_guest.c in user space, under libFuzzer.
  *
- * The input is a guest: registers, page tables, stacks, and maybe a word that changes at some
- * read.  What the walk says must be what the oracle says.  Both translate by oracle_translate():
- * guest_callchain_modes_test tests KVM's own walker of page tables.
+ * The input describes a guest: registers, page tables, stacks, and maybe a word that changes at
+ * some read.  The walk must find what the oracle finds.  Both translate by oracle_translate();
+ * guest_callchain_modes_test tests KVM's own page-table walk.
  */
 #include <linux/kvm_host.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The costs that kvm_arch_vcpu_stack_walk() promises, for each entry. */
+/* The most words and page-table walks that an entry of kvm_arch_vcpu_stack_walk() takes. */
 #define MAX_READS	7
 #define MAX_WALKS	4
 
-/* What must be found where it was put, behind what may be written. */
+/* Put behind the array that a walk may fill; the walk must not overwrite it. */
 #define CANARY		0x0ff1ce0ff1ce0ff1ULL
 
-/* The guest's memory.  Pages with something wrong are in the last piece, of the largest granule. */
+/* The guest's memory.  Its last 64 KiB, the largest granule, begin with a page of each kind. */
 #define MEM_GPA		0x40000000ULL
 #define MEM_SIZE	0x100000u
 #define ODD_OFF		(MEM_SIZE - 0x10000u)
 
 enum page_kind {
 	PAGE_USUAL,
-	PAGE_SWAPPED,	/* GUP has it, but not at once */
-	PAGE_HOLE,	/* the VMM has no memory there, and reads would get it some */
-	PAGE_DEVICE,	/* reads do harm */
+	PAGE_SWAPPED,	/* only kvm_get_swapped_page() finds it */
+	PAGE_HOLE,	/* the VMM has no memory there; a page fault would allocate some */
+	PAGE_DEVICE,	/* a device's registers: reads have side effects */
 	PAGE_NO_SLOT,
-	PAGE_HIDDEN,	/* in a memslot of KVM's, or in one that goes away */
+	PAGE_HIDDEN,	/* in a memslot of KVM's own, or in one that is being removed */
 	NR_PAGE_KINDS,
 };
 
@@ -37,7 +37,7 @@ static u8 mem[MEM_SIZE] __aligned(PAGE_SIZE);
 
 int sysctl_perf_event_guest_callchain;
 
-/* What the input has, and then numbers that its first bytes are the seed of. */
+/* The bytes of the input; when these are used up, random numbers, seeded by its first bytes. */
 static struct {
 	const u8 *data;
 	size_t size;
@@ -49,7 +49,7 @@ static struct {
 #define MAX_STACKS	6
 
 /*
- * struct stack - a stack of the guest's
+ * struct stack - one of the guest's stacks
  * @low:	its lowest address
  * @high:	where it ends
  * @next:	where the next frame record may go
@@ -60,7 +60,7 @@ struct stack {
 	u64 next;
 };
 
-/* The guest in question, and what the walk has done so far. */
+/* The current guest, and what its walk has done so far. */
 static struct {
 	struct oracle_vcpu v;
 	bool on_cpu;
@@ -148,7 +148,7 @@ static u64 load(u64 off)
 	return bytes;
 }
 
-/* Memory as the oracle sees it: the racing word has its new value from read *@arg on. */
+/* Read for the oracle: the first *@arg reads of the racing word find its old value. */
 static bool oracle_read(void *arg, u64 pa, u64 *bytes)
 {
 	const unsigned int *old_reads = arg;
@@ -261,7 +261,7 @@ u64 fuzz_read_once(const void *from, size_t size)
 	return load(off);
 }
 
-/* Registers, and who asks */
+/* Registers, and the host's state */
 
 u64 vcpu_read_sys_reg(const struct kvm_vcpu *vcpu, enum vcpu_sysreg reg)
 {
@@ -282,7 +282,8 @@ u64 vcpu_read_sys_reg(const struct kvm_vcpu *vcpu, enum vcpu_sysreg reg)
 
 u64 fuzz_sp_el1_on_cpu(void)
 {
-	FUZZ_ASSERT(f.on_cpu, "reads SP_EL1 from the CPU, which has the host's");
+	FUZZ_ASSERT(f.on_cpu,
+		    "reads SP_EL1 from the CPU while the guest's registers are in memory");
 	return f.v.sp_el1;
 }
 
@@ -349,7 +350,7 @@ static u64 alloc_piece(u64 size)
 {
 	u64 off = (f.next_off + size - 1) & ~(size - 1);
 
-	/* The last one serves all who come too late. */
+	/* When memory runs out, all further allocations get the 64 KiB below ODD_OFF. */
 	if (off + size > ODD_OFF)
 		return ODD_OFF - 0x10000;
 	f.next_off = off + size;
@@ -362,7 +363,7 @@ static void remember(u64 *offs, unsigned int *nr, u64 off)
 		offs[(*nr)++] = off;
 }
 
-/* Map what lies at @off in memory, of the size of a page or of a block. */
+/* Map the memory at @off to @gva, as a page or as a block. */
 static void map(u64 gva, u64 off, bool block, bool el0)
 {
 	const bool upper = gva >> 55 & 1;
@@ -384,7 +385,7 @@ static void map(u64 gva, u64 off, bool block, bool el0)
 		if (low <= last)
 			break;
 		if (!(desc & 1)) {
-			/* Bits that have no meaning for reads, and sometimes APTable[0]. */
+			/* Random values for bits that reads must ignore; sometimes APTable[0]. */
 			desc = (MEM_GPA + alloc_piece(1UL << granule)) | 3 | (rnd(2) & 0xffc) |
 			       (u64)once_in(12) << 61;
 			desc = swap_if(f.v.sctlr & SCTLR_ELx_EE, desc);
@@ -397,7 +398,7 @@ static void map(u64 gva, u64 off, bool block, bool el0)
 	}
 
 	desc = ((MEM_GPA + off) & ~(BIT(low) - 1)) | (low == granule ? 3 : 1);
-	/* AttrIndx, AP[2], SH, AF, nG; AP[1] is EL0's. */
+	/* Random AttrIndx, AP[2], SH and nG; AF in most entries.  AP[1] lets EL0 read. */
 	desc |= (rnd(2) & 0xb9c) | (once_in(12) ? 0 : BIT(10)) | (u64)el0 << 6;
 	desc = swap_if(f.v.sctlr & SCTLR_ELx_EE, desc);
 	memcpy(mem + at, &desc, 8);
@@ -416,7 +417,7 @@ static u64 choose_stack_gva(bool upper)
 
 	switch (pick(8)) {
 	case 0:
-		/* Addresses end here, and are not canonical there or begin anew. */
+		/* Below the end of this half: beyond it, addresses wrap or aren't canonical. */
 		return extend(end - PAGE_SIZE * (1 + pick(3)), upper);
 	case 1:
 	case 2:
@@ -428,7 +429,7 @@ static u64 choose_stack_gva(bool upper)
 	}
 }
 
-/* Make a stack of some pages, which lie anywhere. */
+/* Make a stack of one to three pages, which need not be adjacent in memory. */
 static void make_stack(bool upper, bool el0)
 {
 	const u64 granule = BIT(oracle_granule_shift(&f.v, upper));
@@ -451,7 +452,7 @@ static void make_stack(bool upper, bool el0)
 			page = once_in(16) ? ODD_OFF + pick(NR_PAGE_KINDS) * PAGE_SIZE :
 			       i ? alloc_piece(PAGE_SIZE) : off;
 		} else {
-			/* Larger pages: another one begins where the last one ends. */
+			/* Larger pages: take another one where the last one ends. */
 			if (i && !(gva & (granule - 1)))
 				off = alloc_piece(granule);
 			if (once_in(16))
@@ -468,7 +469,7 @@ static void make_stack(bool upper, bool el0)
 	f.nr_stacks++;
 }
 
-/* Write a word of a stack; in vain, where there is none. */
+/* Write a word to a stack; do nothing if no stack has a page there. */
 static void put_stack(u64 gva, u64 word, bool el0)
 {
 	unsigned int i;
@@ -487,7 +488,7 @@ static void put_stack(u64 gva, u64 word, bool el0)
 	}
 }
 
-/* A tag, and what is no address. */
+/* Return @va; sometimes with a tag, a flipped bit or an offset, or another value instead. */
 static u64 spoil_address(u64 va)
 {
 	switch (pick(40)) {
@@ -516,12 +517,12 @@ static u64 choose_text(bool upper)
 	case 1:
 		return va ^ BIT(pick(64));
 	default:
-		/* A signature. */
+		/* Sometimes with a signature. */
 		return f.v.pauth && once_in(2) ? va ^ (rnd(2) << 48 & ~BIT(55)) : va;
 	}
 }
 
-/* Where the next record goes: on the same stack mostly. */
+/* Choose the stack of the next record: mostly the same one. */
 static struct stack *choose_stack(struct stack *stack, bool el0)
 {
 	if (!el0 && once_in(8))
@@ -533,7 +534,7 @@ static u64 next_record(struct stack *stack)
 {
 	u64 at = stack->next;
 
-	/* A stack below the last one, and so on. */
+	/* Below the first record, lower each time, as if on one more stack. */
 	if (f.descends && once_in(3)) {
 		f.lowest -= 16 + pick(8) * 8;
 		return f.lowest;
@@ -545,7 +546,7 @@ static u64 next_record(struct stack *stack)
 	return at;
 }
 
-/* Linux's registers at @regs, from which the frame at @fp goes on, and a record in them. */
+/* Write saved registers of Linux at @regs, and a zero record of @type at @record. */
 static void put_regs(u64 regs, u64 record, u64 type, u64 fp, u64 sp, u64 pc, u64 pstate)
 {
 	put_stack(regs + 232, spoil_address(fp), false);
@@ -557,7 +558,7 @@ static void put_regs(u64 regs, u64 record, u64 type, u64 fp, u64 sp, u64 pc, u64
 	put_stack(record + 16, once_in(16) ? rnd(1) % 4 : type, false);
 }
 
-/* Build the frames, from the record at @fp on. */
+/* Build frames; their first record is at @fp. */
 static void put_frames(u64 fp, struct stack *stack, bool upper, bool el0)
 {
 	unsigned int nr = pick(3) ? pick(24) : pick(160);
@@ -568,7 +569,7 @@ static void put_frames(u64 fp, struct stack *stack, bool upper, bool el0)
 		if (once_in(6))
 			first = fp;
 		if (!el0 && once_in(10)) {
-			/* The record is the one in Linux's registers. */
+			/* This record is the one in Linux's saved registers. */
 			old = once_in(3);
 			offset = old ? 304 : 296;
 			regs = fp - offset;
@@ -581,9 +582,9 @@ static void put_frames(u64 fp, struct stack *stack, bool upper, bool el0)
 			}
 			el0 = true;
 			upper = once_in(16);
-			/* A program's frames may pretend to be on a stack of the kernel's. */
+			/* A program's frames may be on one of the kernel's stacks. */
 			stack = &f.stacks[once_in(6) ? pick(f.nr_stacks) : 0];
-			/* Or lead to one that is a kernel's. */
+			/* Or its frame pointer leads back to a record of the kernel's. */
 			again = once_in(6);
 			next = again ? first : next_record(stack);
 			put_regs(regs, fp, old ? rnd(8) : 1, next, next - pick(8) * 8,
@@ -633,7 +634,7 @@ static void tamper(const u64 *offs, unsigned int nr)
 	memcpy(mem + off, &bytes, 8);
 }
 
-/* A word that changes while the stack is walked. */
+/* Choose a word that changes during the walk, or none. */
 static void choose_race(void)
 {
 	unsigned int nr = f.nr_words + f.nr_entries, i;
@@ -671,7 +672,7 @@ static void choose_guest(void)
 	v->ttbr[0] = MEM_GPA + alloc_piece(BIT(oracle_granule_shift(v, false)));
 	v->ttbr[1] = MEM_GPA + alloc_piece(BIT(oracle_granule_shift(v, true)));
 
-	/* First the program's, then the kernel's. */
+	/* The first stack is the program's, the others are the kernel's. */
 	make_stack(el0 && upper, !once_in(12));
 	shared = once_in(6);
 	nr = 1 + pick(4);
@@ -694,12 +695,12 @@ static void choose_guest(void)
 	if (once_in(4))
 		v->x24[pick(4)] = rnd(8);
 	if (!el0 && once_in(6)) {
-		/* The kernel has entered, and X29 is still the program's. */
+		/* The kernel was just entered: X29 is still the program's. */
 		stack = &f.stacks[0];
 		fp = next_record(stack);
 		v->x29 = spoil_address(fp);
 		if (once_in(3)) {
-			/* It has saved and cleared X29. */
+			/* The kernel has saved and cleared X29. */
 			v->sp_el1 = once_in(8) ? -ONE_OF(0x130, 0x140, 0x150) :
 						 f.stacks[1].low + 8 * pick(4);
 			put_stack(v->sp_el1 + 8 * 29, v->x29, false);
@@ -717,7 +718,7 @@ static void choose_guest(void)
 	choose_race();
 }
 
-/* What must come out */
+/* Checks of the results */
 
 static bool chains_equal(const struct oracle_chain *a, const struct oracle_chain *b)
 {
@@ -726,8 +727,8 @@ static bool chains_equal(const struct oracle_chain *a, const struct oracle_chain
 }
 
 /*
- * The racing word changes once, as a whole.  Nobody knows when, so give the oracle none of its
- * old value, one read of it, two, and so on.
+ * Return true if the oracle finds the walk's chain.  The racing word changes once, as a whole, at
+ * an unknown read.  So let the oracle read its old value not at all, once, twice, and so on.
  */
 static bool is_right(bool print)
 {
@@ -746,7 +747,7 @@ static bool is_right(bool print)
 	return false;
 }
 
-/* Return the reason that was counted, once and alone. */
+/* Return the reason that was counted; fail unless it is the only one, counted once. */
 static enum oracle_end counted_end(const struct kvm_vcpu *vcpu)
 {
 	enum oracle_end end = ORACLE_GOES_ON;
@@ -783,12 +784,12 @@ static void check_request(struct kvm_vcpu *vcpu)
 		   f.hardirqs == HARDIRQ_OFFSET;
 
 	FUZZ_ASSERT(request == (may ? &vcpu->arch.callchain_request : NULL),
-		    "lets a PMI request a walk when it must not, or doesn't");
+		    "allows a request that it must refuse, or refuses one that it must allow");
 	FUZZ_ASSERT(!request || request->guest_ip == f.v.pc, "requests from another IP");
-	/* The mode is zero in PSTATE at EL0, of 64 bits and of 32. */
+	/* Bits 3 to 0 of PSTATE are zero at EL0, in AArch64 and in AArch32. */
 	FUZZ_ASSERT(!request || request->guest_state ==
 		    (PERF_GUEST_ACTIVE | (f.v.pstate & 0xf ? 0 : PERF_GUEST_USER)),
-		    "requests from another mode");
+		    "requests with a wrong guest_state");
 }
 
 static void check_walk(struct kvm_vcpu *vcpu)
@@ -803,7 +804,8 @@ static void check_walk(struct kvm_vcpu *vcpu)
 	chain->nr = kvm_arch_vcpu_stack_walk(vcpu, ips, f.depth, &chain->nr_kernel);
 	FUZZ_ASSERT(ips[f.depth] == CANARY && chain->nr <= f.depth, "writes beyond its array");
 	memcpy(chain->ips, ips, chain->nr * sizeof(ips[0]));
-	FUZZ_ASSERT(!f.held && !vcpu->kvm->srcu, "leaves with a page, or with srcu");
+	FUZZ_ASSERT(!f.held && !vcpu->kvm->srcu,
+		    "returns without putting its page or unlocking kvm->srcu");
 	FUZZ_ASSERT(!memcmp(&before.arch, &vcpu->arch, sizeof(before.arch)),
 		    "changes the vCPU's registers");
 
@@ -820,7 +822,7 @@ static void check_walk(struct kvm_vcpu *vcpu)
 	}
 
 	chain->end = counted_end(vcpu);
-	/* The IP costs nothing, and what ends the chain is no entry. */
+	/* The IP takes no read.  So the bound has room for the step that ended the chain. */
 	FUZZ_ASSERT(f.reads <= MAX_READS * chain->nr && f.walks <= MAX_WALKS * chain->nr,
 		    "%u words and %u translations for %u entries", f.reads, f.walks, chain->nr);
 	FUZZ_ASSERT(is_right(false) || is_right(true), "the chain is not the oracle's");
@@ -861,7 +863,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	vcpu.arch.regs.pc = f.v.pc;
 	vcpu.arch.regs.pstate = f.v.pstate;
 	vcpu.arch.sysregs_on_cpu = f.on_cpu;
-	/* What is in memory is old as long as the register is on the CPU. */
+	/* While the register is on the CPU, the copy in memory is stale. */
 	vcpu.arch.sys_regs[SP_EL1] = f.on_cpu ? rnd(8) : f.v.sp_el1;
 
 	check_request(&vcpu);

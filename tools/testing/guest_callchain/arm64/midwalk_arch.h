@@ -7,7 +7,7 @@
 
 #include "guest_stack.h"
 
-/* At the last level, there are no blocks. */
+/* The last level has no blocks: there, an entry that is marked as a block is invalid. */
 #define LEAF_IGNORES_HUGE	false
 
 #define PTE_ADDR		GENMASK_ULL(47, 12)

@@ -2,11 +2,11 @@
 /*
  * Change a guest's page tables in the middle of a walk of the guest's stack.
  *
- * Each architecture's hooks tell how far a walk has got.  They run right there, in
- * the PMI, or in the thread where the PMI puts the walk off.  So what is a race with
- * another vCPU elsewhere always happens here, and always at the same place.  Only
- * the thread that has the device open counts, and its PMIs: to these, what that
- * thread wrote is in order by itself.
+ * Each architecture's hooks tell how far a walk has got.  They run in the context of
+ * the walk: in the PMI, or in the vCPU's thread if the walk is deferred.  So a change
+ * that is otherwise a race with another vCPU happens here each time, at the same step.
+ * Only walks of the thread that has the device open count, in its PMIs or deferred.
+ * Its PMIs see its writes in program order, so compiler barriers are enough.
  */
 #include <linux/fs.h>
 #include <linux/miscdevice.h>
@@ -18,7 +18,7 @@
 #include "guest_walk_hooks.h"
 #include "test_guest_walk.h"
 
-/* The thread that has the device open, and the same while its PMIs count. */
+/* The thread that has the device open; and the same thread while its walks count. */
 static struct task_struct *user;
 static struct task_struct *armed;
 
@@ -29,7 +29,7 @@ static unsigned int nr_changes;
 /* The current change. */
 static unsigned int cur;
 
-/* The current walk: did it translate anything, and how many entries were read? */
+/* The current walk: whether it has begun to translate, and how many entries it has read. */
 static bool begun;
 static u32 elements;
 
@@ -59,7 +59,7 @@ static void take_step(u32 step)
 		results[cur].changes++;
 }
 
-/* An entry is about to be read.  Only the first one in a walk of a stack is step zero. */
+/* A walk is about to read an entry.  Before its first entry, this is step zero. */
 void guest_walk_tables(void)
 {
 	if (!in_armed_walk() || begun)
@@ -69,7 +69,7 @@ void guest_walk_tables(void)
 	take_step(0);
 }
 
-/* An entry was read. */
+/* A walk has read an entry. */
 void guest_walk_element(void)
 {
 	if (in_armed_walk())
@@ -77,8 +77,8 @@ void guest_walk_element(void)
 }
 
 /*
- * The walk of a stack has ended: after @reads words and @table_walks walks of the page tables,
- * zero where the architecture does not tell.
+ * A walk of a stack has ended.  It has read @reads words, and walked the page tables @table_walks
+ * times.  Both are zero if the architecture does not tell them.
  */
 void guest_walk_end(unsigned int reads, unsigned int table_walks)
 {
@@ -87,7 +87,7 @@ void guest_walk_end(unsigned int reads, unsigned int table_walks)
 	if (!in_armed_walk())
 		return;
 
-	/* The next walk is to find what this one found. */
+	/* Restore the entry, so that the next walk finds the same as this one. */
 	if (changes[cur].addr)
 		write_entry(changes[cur].before);
 
@@ -116,7 +116,7 @@ static int device_release(struct inode *inode, struct file *file)
 {
 	struct task_struct *task = user;
 
-	/* Another thread may be the one that closes, while a PMI hits the first. */
+	/* Another thread may close the device while a PMI hits the thread that opened it. */
 	WRITE_ONCE(armed, NULL);
 	guest_walk_hooks_wait();
 	xchg(&user, NULL);

@@ -6,7 +6,7 @@
 #define GUEST_WALK_HOOKS_H
 
 /*
- * Each architecture has these.  guest_walk_hooks_wait() waits for the hooks that are running;
+ * Each architecture implements these.  guest_walk_hooks_wait() waits for running hooks to end;
  * after guest_walk_hooks_unregister(), none runs.
  */
 int guest_walk_hooks_register(void);

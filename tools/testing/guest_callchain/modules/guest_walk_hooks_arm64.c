@@ -30,7 +30,7 @@ static int after_walk(struct kretprobe_instance *ri, struct pt_regs *regs)
 	return 0;
 }
 
-/* This reads an entry of the guest's page tables, and nothing else calls it. */
+/* Only walks of the guest's page tables call this function, to read an entry. */
 static struct kretprobe element_probe = {
 	.kp.symbol_name	= "kvm_peek_guest",
 	.entry_handler	= before_element,

@@ -12,8 +12,9 @@
 #include "guest_walk_hooks.h"
 
 /*
- * If KVM shadows the guest's page tables, the guest's page faults walk these as well,
- * but with the host's page faults enabled.
+ * Walks of a stack run with the host's page faults disabled.  If KVM shadows the guest's
+ * page tables, it also walks these at the guest's page faults, but with the host's page
+ * faults enabled.
  */
 static void probe_pagetable_walk(void *data, u64 addr, u32 pferr)
 {
@@ -73,12 +74,15 @@ static int module_notify(struct notifier_block *nb, unsigned long state, void *d
 	return NOTIFY_OK;
 }
 
-/* It is called for modules that are loaded already, too; and again on unregistration. */
+/*
+ * Registration also calls this with MODULE_STATE_COMING for each module that is already loaded.
+ * Unregistration calls it with MODULE_STATE_GOING for each module.
+ */
 static struct notifier_block module_nb = {
 	.notifier_call = module_notify,
 };
 
-/* KVM may be built in. */
+/* If KVM is built in, its tracepoints are among the kernel's own. */
 static void connect_kernel(struct tracepoint *tp, void *coming)
 {
 	connect(tp, coming);

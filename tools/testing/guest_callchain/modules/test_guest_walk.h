@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What is written to and read from /dev/test_guest_walk, see guest_walk_changes.c.
+ * The data that programs write to and read from /dev/test_guest_walk, see guest_walk_changes.c.
  */
 #ifndef SELFTEST_KVM_TEST_GUEST_WALK_H
 #define SELFTEST_KVM_TEST_GUEST_WALK_H
@@ -10,16 +10,16 @@
 #define GUEST_WALK_MAX_CHANGES	256
 
 /**
- * struct guest_walk_change - what to change during each of some walks of a stack
- * @addr:	an entry of the guest's page tables in this process; zero to only count
- * @before:	what it holds outside of such walks
- * @after:	what it is changed to
- * @step:	when: zero before the first entry is read, n right after the n-th is
- * @flip:	go on at each later step, with @before and @after in turns
- * @nr_walks:	after so many walks, go on with the next change
- * @deferred:	what the thread itself walks counts, rather than what its PMIs do
+ * struct guest_walk_change - an entry to change during each of @nr_walks walks of a stack
+ * @addr:	address in this process of an entry of the guest's page tables; zero to only count
+ * @before:	the entry's value outside of such walks
+ * @after:	the value that the entry changes to
+ * @step:	when it changes: 0 before the first entry is read, n right after the n-th is read
+ * @flip:	change it at each later step, too, to @before and @after in turns
+ * @nr_walks:	after this many walks, go on with the next change
+ * @deferred:	count the thread's deferred walks instead of the walks in its PMIs
  *
- * Write an array of them to begin; behind the last one, nothing is done.
+ * Write an array of changes to begin.  After the last change, nothing is changed or counted.
  */
 struct guest_walk_change {
 	__u64 addr;
@@ -34,15 +34,15 @@ struct guest_walk_change {
 /**
  * struct guest_walk_result - what happened in the walks of one change
  * @nr_walks:		walks of a stack
- * @changes:		how often the entry was changed, not counting that it was put back
- * @failures:		how often it could not be written
- * @elements:		entries of page tables that were read
- * @max_elements:	the same, most in any one walk
- * @max_reads:		words that were read from the stack, most in any one walk; x86 only
- * @max_table_walks:	pages of the stack that were translated, most in any one walk; x86 only
+ * @changes:		how often the entry was changed; restoring it after a walk does not count
+ * @failures:		how often the entry could not be written
+ * @elements:		page-table entries read in all of these walks
+ * @max_elements:	page-table entries read, the most in one walk
+ * @max_reads:		words read from the stack, the most in one walk; x86 only
+ * @max_table_walks:	pages of the stack translated, the most in one walk; x86 only
  * @reserved:		zero
  *
- * Read as many as there are changes.
+ * Read as many results as there are changes.
  */
 struct guest_walk_result {
 	__u32 nr_walks;

@@ -3,13 +3,13 @@
  * Two perf PMUs for machines without a hardware PMU: the PMI of "test_pmi" is a
  * true NMI, that of "test_pmi_irq" an IRQ.
  *
- * A counter "overflows" every sample_period nanoseconds.  For an NMI, a timer
- * on another CPU sends one to the CPU on which the event is scheduled; it needs
- * two CPUs.  For an IRQ, the timer is that CPU's own.  So the sample is taken
- * wherever that CPU happens to be, guest mode included, as with a hardware
- * counter.  Each PMU takes one event a CPU.
+ * A counter "overflows" every sample_period nanoseconds.  For "test_pmi", a timer
+ * on another CPU then sends an NMI to the CPU on which the event is scheduled, so
+ * two CPUs are needed.  For "test_pmi_irq", the timer is on that CPU itself.  So
+ * the PMI hits any code on that CPU, guest mode included, as that of a hardware
+ * counter does.  Each PMU takes one event per CPU.
  *
- * Only on x86 can a module send and handle NMIs: elsewhere, there is no "test_pmi".
+ * A module can send and handle NMIs only on x86: other architectures have no "test_pmi".
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -35,15 +35,15 @@
 /**
  * struct test_pmi_cpu - the counter of one CPU
  * @timer:	fires on @sender
- * @csd:	starts @timer over there
- * @event:	what to sample; written on this CPU with IRQs off, read in its PMI
- * @period_ns:	how often; zero stops the timer
+ * @csd:	starts @timer on @sender
+ * @event:	the event to sample; written on this CPU with IRQs off, read in its PMI
+ * @period_ns:	the timer's period; zero stops the timer
  * @sent:	how many NMIs were sent
- * @seen:	how many of them the handler knows of
- * @late:	one of these may not have arrived yet
+ * @seen:	how many of them the handler has counted
+ * @late:	one of the counted NMIs may not have arrived yet
  * @sender:	the CPU of the timer
  * @cpu:	this CPU
- * @raw:	what the samples tell of their PMIs
+ * @raw:	the samples' raw data
  */
 struct test_pmi_cpu {
 	struct hrtimer		timer;
@@ -63,12 +63,12 @@ static DEFINE_PER_CPU(struct test_pmi_cpu, test_pmi_irq_cpus);
 
 static int backtrace;
 module_param(backtrace, int, 0600);
-MODULE_PARM_DESC(backtrace, "the next IRQ of test_pmi_irq is one of sysrq-l");
+MODULE_PARM_DESC(backtrace, "print backtraces as sysrq-l does, at the next IRQ of test_pmi_irq");
 
 static struct pmu test_pmi_nmi_pmu;
 static struct pmu test_pmi_irq_pmu;
 
-/* The clock of struct test_pmi_raw, which programs can read as well.  A call would be measured. */
+/* The clock of struct test_pmi_raw; programs read it, too.  Inlined: a call would be measured. */
 static __always_inline u64 test_pmi_clock(void)
 {
 #ifdef CONFIG_X86
@@ -85,8 +85,8 @@ static struct test_pmi_cpu *test_pmi_this_cpu(const struct perf_event *event)
 }
 
 /*
- * Runs in the PMI.  @entry was read first thing in its handler; perf copies the
- * raw data, so that the next PMI may overwrite it.
+ * Take a sample in the PMI, whose handler began at @entry.  The next PMI may
+ * overwrite the raw data, because perf copies it.
  */
 static void test_pmi_sample(struct test_pmi_cpu *tc, struct pt_regs *regs, u64 entry)
 {
@@ -96,7 +96,7 @@ static void test_pmi_sample(struct test_pmi_cpu *tc, struct pt_regs *regs, u64 e
 	};
 	struct perf_sample_data data;
 
-	/* The last PMI may come when its event has stopped, or gone. */
+	/* The last PMI may come after its event was stopped or deleted. */
 	if (!event || event->hw.state & PERF_HES_STOPPED)
 		return;
 
@@ -155,7 +155,7 @@ static void test_pmi_start(struct perf_event *event, int flags)
 		smp_call_function_single_async(tc->sender, &tc->csd);
 }
 
-/* Called in PMIs as well, when an event is throttled or has had its limit. */
+/* Also called in PMIs, when perf throttles an event or when the event reaches its limit. */
 static void test_pmi_stop(struct perf_event *event, int flags)
 {
 	struct test_pmi_cpu *tc = test_pmi_this_cpu(event);
@@ -254,8 +254,9 @@ static int test_pmi_nmi(unsigned int cmd, struct pt_regs *regs)
 	int sent = atomic_read(&tc->sent);
 
 	/*
-	 * An NMI that is sent while this handler runs for another one may be
-	 * counted by the latter, and arrives when there is nothing left to do.
+	 * If an NMI is sent while this handler runs for an earlier one, the
+	 * handler may count both.  When the second NMI arrives, there is
+	 * nothing left to do.
 	 */
 	if (sent == tc->seen) {
 		if (!tc->late)

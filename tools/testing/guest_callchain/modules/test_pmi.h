@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * What the PMUs of the test_pmi module put into PERF_SAMPLE_RAW, see test_pmi.c.
+ * The data that the PMUs of the test_pmi module put into PERF_SAMPLE_RAW, see test_pmi.c.
  */
 #ifndef SELFTEST_KVM_TEST_PMI_H
 #define SELFTEST_KVM_TEST_PMI_H
@@ -9,10 +9,10 @@
 
 /**
  * struct test_pmi_raw - when a PMI's handler ran
- * @nr:		number of the PMI, on its CPU; one without a sample counts as well
+ * @nr:		number of the PMI, on its CPU; a PMI counts even if perf drops its sample
  * @entry:	time when its handler began: the TSC, or CNTVCT_EL0
- * @last_exit:	time when the handler of PMI @nr - 1 ended; its end isn't known to
- *		the sample that it takes
+ * @last_exit:	time when the handler of PMI @nr - 1 ended; a handler can't put the time of
+ *		its own end into the sample that it takes
  */
 struct test_pmi_raw {
 	__u64 nr;

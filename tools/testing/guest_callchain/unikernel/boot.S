@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * From where PVH leaves a guest, in 32-bit protected mode without paging, to 64-bit C.  The
- * lowest GiB is mapped to itself.
+ * By PVH, a guest starts in 32-bit protected mode without paging.  Switch to 64-bit mode, and call
+ * main().  The lowest GiB is mapped to itself.
  */
 
 #define XEN_ELFNOTE_PHYS32_ENTRY	18
@@ -11,7 +11,7 @@
 #define MSR_EFER			0xc0000080
 #define EFER_LME			(1 << 8)
 
-/* Present, writable; and of 2 MiB. */
+/* Page-table entries: present and writable.  LARGE entries map 2 MiB. */
 #define TABLE				0x03
 #define LARGE				0x83
 
@@ -53,7 +53,7 @@ start:
 	movl %eax, %es
 	movl %eax, %ss
 	movl $stack_end, %esp
-	/* The outermost frame. */
+	/* A frame pointer of zero marks the outermost frame. */
 	xorl %ebp, %ebp
 	call main
 	ud2
@@ -69,7 +69,7 @@ gdt_pointer:
 	.word . - gdt - 1
 	.long gdt
 
-	/* The CPU marks what it has used. */
+	/* Page tables are writable, as the CPU sets Accessed and Dirty bits in their entries. */
 	.data
 	.align 4096
 page_map:

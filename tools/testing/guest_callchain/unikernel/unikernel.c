@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * A unikernel: all of a guest is this one program, in ring 0, and no Linux.  Whoever samples
- * it knows what its chains must be, and what share of the samples each of them has.
+ * A unikernel: a guest that is only this program, in ring 0, without Linux.  Tests that sample it
+ * know what its callchains must be, and each callchain's share of the samples.
  */
 
 #define noinline	__attribute__((noinline))
@@ -10,7 +10,7 @@
 #define COM1_STATUS	(COM1 + 5)
 #define COM1_IDLE	0x20
 
-/* The masks of the two PICs. */
+/* The I/O ports of the two PICs' masks. */
 #define PIC1_MASK	0x21
 #define PIC2_MASK	0xa1
 
@@ -37,15 +37,15 @@ static void print(const char *text)
 }
 
 /*
- * Work for so many percent of the time: those of all callers add up to 100.  It is the same
- * loop for all, so that nothing but their chains tells them apart, and that a turn takes each
- * of them the same time.  A second has thousands of rounds, and calls take next to nothing.
+ * Work for @percent of the time; the callers' percentages add up to 100.  All callers use the same
+ * loop: only their callchains tell them apart, and an iteration takes the same time for each.  A
+ * second has thousands of rounds of all callers, and the calls take next to no time.
  */
 static noinline void spin(int percent)
 {
 	int turns = percent * 500;
 
-	/* GCC gives functions that call no other a frame only if it is asked for. */
+	/* GCC gives a leaf function a frame only if the function uses the frame's address. */
 	asm volatile("" : : "r" (__builtin_frame_address(0)));
 	do {
 		asm volatile("");
@@ -96,8 +96,9 @@ void main(void);
 void main(void)
 {
 	/*
-	 * Nothing can handle an interrupt here, so none may come.  They are enabled all the same:
-	 * some emulated hosts don't leave a guest that has disabled them.
+	 * This program can't handle interrupts, so mask them all in the PICs.  Enable them in the
+	 * CPU anyway: on some emulated hosts, the host's interrupts don't end guest mode while
+	 * the guest has interrupts disabled.
 	 */
 	write_port(PIC1_MASK, 0xff);
 	write_port(PIC2_MASK, 0xff);

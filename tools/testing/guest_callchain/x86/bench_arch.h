@@ -10,15 +10,15 @@
 #include "guest_stack.h"
 #include "processor.h"
 
-/* What perf record --call-graph dwarf asks for: all but the segments that have no value. */
+/* The registers of perf record --call-graph dwarf: all but four, which 64-bit kernels refuse. */
 #define DWARF_REGS	(GENMASK_ULL(PERF_REG_X86_R15, 0) &			\
 			 ~(BIT_ULL(PERF_REG_X86_DS) | BIT_ULL(PERF_REG_X86_ES) |	\
 			   BIT_ULL(PERF_REG_X86_FS) | BIT_ULL(PERF_REG_X86_GS)))
 
-/* How a guest tells that its work is done. */
+/* The exit reason of a guest whose work is done. */
 #define WORK_DONE	KVM_EXIT_IO
 
-/* Both count RCX down, and never touch the stack. */
+/* The loops of guest_work and host_work count RCX down, and never touch the stack. */
 void guest_work(void);
 void guest_work_end(void);
 void host_work(void);
@@ -26,9 +26,10 @@ void host_work_loop(void);
 void host_work_end(void);
 
 /*
- * Both count RCX down, and look at the time once in 16 times.  R8 is the last time,
- * R10 the least that has passed from one to the next.  What takes longer than it does
- * undisturbed is stored to RDI and up, as long as that is below RSI.
+ * The body of both loops.  It counts RCX down, and reads the time in one of 16
+ * iterations.  R8 is the time of the last read, R10 the shortest time between two reads.
+ * Times between two reads are disturbances if they have at least UNDISTURBED ticks: they
+ * are stored at RDI, which goes up, as long as RDI is below RSI.
  */
 #define COUNT								\
 	"	test $15, %cl\n"					\
@@ -57,7 +58,7 @@ asm(".pushsection .text\n"
 	"	out %al, $0x80\n"
 	"	jmp guest_work_end\n"
 
-	/* RBX: the frame pointer, R9: what ends it. */
+	/* RBX: the frame pointer, R9: address of the byte that ends the loop. */
 	"host_work:\n"
 	"	push %rbp\n"
 	"	mov %rbx, %rbp\n"
@@ -80,7 +81,7 @@ static void arch_run_host(struct work *work, const struct guest_stack *stack, co
 	register u64 r8 asm("r8") = rdtsc();
 	register u64 r9 asm("r9") = (u64)stop;
 	register u64 r10 asm("r10") = work->undisturbed;
-	/* The call, and what it does, pushes two words: then RSP is as a guest's. */
+	/* The call and host_work push one word each: then RSP is the stack's, as in a guest. */
 	register u64 r11 asm("r11") = stack->sp + 2 * sizeof(u64);
 
 	asm volatile("xchg %%rsp, %%r11; call host_work; xchg %%rsp, %%r11"
@@ -95,7 +96,7 @@ static struct kvm_vm *arch_create_guest(struct kvm_vcpu **vcpu, void *code, bool
 {
 	struct kvm_vm *vm = vm_create_with_one_vcpu(vcpu, code);
 
-	/* What most guests have, whatever the host can do. */
+	/* Most guests have 4-level paging, even if the host has 5 levels. */
 	if (vm->mmu.pgtable_levels == 5 && !five_levels)
 		vcpu_use_4_level_paging(*vcpu);
 	return vm;
@@ -123,7 +124,7 @@ static void arch_get_work(struct kvm_vcpu *vcpu, struct work *work)
 	work->undisturbed = regs.r10;
 }
 
-/* Have KVM put the registers into the shared page. */
+/* Let KVM store the registers in the shared page at each return from KVM_RUN. */
 static void arch_show_regs(struct kvm_vcpu *vcpu)
 {
 	vcpu->run->kvm_valid_regs = KVM_SYNC_X86_REGS | KVM_SYNC_X86_SREGS;
@@ -158,7 +159,7 @@ static const u8 *arch_translate(struct kvm_vm *vm, const struct sampled_regs *re
 	return addr_gpa2hva(vm, PTE_GET_PA(entry) + (page & (PG_LEVEL_SIZE(level) - 1)));
 }
 
-/* How long an exit and the entry after it take the guest. */
+/* Return how long an exit and the entry after it take, by the guest's clock. */
 static u64 arch_time_exit(void)
 {
 	unsigned int eax, ebx, ecx, edx;

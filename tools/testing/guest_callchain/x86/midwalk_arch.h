@@ -7,7 +7,7 @@
 
 #include "guest_stack.h"
 
-/* The bit for huge pages has another meaning in an entry for a small one. */
+/* In an entry for a 4 KiB page, the huge-page bit has another meaning: PAT. */
 #define LEAF_IGNORES_HUGE	true
 
 #define PTE_ADDR		PHYSICAL_PAGE_MASK

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * As much of the kernel as arch/x86/kvm/stacktrace.c needs, for user space.  All
- * that reaches into a guest is a function of the fuzzer's.
+ * The parts of the kernel that arch/x86/kvm/stacktrace.c needs, for user space.  The
+ * fuzzer defines all functions that access a guest's memory.
  */
 #ifndef GUEST_CALLCHAIN_KVM_HOST_H
 #define GUEST_CALLCHAIN_KVM_HOST_H
@@ -65,7 +65,7 @@ struct pt_regs {
 
 struct mm_struct;
 
-/* As in the kernel; the sysctl is what it is by default. */
+/* As in the kernel; the sysctl has its default value. */
 enum {
 	PERF_GUEST_CALLCHAIN_NEVER,
 	PERF_GUEST_CALLCHAIN_IF_ALLOWED,
@@ -150,7 +150,7 @@ bool kvm_arch_vcpu_stack_begin(struct kvm_vcpu *vcpu, struct perf_guest_stack *s
 			       unsigned int size);
 void kvm_arch_vcpu_stack_end(struct kvm_vcpu *vcpu, struct perf_guest_stack *stack);
 
-/* What the guest's memory is, and how it is counted, see fuzz_stack_walk.c. */
+/* Functions of fuzz_stack_walk.c: they access the guest's memory and check the walk. */
 gpa_t kvm_mmu_gva_to_gpa_peek(struct kvm_vcpu *vcpu, gva_t gva, u64 access);
 struct kvm_memory_slot *kvm_vcpu_gfn_to_memslot(struct kvm_vcpu *vcpu, gfn_t gfn);
 unsigned long __gfn_to_hva_memslot(const struct kvm_memory_slot *slot, gfn_t gfn);
@@ -285,9 +285,7 @@ static inline u64 kvm_read_cr3(struct kvm_vcpu *vcpu)
 	return 0;
 }
 
-/* Of the request for a deferred walk only, which is not fuzzed. */
-#define lockdep_assert_once(cond)	((void)(cond))
-#define kvm_arch_pmi_in_guest(vcpu)	(vcpu)
+/* For the request of a deferred walk.  Deferred walks themselves are not fuzzed. */
 #define is_64_bit_mode(vcpu)		((void)(vcpu), true)
 
 static inline u64 kvm_get_linear_rip(struct kvm_vcpu *vcpu)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* Where the VMM has mapped memory, and the context that asks; see fuzz_stack_walk.c. */
+/* The VMM's mappings of memory, and the context of the walk; see fuzz_stack_walk.c. */
 #ifndef GUEST_CALLCHAIN_MM_H
 #define GUEST_CALLCHAIN_MM_H
 
@@ -11,7 +11,7 @@ bool in_nmi(void);
 struct page *kvm_get_swapped_page(unsigned long hva);
 void put_page(struct page *page);
 
-/* The host's page tables: present down to the last level, which the fuzzer has. */
+/* The host's page tables: all upper levels are present, the fuzzer makes the PTEs. */
 typedef unsigned long pgd_t, p4d_t, pud_t, pmd_t, pte_t;
 
 extern const unsigned long fuzz_host_table;

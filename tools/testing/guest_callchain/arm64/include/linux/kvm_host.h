@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * As much of the kernel as arch/arm64/kvm/stacktrace_guest.c needs, for user space.  All that
- * reaches into a guest is a function of the fuzzer's.
+ * The parts of the kernel that arch/arm64/kvm/stacktrace_guest.c needs, for user space.  The
+ * fuzzer defines the functions that access the guest's memory.
  */
 #ifndef GUEST_CALLCHAIN_ARM64_KVM_HOST_H
 #define GUEST_CALLCHAIN_ARM64_KVM_HOST_H
@@ -48,7 +48,7 @@ static inline s64 sign_extend64(u64 value, int index)
 	return (s64)(value << (63 - index)) >> (63 - index);
 }
 
-/* As in arm64's headers. */
+/* The same values as in arm64's headers. */
 #define PSR_MODE_EL0t		0x0
 #define PSR_MODE_EL1h		0x5
 #define PSR_MODE_MASK		0xf
@@ -139,7 +139,7 @@ struct kvm_vcpu {
 	struct oracle_vcpu state;
 };
 
-/* What at.c's walker is asked for, and what it finds. */
+/* Arguments and results of the page-table walk in at.c. */
 enum trans_regime {
 	TR_EL10,
 };
@@ -165,7 +165,7 @@ bool kvm_arch_vcpu_stack_begin(struct kvm_vcpu *vcpu, struct perf_guest_stack *s
 			       unsigned int size);
 void kvm_arch_vcpu_stack_end(struct kvm_vcpu *vcpu, struct perf_guest_stack *stack);
 
-/* What the guest's memory and registers are, and who asks, see fuzz_stack_walk.c. */
+/* Defined in fuzz_stack_walk.c: the guest's memory and registers, and the host's state. */
 extern int sysctl_perf_event_guest_callchain;
 bool is_protected_kvm_enabled(void);
 bool preemptible(void);
@@ -191,7 +191,7 @@ u64 fuzz_sp_el1_on_cpu(void);
 #define vcpu_has_ptrauth(v)	((v)->state.pauth)
 #define vcpu_has_nv(v)		((v)->has_nv)
 
-/* The only one there is: it locks SRCU up to the end of the block. */
+/* The walk uses only one kind of guard: it locks SRCU until the end of the block. */
 #define guard(_name)		fuzz_guard_##_name
 #define fuzz_guard_srcu(_lock)						\
 	__attribute__((__cleanup__(fuzz_srcu_unlock), __unused__))	\
