@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-# Guest callchains for Linux KVM.  "make" alone prints what there is.
+# Guest callchains for Linux KVM.  "make" alone lists the commands.
 
-# Debian's modules belong to Debian's Python, whatever is on the PATH.
+# Prefer Debian's Python to the one on the PATH: only Debian's finds Debian's Python modules.
 PYTHON := $(firstword $(wildcard /usr/bin/python3) python3)
 HOST = @sh scripts/deps.sh check python && $(PYTHON) scripts/host.py $@
 
-# What host.py takes for its options.
+# host.py takes these variables as its options.
 export BUILD KERNEL_SRC KERNEL_TARBALL KERNEL_SHA256 MIRROR BASE JOBS
 export ACCEL ARCH VENDOR GUEST KARGS KCONFIG BASELINE TESTS ALL QUICK TODAY
 export FUZZ_SECONDS FUZZ_CASES SEED MUTANTS CONFIG LOCALMOD RELEASE JUNIT JSON
@@ -22,44 +22,44 @@ help: ## print this help
 	@echo "  make -C tools/testing/selftests TARGETS=kvm run_tests"
 	@echo "                      run the KVM selftests as kernel developers do"
 	@echo "  scripts/host.py COMMAND --help"
-	@echo "                      tell which of these a command heeds, they are its options as well:"
+	@echo "                      list which of these a command uses; they are also its options:"
 	@echo "  ACCEL=auto|tcg|kvm  how QEMU runs the host; auto takes KVM if it can nest"
 	@echo "  KERNEL_SRC=DIR      use this Linux source, and leave it as it is"
 	@echo "  KERNEL_TARBALL=FILE use the source in this linux-7.3.x.tar.xz; KERNEL_SHA256=HEX checks it"
 	@echo "  BASE=VERSION        lay the patches over another Linux, e.g. 7.2; see patches/README.md"
-	@echo "  MIRROR=URL          fetch what is Debian's there, not where apt does"
+	@echo "  MIRROR=URL          fetch Debian's packages from there, not from apt's mirror"
 	@echo "  KCONFIG=FILE        merge a fragment into the kernel's configuration"
-	@echo "  ARCH=x86|arm64      of which architecture the host of bench, build, demo, gate, mutants,"
-	@echo "                      selftests, shell, test and test-debug is; deps: install what it"
-	@echo "                      takes; series has the patches of both"
-	@echo "  VENDOR=amd|intel    whose CPU the host of selftests, demo and shell has; Bochs emulates Intel's"
-	@echo "  GUEST=debian|own    what the demo's guest runs: Debian's kernel, or the one built here"
-	@echo "  KARGS=ARGS          boot the host with them, e.g. kvm_amd.npt=0"
+	@echo "  ARCH=x86|arm64      architecture of the host, for bench, build, demo, gate, mutants,"
+	@echo "                      selftests, shell, test and test-debug; deps: install what it"
+	@echo "                      needs; series has the patches of both"
+	@echo "  VENDOR=amd|intel    CPU of the host, for selftests, demo and shell; Bochs emulates Intel's"
+	@echo "  GUEST=debian|own    kernel of the demo's guest: Debian's, or the one built here"
+	@echo "  KARGS=ARGS          boot the host with these, e.g. kvm_amd.npt=0"
 	@echo "  TESTS=NAMES         run just these selftests, e.g. guest_callchain_test"
 	@echo "  ALL=1               selftests: compare all of Linux's with an unpatched kernel;"
-	@echo "                      deps: install what all commands take together;"
-	@echo "                      check: compile each patch, and boot what git am gives"
+	@echo "                      deps: install what all commands need together;"
+	@echo "                      check: compile each patch, and boot the result of git am"
 	@echo "  BASELINE=v3         build a host that can walk as the series of 2023 did"
 	@echo "  QUICK=1             bench: measure less, in three minutes; test-intel: run fewer tests"
-	@echo "  FUZZ_SECONDS=N      fuzz for so long, builds aside; 60"
+	@echo "  FUZZ_SECONDS=N      fuzz for N seconds, not counting builds; default 60"
 	@echo "  FUZZ_CASES=N        sample N guests instead, and fuzz user space 50 N times"
-	@echo "  SEED=N              fuzz other cases than those of seed 1"
-	@echo "  MUTANTS=NAMES       try just these, as their files in patches/mutants are called"
-	@echo "  TODAY=N             try N mutants, on each day others; one of test-debug's two passes"
+	@echo "  SEED=N              fuzz with another seed than 1"
+	@echo "  MUTANTS=NAMES       try just these, by the names of their files in patches/mutants"
+	@echo "  TODAY=N             try N mutants, others each day; one of test-debug's two passes"
 	@echo "  PID=PID PERF=FILE   doctor: look at this VMM's guest, with this perf"
-	@echo "  CONFIG=FILE         deb, rpm: configure the kernel as this does, not as the running one"
-	@echo "  RELEASE=1           series: write them to series/, from nobody and not signed off"
+	@echo "  CONFIG=FILE         deb, rpm: configure the kernel by this file, not as the running one"
+	@echo "  RELEASE=1           series: write them to series/, without an author and a sign-off"
 	@echo "  LOCALMOD=1          deb, rpm: leave out modules that are not loaded on this machine"
 	@echo "  JUNIT=FILE          test, selftests: write the results to it, as JUnit's XML"
 	@echo "  JSON=FILE           test, selftests: write them as KernelCI's JSON"
 	@echo "  BUILD=DIR           build there, not in ./build"
 	@echo "  JOBS=N              build with N jobs, not one for each CPU"
 
-deps: ## install what demo and test take of this machine; ALL=1: what all commands take
+deps: ## install what demo and test need; ALL=1: what all commands need
 	@sh scripts/deps.sh install $(if $(ALL),all,usual $(filter intel,$(VENDOR)) \
 		$(filter arm64,$(ARCH)))
 
-doctor: ## say what works on this machine, as it is, and for the guest of the VMM PID=
+doctor: ## say what works on this machine as it is; PID=: for that VMM's guest, too
 	@$(PYTHON) scripts/doctor.py $(if $(PERF),--perf "$(PERF)") $(PID)
 
 demo: ## profile a Linux guest from its host, and draw its flame graph
@@ -80,7 +80,7 @@ test-stock: ## sample Debian's own kernels as guests, and unwind them by their O
 test-workflow: ## use perf kvm on two guests as an operator would: record, report, diff, top
 	$(HOST)
 
-test-unikernel: ## sample a guest that is no Linux, whose call paths are known
+test-unikernel: ## sample a guest that is not Linux, and whose call paths are known
 	$(HOST)
 
 test-pictures: ## use the flame graphs in a browser, and open them in others' viewers
@@ -89,34 +89,34 @@ test-pictures: ## use the flame graphs in a browser, and open them in others' vi
 test-packages: ## install deb's packages in a fresh Debian, boot it, sample a guest there
 	$(HOST)
 
-host-table: ## write results/hosts.md: which tests passed on which host, of the last runs
+host-table: ## write results/hosts.md: which tests passed on which host in the last runs
 	$(HOST)
 
-test-baseline: ## test the tests: the walk of 2023 must fail some
+test-baseline: ## test the tests: the walk of 2023 must fail some of them
 	$(HOST)
 
-mutants: ## test the tests: break the kernel here and there, each must be noticed
+mutants: ## test the tests: break the kernel in many places, each must be noticed
 	$(HOST)
 
-records: ## compare what perf records with our patches and without
+records: ## compare perf's records with and without our patches
 	$(HOST)
 
 selftests: ## run the KVM selftests on the patched host, print KTAP
 	$(HOST)
 
-fuzz: ## compare the walk of random guests' stacks with what it must find
+fuzz: ## compare walks of random guests' stacks with the expected results
 	$(HOST)
 
-bench: ## measure what samples cost, beside what they are compared with
+bench: ## measure the cost of samples, beside other ways to take them
 	$(HOST)
 
 gate: ## fail if samples cost more than the committed reference says
 	$(HOST)
 
-check: ## look for mistakes in Python, shell, C and patches, by the usual tools
+check: ## check Python, shell, C and patches with the usual tools
 	$(HOST)
 
-docs: ## build the documentation as HTML; fails if Sphinx warns of a line of ours
+docs: ## build the documentation as HTML; fails if Sphinx warns about our lines
 	$(HOST)
 
 build: ## fetch, assemble and build the patched host, no more

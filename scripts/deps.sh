@@ -1,20 +1,21 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# What commands take of this machine, see deps.txt: look whether it is there, and install it.
+# Find out which programs, headers and modules that commands need are missing, and install them.
+# deps.txt lists them.
 #
-#   deps.sh check GROUP...     says what is missing, and how to get it; fails if something is
-#   deps.sh install GROUP...   installs it, as root or by sudo
+#   deps.sh check GROUP...     print what is missing and how to get it; fail if anything is missing
+#   deps.sh install GROUP...   install what is missing, as root or by sudo
 #
-# "all" is all groups, "usual" what "make deps" installs, and so is none.
+# The group "all" means all groups.  The default, "usual", means those that "make deps" installs.
 #
-# Needs nothing but a shell.
+# This needs only a shell and basic utilities, e.g. sed and sort.
 set -u
 
 here=$(dirname "$0")
 tab=$(printf '\t')
 PATH=$PATH:/usr/sbin:/sbin
 
-# Other groups take "make deps ALL=1".
+# "make deps ALL=1" installs the other groups, too.
 usual="python source series build boot draw unpack extra"
 
 fail()
@@ -23,7 +24,8 @@ fail()
 	exit 1
 }
 
-# The distribution, as the columns of deps.txt are called; $column is its number.
+# Set $distribution to the name of the distribution's column in deps.txt, $column to the column's
+# number, and $install to the command that installs packages.
 find_distribution()
 {
 	ID='' ID_LIKE='' PRETTY_NAME=''
@@ -44,7 +46,7 @@ find_distribution()
 	done
 }
 
-# Debian's modules belong to Debian's Python.
+# Set $PYTHON.  Prefer Debian's Python, because only that one finds Debian's modules.
 find_python()
 {
 	[ -n "${PYTHON:=}" ] || PYTHON=/usr/bin/python3
@@ -58,7 +60,7 @@ compiles()
 	done | gcc -fsyntax-only -x c - >/dev/null 2>&1
 }
 
-# Whether any file has this pattern for its name.
+# Succeed if a file matches the pattern $1.
 exists()
 {
 	# shellcheck disable=SC2086
@@ -74,9 +76,10 @@ is_static()
 	return 1
 }
 
-# Whether a program of LLVM is new enough for all that "make check ALL=1" has it compile: the
-# usual one, or one with the version in its name, as Debian has them beside each other.  18 is
-# what Linux 7.3's scripts/min-tool-version.sh wants of it at most.
+# Succeed if the LLVM program $1 is new enough for everything that "make check ALL=1" compiles
+# with it.  Debian has several versions beside each other, so also look for names with a version,
+# e.g. clang-19.  18 is the highest minimum that Linux 7.3's scripts/min-tool-version.sh has for
+# any architecture.
 is_new_llvm()
 {
 	version=$("$1" --version 2>/dev/null |
@@ -106,11 +109,11 @@ is_there()
 	file)	exists "$2" ;;
 	fuzzer)	fuzzes ;;
 	llvm)	is_new_llvm "$2" ;;
-	*)	fail "deps.txt: there is no way $1 to look for $2" ;;
+	*)	fail "deps.txt: unknown way \"$1\" to look for $2" ;;
 	esac
 }
 
-# Each line of deps.txt that is of one of the groups: how, what, and the package.
+# Print each line of deps.txt that belongs to one of $groups: how, what, and the package.
 rows()
 {
 	while IFS=$tab read -r group how what debian fedora arch suse alpine; do
@@ -133,13 +136,13 @@ rows()
 	done < "$here/deps.txt" | sort -u
 }
 
-# What of the groups is missing, to $missing, with commas; its packages to $packages, and
-# what no package is known for to $unknown.
+# Set $missing to the missing items of $groups, separated by commas; $packages to their packages;
+# and $unknown to the missing items for which no package is known.
 find_missing()
 {
 	missing='' packages='' unknown=''
 	wanted=$(rows)
-	# One compiler for all headers is the usual case.
+	# Usually all headers are there: then one run of the compiler is enough.
 	all_headers=
 	headers=$(echo "$wanted" | sed -n "s/^header$tab\([^$tab]*\)$tab.*/\1/p")
 	# shellcheck disable=SC2086
@@ -177,12 +180,12 @@ check()
 		esac
 	done
 	if [ -z "$distribution" ]; then
-		fail "missing: $missing; install what has them, the packages of ${PRETTY_NAME:-this system} are not known here"
+		fail "missing: $missing; install the packages that have these; their names on ${PRETTY_NAME:-this system} are not known here"
 	fi
 	fail "missing: $missing; run \"make deps$all\"${packages:+, or \"$install $packages\"}${unknown:+; no package of ${PRETTY_NAME:-this system} is known for $unknown}"
 }
 
-# By whom packages are installed: root, or sudo.
+# Run a command as root, by sudo if necessary.
 as_root()
 {
 	if [ "$(id -u)" = 0 ]; then
@@ -197,7 +200,7 @@ do_install()
 	# shellcheck disable=SC2086
 	case $distribution in
 	debian)
-		# An interrupted installation is finished first, or apt refuses to go on.
+		# Finish an interrupted installation first, or apt refuses to go on.
 		as_root dpkg --configure -a &&
 		as_root apt-get update &&
 		as_root env DEBIAN_FRONTEND=noninteractive \
@@ -217,7 +220,7 @@ install_missing()
 		return
 	fi
 	if [ -z "$distribution" ]; then
-		fail "deps: missing: $missing; install what has them, the packages of ${PRETTY_NAME:-this system} are not known here."
+		fail "deps: missing: $missing; install the packages that have these; their names on ${PRETTY_NAME:-this system} are not known here."
 	fi
 	if [ -n "$packages" ]; then
 		echo "deps: missing: $missing"
@@ -232,14 +235,14 @@ install_missing()
 			[nN]*) fail "deps: nothing was installed." ;;
 			esac
 		fi
-		do_install || fail "deps: the packages could not be installed, see above; mend that, and run the same command again."
+		do_install || fail "deps: the packages could not be installed, see above; correct that, and run the same command again."
 		find_missing
 	fi
-	[ -z "$missing" ] || fail "deps: still missing: $missing; install by hand what has them."
+	[ -z "$missing" ] || fail "deps: still missing: $missing; install these by hand."
 }
 
 [ "$(uname -m)" = x86_64 ] ||
-	fail "this needs an x86-64 machine, and this one is of the kind $(uname -m)"
+	fail "this needs an x86-64 machine, but this one is $(uname -m)"
 find_distribution
 find_python
 command=${1:-}

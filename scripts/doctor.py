@@ -1,10 +1,10 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Say what of guest callchains works on this host, and for the guest of one VMM.
+"""Say which parts of guest callchains work on this host, and for the guest of one VMM.
 
-Stands alone: copy it to any machine that has Python 3.9 with its standard library.  It changes
-nothing there, needs no root, and says what root would add.  Facts are gathered first, then
-judged, then printed.
+This file stands alone: copy it to any machine that has Python 3.9 with its standard library.  It
+changes nothing there and needs no root, but it says what root could see in addition.  It gathers
+facts first, then judges them, then prints the result.
 """
 
 import argparse
@@ -30,8 +30,8 @@ WIDTH = 80
 NR_PERF_EVENT_OPEN = 298
 NR_PROCESS_VM_READV = 310
 
-# struct perf_event_attr, see include/uapi/linux/perf_event.h; the size is that of Linux 4.1,
-# which later kernels take.
+# struct perf_event_attr, see include/uapi/linux/perf_event.h.  The size is that of Linux 4.1,
+# which later kernels accept.
 ATTR_SIZE = 112
 PERF_FLAG_FD_CLOEXEC = 8
 HARDWARE_CYCLES = (0, 0)
@@ -47,7 +47,7 @@ SAMPLE_GUEST_STACK = 1 << 25
 
 CAP_PERFMON = 38
 
-# perf searches the guest's memory; a search that takes as long as this has failed.
+# perf searches the guest's memory.  A search that takes longer than this counts as failed.
 SEARCH_SECONDS = 180
 QUICK_SECONDS = 20
 
@@ -69,7 +69,7 @@ def attr(event: Tuple[int, int], bits: int, sample_type: int) -> bytes:
 
 
 class System:
-    """All that is asked of the machine; tests hand in prepared files and answers."""
+    """All questions to the machine.  Tests replace it with prepared files and answers."""
 
     def __init__(self, root: str = "/") -> None:
         self._root = root
@@ -102,7 +102,7 @@ class System:
             return None
 
     def link(self, name: str) -> Optional[str]:
-        """What a link points to; None if that can't be read.  One that is gone points nowhere."""
+        """Return a link's target; "" if there is no such link, None if it can't be read."""
         try:
             return os.readlink(self.path(name))
         except FileNotFoundError:
@@ -123,7 +123,7 @@ class System:
         return shutil.which(program)
 
     def run(self, command: Sequence[str], seconds: int) -> Tuple[Optional[int], str]:
-        """A command's status and all that it prints; no status, and why, if it did not end."""
+        """Return a command's status and output; if it failed to run or to end, None and why."""
         try:
             done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, timeout=seconds, check=False,
@@ -145,14 +145,14 @@ class System:
         return 0
 
     def read_memory(self, pid: int) -> int:
-        """Read at address zero, which nobody has: EFAULT if the process may be read at all."""
+        """Read at address zero, which is never mapped: EFAULT means that reading is allowed."""
         byte = ctypes.create_string_buffer(1)
         here = struct.pack("PN", ctypes.addressof(byte), 1)
         nowhere = struct.pack("PN", 0, 1)
         return -self._syscall(NR_PROCESS_VM_READV, pid, here, 1, nowhere, 1, 0)
 
     def _syscall(self, number: int, *args: object) -> int:
-        """The result, or the error as a negative number."""
+        """Return the result, or the error as a negative number."""
         if self.machine() != "x86_64" or struct.calcsize("P") != 8:
             return -errno.ENOSYS
         libc = ctypes.CDLL(None, use_errno=True)
@@ -175,7 +175,7 @@ class Perf:
 
 @dataclass
 class Host:
-    """What this machine can do; None is what can't be known."""
+    """Facts about this machine; None means not known."""
     machine: str
     release: str
     uid: int
@@ -202,7 +202,7 @@ class Host:
 
 @dataclass
 class Info:
-    """What perf kvm guest-info has found."""
+    """The findings of perf kvm guest-info."""
     release: str = ""
     symbols: int = 0
     modules: int = 0
@@ -215,7 +215,7 @@ class Info:
 
 @dataclass
 class Guest:
-    """What is known of a process and its VM; None is what can't be known."""
+    """Facts about a process and its VM; None means not known."""
     pid: int
     exists: bool = True
     thread_of: int = 0
@@ -259,13 +259,13 @@ def user_name(system: System, uid: int) -> str:
 
 
 def status_of(system: System, pid: str) -> Dict[str, str]:
-    """/proc/PID/status, by its keys; empty if there is no such process."""
+    """Return the fields of /proc/PID/status; an empty dict if there is no such process."""
     lines = (system.read(f"/proc/{pid}/status") or "").splitlines()
     return {key: value.strip() for key, _, value in (line.partition(":") for line in lines)}
 
 
 def may_sample(system: System, pid: int) -> Tuple[str, int]:
-    """Return "all", "programs" or "nothing", and the error that the latter has."""
+    """Return the code that may be sampled, "all", "programs" or "nothing", and the error or 0."""
     if not system.open_event(SOFTWARE_CPU_CLOCK, pid=pid):
         return "all", 0
     error = system.open_event(SOFTWARE_CPU_CLOCK, EXCLUDE_KERNEL, pid=pid)
@@ -273,20 +273,21 @@ def may_sample(system: System, pid: int) -> Tuple[str, int]:
 
 
 def knows(system: System, bits: int, sample_type: int = 0) -> Optional[bool]:
-    """Does the kernel know attributes?  It checks them before permissions, as a rule."""
+    """Return whether the kernel knows these attributes; None if that is not known."""
     error = system.open_event(SOFTWARE_CPU_CLOCK, bits | EXCLUDE_KERNEL, sample_type)
     if not error:
         return True
     if error == errno.EINVAL:
         return False
-    # One that nobody knows tells whether it is the attributes that were looked at first.
+    # No kernel knows RESERVED.  If this fails with EINVAL, the kernel checks attributes before
+    # permissions, so it knows the attributes above.
     if system.open_event(SOFTWARE_CPU_CLOCK, RESERVED | EXCLUDE_KERNEL) == errno.EINVAL:
         return True
     return None
 
 
 def kernel_config(system: System) -> Optional[Tuple[str, str]]:
-    """A readable configuration, and what it says of the option: "y", "off" or "absent"."""
+    """Return the file with the configuration, and the option there: "y", "off" or "absent"."""
     release = system.release()
     for name in ("/proc/config.gz", f"/boot/config-{release}", f"/lib/modules/{release}/config",
                  f"/lib/modules/{release}/build/.config"):
@@ -304,7 +305,7 @@ def kernel_config(system: System) -> Optional[Tuple[str, str]]:
 
 
 def find_cycles(system: System, programs_only: bool) -> Optional[str]:
-    """Can cycles sample guests?  "ok"; "mediated" if only hosts; "none"; None if not known."""
+    """Return "ok" if cycles can sample guests, "mediated" if only hosts, or "none"; or None."""
     bits = EXCLUDE_KERNEL if programs_only else 0
     error = system.open_event(HARDWARE_CYCLES, bits)
     if not error:
@@ -318,7 +319,7 @@ def find_cycles(system: System, programs_only: bool) -> Optional[str]:
 
 
 def mediated_module(system: System) -> Optional[str]:
-    """The module of KVM that mediates PMUs, if one does."""
+    """Return the module of KVM that mediates PMUs, if there is one."""
     for module in ("kvm_intel", "kvm_amd", "kvm"):
         value = system.read(f"/sys/module/{module}/parameters/enable_mediated_pmu") or ""
         if value.strip() in ("Y", "1"):
@@ -330,7 +331,7 @@ def look_at_perf(system: System, program: str) -> Perf:
     path = system.which(program)
     if not path:
         return Perf(program, "missing")
-    # Without its option, the subcommand prints its usage; others don't know it.
+    # Without options, the subcommand prints its usage.  Other perfs don't know the subcommand.
     status, usage = system.run([path, "kvm", "guest-info"], QUICK_SECONDS)
     if status is None:
         return Perf(program, "broken", error=usage)
@@ -341,7 +342,7 @@ def look_at_perf(system: System, program: str) -> Perf:
 
 
 def find_vms(system: System, pid: str) -> Tuple[Optional[List[str]], bool]:
-    """What a process' files are called, and whether it has a VM; None if none can be seen."""
+    """Return the names of a process' files, None if unreadable, and whether it has a VM."""
     fds = system.entries(f"/proc/{pid}/fd")
     links = [system.link(f"/proc/{pid}/fd/{fd}") for fd in fds or []]
     names = [link for link in links if link is not None]
@@ -385,7 +386,7 @@ def gather_host(system: System, program: str) -> Host:
 
 
 def vm_name(args: List[str]) -> str:
-    """What a VM is called, as perf finds it: QEMU's -name, others' --name or --id."""
+    """Return a VM's name as perf finds it: QEMU's -name, or other VMMs' --name or --id."""
     for i, arg in enumerate(args):
         option, equals, value = arg.partition("=")
         if option not in ("-name", "--name", "--id"):
@@ -399,7 +400,7 @@ def vm_name(args: List[str]) -> str:
 
 
 def encryption(args: str, files: List[str]) -> str:
-    """What hides a guest's memory, by what its VMM has been told and has opened."""
+    """Return the encryption of a guest's memory, judged by its VMM's arguments and open files."""
     found = re.search(r'-object[=\0](?:\{.*?"qom-type": *")?(sev-snp|sev|tdx)-guest\b|'
                       r"[\0,](sev_snp|tdx)=on\b", args)
     if found:
@@ -416,14 +417,17 @@ def find_debugfs(system: System) -> Optional[str]:
 
 
 def vm_folders(system: System, debugfs: str, pid: int) -> List[str]:
-    """The VMs' folders in debugfs, named by the thread that has made a VM and by its fd."""
+    """Return the folders of a process' VMs in debugfs.
+
+    A folder's name consists of the ID of the thread that made the VM, and of the VM's fd.
+    """
     names = system.entries(f"{debugfs}/kvm") or []
     return [f"{debugfs}/kvm/{name}" for name in names if re.fullmatch(r"\d+-\d+", name) and
             system.exists(f"/proc/{pid}/task/{name.partition('-')[0]}")]
 
 
 def read_slots(system: System, folders: List[str]) -> Optional[Tuple[int, int]]:
-    """How many memslots there are, and their size in all; None if KVM does not list them."""
+    """Return the number of memslots and their total size; None if KVM does not list them."""
     text = "".join(system.read(f"{folder}/memslots") or "" for folder in folders)
     sizes = [int(size, 16) for size in
              re.findall(r"^as_id=0 .*\bsize=0x([0-9a-f]+)", text, re.M)]
@@ -431,13 +435,13 @@ def read_slots(system: System, folders: List[str]) -> Optional[Tuple[int, int]]:
 
 
 def read_policies(system: System, folders: List[str]) -> List[str]:
-    """What the VMM has said of each VM: "allowed", "forbidden", or "undecided"."""
+    """Return the VMM's policy for each VM: "allowed", "forbidden", or "undecided"."""
     said = [system.read(f"{folder}/guest_callchain") for folder in folders]
     return [policy.strip() for policy in said if policy]
 
 
 def read_ends(system: System, folders: List[str]) -> Optional[Dict[str, int]]:
-    """How many walks ended in which way; None if KVM does not count them."""
+    """Return the number of walks for each way to end; None if KVM does not count them."""
     ends = {}
     for end in ENDS:
         values = [number(system.read(f"{folder}/callchain_end_{end}")) for folder in folders]
@@ -448,7 +452,7 @@ def read_ends(system: System, folders: List[str]) -> Optional[Dict[str, int]]:
 
 
 def read_mappings(system: System, pid: int) -> List[int]:
-    """Sizes of what a process can write to, the largest first."""
+    """Return the sizes of a process' writable mappings without code, the largest first."""
     found = re.findall(r"^([0-9a-f]+)-([0-9a-f]+) rw-", system.read(f"/proc/{pid}/maps") or "",
                        re.M)
     return sorted((int(end, 16) - int(start, 16) for start, end in found), reverse=True)
@@ -467,7 +471,7 @@ def read_file(path: str) -> str:
 
 
 def read_info(output: str, pid: int, folder: str) -> Info:
-    """What perf kvm guest-info has said, and written to a folder."""
+    """Read the output of perf kvm guest-info, and the files that it has written to a folder."""
     def said(pattern: str) -> Tuple[str, ...]:
         found = re.search(pattern.replace("GUEST", rf"the guest of process {pid}"), output, re.I)
         return found.groups() if found else ("",) * 2
@@ -490,7 +494,7 @@ def read_info(output: str, pid: int, folder: str) -> Info:
 
 
 def look_into(system: System, perf: Perf, pid: int) -> Info:
-    """Let perf look for the guest's kernel, and drop what it writes."""
+    """Let perf look for the guest's kernel, and remove the files that perf writes."""
     path = system.which(perf.path) or perf.path
     try:
         with tempfile.TemporaryDirectory(prefix="doctor-") as folder:
@@ -541,11 +545,11 @@ def gather_guest(system: System, host: Host, pid: int) -> Guest:
     return guest
 
 
-# What the facts mean.
+# How the facts are judged.
 
 @dataclass(frozen=True)
 class Check:
-    """A fact: state is "ok", "no" or "unknown"; blocks if nothing works without it."""
+    """A judged fact: state is "ok", "no" or "unknown"; blocks: nothing works without it."""
     about: str
     name: str
     state: str
@@ -557,12 +561,13 @@ class Check:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The command that records the guest; or what to do first, for which there is none."""
+    """The command that records the guest; or None, and the summary says what to do first."""
     command: Optional[str]
     summary: str
 
 
-# How walks end, see Documentation/virt/kvm/x86/guest-callchains.rst: in words, and what helps.
+# The ways in which walks end, see Documentation/virt/kvm/x86/guest-callchains.rst: a description,
+# and a remedy.
 NO_FRAMES = "in code without frame pointers"
 GIVE_VMLINUX = "give its vmlinux for the ORC tables, by --guestvmlinux=FILE"
 ENDS = {
@@ -582,7 +587,7 @@ ENDS = {
 ARM64_PAGE = "Documentation/virt/kvm/arm/guest-callchains.rst"
 MOUNT_DEBUGFS = "mount -t debugfs debugfs /sys/kernel/debug"
 
-# What perf says of names that it has not found, and what helps.
+# Parts of perf's messages about names that it has not found, each with a remedy.
 NAME_MENDS = (
     ("perf_event_guest_callchain is", "sysctl kernel.perf_event_guest_callchain=2"),
     ("its VMM forbids it", "start it anew with a VMM that doesn't: it can't take that back"),
@@ -638,12 +643,12 @@ ENABLE = "scripts/config -e GUEST_PERF_CALLCHAIN in its tree; build, install and
 
 
 def judge_refusal(host: Host) -> Check:
-    """Why the kernel doesn't know guest callchains."""
+    """Say why the kernel doesn't know guest callchains."""
     name, value = host.config or ("", "")
     if value == "off":
         fact, mend = f"CONFIG_GUEST_PERF_CALLCHAIN is off in {name}", ENABLE
     elif value == "y":
-        fact = f"{name} has CONFIG_GUEST_PERF_CALLCHAIN=y, so it is another kernel's"
+        fact = f"{name} has CONFIG_GUEST_PERF_CALLCHAIN=y, so it belongs to another kernel"
         mend = "boot the kernel that was built by it"
     elif value == "absent":
         fact, mend = f"the patches aren't applied, by {name}", APPLY
@@ -692,7 +697,7 @@ def judge_limits(host: Host) -> Check:
 
 
 def judge_switch(host: Host) -> List[Check]:
-    """The administrator's switch, where it is not as it is by default."""
+    """Report the administrator's switch, unless it has its default."""
     if host.permits == 0:
         return [host_check("switch", "no", "no guest may be read: perf_event_guest_callchain is 0",
                            "sysctl kernel.perf_event_guest_callchain=2", True)]
@@ -738,7 +743,7 @@ def is_others(host: Host, guest: Optional[Guest]) -> bool:
 
 
 def judge_user(host: Host, guest: Optional[Guest]) -> Check:
-    """What this user may record, by the machine's settings."""
+    """Judge what this user may record under the machine's settings."""
     if host.may_sample == "all":
         fact = f"{who(host)} may record kernels"
         if not host.uid:
@@ -801,7 +806,7 @@ def judge_vmm(host: Host, guest: Guest) -> Check:
 
 
 def judge_policy(host: Host, guest: Guest) -> List[Check]:
-    """What the VMM has said of callchains of its guest, where that is known and matters."""
+    """Judge the VMM's policy for callchains of its guest, where that matters."""
     if "forbidden" in guest.policies:
         return [guest_check("policy", "no", "its VMM has forbidden that its stack is read",
                             "start it anew with a VMM that doesn't: it can't take that back",
@@ -864,7 +869,7 @@ def size_name(size: int) -> str:
 
 
 def judge_ram(host: Host, guest: Guest) -> Check:
-    """Does perf find the guest's RAM in the VMM's memory?"""
+    """Judge whether perf finds the guest's RAM in the VMM's memory."""
     if guest.slots:
         slots, size = guest.slots
         return guest_check("ram", "ok", f"KVM lists where its RAM is: {slots} memslots, "
@@ -930,7 +935,7 @@ def has_tables(guest: Guest) -> bool:
 
 
 def judge_unwinding(host: Host, guest: Guest) -> List[Check]:
-    """By what -g unwinds the guest's kernel, where it can."""
+    """Say by which method -g unwinds the guest's kernel, if the guest can be sampled."""
     if guest.encrypted_by or host.perf.state != "ok" or guest.may_sample == "nothing":
         return []
     return [choose_unwinding(guest)]
@@ -950,7 +955,7 @@ def choose_unwinding(guest: Guest) -> Check:
 
 
 def judge_walks(host: Host, guest: Guest) -> List[Check]:
-    """How walks have ended so far, where that is counted."""
+    """Judge how walks have ended so far, if KVM counts that."""
     if guest.ends is None:
         if host.uid or guest.debugfs:
             return []
@@ -1009,13 +1014,13 @@ def judge_all(host: Host, guest: Optional[Guest]) -> Tuple[List[Check], Verdict]
     return checks, Verdict(record_command(host, guest), f"Record this guest{part}, by:")
 
 
-# What is printed.
+# How the result is printed.
 
 MARKS = {"ok": "ok", "no": "no", "unknown": "--"}
 
 
 def clean(text: str) -> str:
-    """Names come from guests and other users: leave out what would change a terminal."""
+    """Replace characters that could control a terminal: names come from guests and others."""
     return "".join(char if " " <= char <= "~" else "?" for char in text)
 
 
@@ -1067,7 +1072,7 @@ def parse(argv: Optional[Sequence[str]]) -> argparse.Namespace:
                         help="the process that runs the guest, e.g. QEMU")
     args = parser.parse_args(argv)
     if args.pid is not None and args.pid <= 0:
-        parser.error("PID is a process ID, which is larger than 0")
+        parser.error("PID must be larger than 0")
     return args
 
 

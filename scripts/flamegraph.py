@@ -29,7 +29,7 @@ _PAGE = (".html", ".htm")
 
 
 def _read(name: str) -> List[stacks.Sample]:
-    """The samples of a text, which must have what the picture is made of."""
+    """Return the samples that have callchains; fail if none says whether it hit a guest."""
     try:
         data = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
     except OSError as error:
@@ -59,7 +59,8 @@ def _draw(options: argparse.Namespace) -> None:
     if not options.output.endswith((_PPROF, *_PAGE)):
         raise Failure(f"{out} is neither a page nor a profile; end its name in .html or {_PPROF}")
     if options.diff and options.output.endswith(_PPROF):
-        raise Failure("A profile for pprof holds no difference; have pprof compare two of them")
+        raise Failure("A profile for pprof can't hold a difference; write two, and compare "
+                      "them with pprof")
     if options.diff == options.samples == "-":
         raise Failure("Standard input can't be both texts; name a file for one of them")
     profiles = [_fold(name, options.joined) for name in (options.samples, options.diff) if name]

@@ -16,9 +16,9 @@ from hostlib import bases, commands, deps, options  # noqa: E402
 from hostlib.commands import COMMANDS  # noqa: E402
 from hostlib.ui import Failure, end_as_interrupted, say  # noqa: E402
 
-# What make hands over, and a kernel's build system would heed: "make -i check" would have it go
-# on after errors, and LLVM=1 have clang compile what is recorded as gcc's.  ARCH means something
-# else here than there.
+# Variables that make passes on, and that a kernel's build system would heed.  "make -i check"
+# would make it ignore errors, and LLVM=1 would make it use clang, while results are recorded as
+# gcc's.  ARCH has another meaning there.
 _NOT_FOR_BUILDS = ("ARCH", "MAKEFLAGS", "MFLAGS", "GNUMAKEFLAGS", "KCFLAGS", "KCPPFLAGS",
                    "KAFLAGS", "W", "LLVM", "LLVM_IAS", "CROSS_COMPILE", "KCONFIG_ALLCONFIG")
 
@@ -32,25 +32,25 @@ def main(argv: Sequence[str]) -> int:
         if given.mirror:
             os.environ["MIRROR"] = given.mirror
         if given.json == "-":
-            # For good: what goes wrong is not said there either.
+            # Keep this until the end: messages of failures must not get into the JSON, either.
             sys.stdout = sys.stderr
         deps.check([*COMMANDS[name].needs, *(["intel"] if given.vendor == "intel" else []),
                     *([given.arch] if given.arch != "x86" else [])])
         if given.base:
             return bases.run(given.base, commands.build_dir(given), argv, os.environ)
-        # The build systems of Linux are told what they need to know.
+        # hostlib passes what they need to Linux's build systems itself.
         for variable in _NOT_FOR_BUILDS:
             os.environ.pop(variable, None)
         return COMMANDS[name].run(given)
     except Failure as failure:
         say(f"{name}: {failure}.")
     except KeyboardInterrupt:
-        say(f"\n{name}: interrupted; the same command goes on from what is finished.")
+        say(f"\n{name}: interrupted; the same command continues from the finished parts.")
         return 130
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EROFS, errno.EACCES):
             raise
-        say(f"{name}: {error.strerror}: {error.filename}; mend that, or choose another "
+        say(f"{name}: {error.strerror}: {error.filename}; correct that, or choose another "
             "folder with BUILD=DIR, and run the same command again.")
     return 1
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Dict, List
 
 _REPO = Path(__file__).resolve().parents[1]
-# How perf's own test writes a perf.data file.
+# perf's own test has this code to write perf.data files.
 _WRITER = runpy.run_path(str(_REPO / "tools/perf/tests/shell/lib/guest_callchains.py"))
 _MODES = ("immediate", "deferred")
 _DEPTH = 16
@@ -26,7 +26,7 @@ _FINISHED_ROUND = 68
 
 
 def _write(path: Path, deferred: bool, samples: int, vcpus: int) -> None:
-    """Many samples of the vCPUs of a guest; if deferred, all vCPUs wait at the same time."""
+    """Write samples of a guest's vCPUs.  If deferred, all vCPUs wait for callchains at once."""
     w = _WRITER
     stacks: List[List[int]] = [[w["guest_ip"](1 + (salt >> level % 6 & 1)) + level
                                 for level in range(_DEPTH)] for salt in range(64)]
@@ -49,10 +49,10 @@ def _write(path: Path, deferred: bool, samples: int, vcpus: int) -> None:
 
 
 def _report(perf: Path, folder: Path, mode: str) -> float:
-    """Write a report; its CPU time in seconds."""
+    """Write a report; return the CPU time that this took, in seconds."""
     command = [str(perf), "kvm", "--guest", f"--guestkallsyms={folder}/kallsyms",
                "-i", str(folder / mode), "report", "--stdio"]
-    # What the user's own configuration says doesn't matter.
+    # Ignore the user's own configuration of perf.
     env = {**os.environ, "PERF_CONFIG": "/dev/null"}
     with open(folder / f"{mode}.txt", "wb") as out:
         process = subprocess.Popen(command, stdout=out, stderr=subprocess.DEVNULL, env=env)
@@ -79,7 +79,7 @@ def main() -> int:
         for mode in _MODES:
             _write(folder / mode, mode == "deferred", args.samples, args.vcpus)
         seconds: Dict[str, float] = {}
-        # In turns, as the machine may get slower or faster meanwhile.
+        # Alternate between the modes, as the machine may get slower or faster meanwhile.
         for _ in range(args.runs):
             for mode in _MODES:
                 seconds[mode] = min(seconds.get(mode, float("inf")),

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Print how fast this machine's TSC counts, in kHz.
+ * Print the frequency of this machine's TSC in kHz.
  *
- * An emulated host has the TSC of this machine, and no clock to
- * measure it with but the PIT, which fails whenever the emulator is preempted.
+ * The emulated host sees the TSC of this machine.  It could measure the TSC only
+ * with the PIT, and that fails whenever the emulator is preempted.
  */
 #include <stdint.h>
 #include <stdio.h>

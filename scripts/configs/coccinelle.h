@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
-/* What Coccinelle 1.1.1 can't parse: it passes by what has one of these words, in silence. */
+/* Coccinelle 1.1.1 can't parse these words: it silently skips the code that has one of them. */
 
 /* Linux's own */
 #define __uninitialized
@@ -26,7 +26,7 @@
 #define PMI_VARIANTS(...)
 #define CALLCHAIN_TEST(data, name) static void name(struct fixture *self)
 
-/* guest-memory.c's, which has several in a row */
+/* guest-memory.c's, as it has several of them in a row */
 #define PIECE(as, gpa, size, hva) ""
 #define SLOT(as, gpa, hva) ""
 #define HIGH_RAM ""

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# The init of the emulated Intel host, which has busybox and what the job needs.  The
-# job speaks by the second serial line, the kernel by the first.
+# The init of the emulated Intel host, which has busybox and the files that the job needs.
+# The job uses the second serial line, the kernel the first.
 /bin/busybox --install -s /bin
 export PATH=/bin HOME=/tmp LC_ALL=C
 
@@ -32,7 +32,7 @@ else
 		echo "bochs: status $?"
 	} > /dev/ttyS1 2>&1 </dev/ttyS1
 fi
-# Reboot once the second serial line has sent the rest, which stty waits for: a test's
-# process may keep it open, and then nothing else does.
+# Reboot only after the second serial line has sent all output.  stty waits for that.  Closing
+# the line would wait, too, but a test's process may keep it open.
 stty -F /dev/ttyS1 115200 raw
 reboot -f

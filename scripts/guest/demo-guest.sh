@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# The init of the guest whose kernel was built here: hand out the kernel's symbols, then
-# work until somebody ends its VMM.
+# The init of the guest whose kernel was built here: copy the kernel's symbols to the host, then
+# work until the VMM is killed.
 /bin/busybox --install -s /bin
 mount -t proc proc /proc
 mount -t sysfs sys /sys

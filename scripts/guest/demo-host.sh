@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# The job of the demo, on the patched host: boot a guest, sample it, report.  $whose
-# kernel it runs is set before this.
-# $symbols is several options or none, $qemu several words, and $whose is set.
+# The job of the demo, on the patched host: boot a guest, sample it, report.  The caller sets
+# $whose: "debian" if the guest runs Debian's kernel, "own" if it runs the one built here.
+# $symbols holds several options or none, $qemu several words, and the caller sets $whose.
 # shellcheck disable=SC2086,SC2154
 set -u
 out=/run/shared
@@ -14,8 +14,8 @@ fail()
 	exit 1
 }
 
-# What a guest takes.  clearcpuid: 154 is XSAVE; where the host itself is emulated, the sizes of its
-# areas disagree.
+# The guest's machine and command line.  clearcpuid: 154 is XSAVE; if the host itself is emulated,
+# the sizes of XSAVE's areas disagree.
 case $(uname -m) in
 x86_64)
 	qemu="qemu-system-x86_64 -M microvm,acpi=off,rtc=on"
@@ -27,18 +27,18 @@ aarch64)
 	fail "no guest is known for a host of $(uname -m)" ;;
 esac
 
-# Boot a guest, $vm is its VMM then; what follows are options of QEMU's.
+# Boot a guest with the arguments as further options of QEMU; set $vm to the PID of its VMM.
 boot()
 {
 	$qemu -accel kvm -cpu host -m 256M -nodefaults -no-user-config -display none -no-reboot \
 		-serial file:$out/guest.log -initrd $out/initrd.img \
 		-append "$arguments quiet panic=-1" "$@" &
 	vm=$!
-	# This job's output is open as long as the guest runs.
+	# Kill the VMM at the end: the host waits until no process has this job's output open.
 	trap 'kill $vm 2>/dev/null' EXIT
 }
 
-# Wait for what says that the guest is at work.
+# Wait until the command that the arguments hold succeeds: then the guest is at work.
 wait_until()
 {
 	tries=0
@@ -50,14 +50,14 @@ wait_until()
 	done
 }
 
-# A distribution's kernel is not prepared for anything: perf finds its symbols and its ORC
-# tables in the guest's memory.  A kernel that was built here has frame pointers, and shares
-# a folder with the host.
+# A distribution's kernel needs no preparation: perf finds its symbols and its ORC tables in the
+# guest's memory.  A kernel that was built here has frame pointers, and its guest shares a folder
+# with the host.
 if [ "$whose" = debian ]; then
 	boot -kernel $out/kernel/vmlinuz
 	wait_until grep -qs "at work" $out/guest.log
 	symbols=
-	# The guest's program is at hand, if it has one; its kernel is not.
+	# Give perf the file of the guest's program, if it has one, but not the file of its kernel.
 	files="--symfs $out/files"
 else
 	boot -kernel "$BUILD_KERNEL/arch/x86/boot/bzImage" \
@@ -69,7 +69,7 @@ else
 fi
 echo "The guest is at work."
 
-# A hardware counter where there is one, else a timer.
+# Use a hardware counter if there is one, else a timer.
 event=cycles
 perf stat -e cycles -- true 2>&1 | grep -q "not supported\|No supported" && event=cpu-clock
 
@@ -84,16 +84,16 @@ do
 	tries=$((tries + 1))
 done
 kill $vm
-# perf says how callchains are taken.
+# Print perf's message about how it takes callchains.
 grep "^Callchains of guests" $out/record.log
-# perf writes from its ring buffer, which an uncached share can't take; so copy.
+# An uncached share can't take perf's writes, which come from its ring buffer: copy files.
 cp -r perf.data.guest* $out/
 
 perf kvm --guest $symbols -i perf.data.guest report $files --stdio \
 	> $out/report.txt 2> $out/report.log || fail "perf report failed, see report.log"
 perf kvm --guest $symbols -i perf.data.guest report --stats \
 	> $out/stats.txt 2>> $out/report.log || fail "perf report failed, see report.log"
-# Firefox Profiler takes no text with the field misc, which tells guest from host.
+# Firefox Profiler can't read text with the field misc, which tells guest from host.
 perf script $symbols $files -i perf.data.guest -F comm,pid,tid,time,event,ip,sym,dso \
 	> $out/script.txt 2> $out/script.log || fail "perf script failed, see script.log"
 perf script $symbols $files -i perf.data.guest -F comm,pid,tid,misc,ip,sym,dso \
@@ -105,8 +105,8 @@ echo "Sampled with $event."
 # arm64 has deferred callchains only.
 [ "$(uname -m)" = x86_64 ] || exit 0
 
-# Two stacks that are known, by the vCPU's thread and by PMIs: these must agree.  Their guests
-# have no names, but perf script leaves out guests unless it is told of some.
+# Sample two known stacks, deferred to the vCPU's thread and in the PMI: both ways must agree.
+# These guests have no symbols, but perf script leaves guests out unless it is given some.
 : "${symbols:=--guestkallsyms=/dev/null}"
 bench=$BUILD_SELFTESTS/guest_callchain/guest_callchain_bench
 for way in defer nodefer; do

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# The init of the emulated host: $mode, from the kernel's command line, is "job"
-# to run /run/shared/job, or "shell" for a person; either has the CPUs $job_cpus.
+# The init of the emulated host.  The kernel's command line sets $mode: "job" runs
+# /run/shared/job, "shell" runs a shell for a person; both run on the CPUs $job_cpus.
 export PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/tmp LC_ALL=C
 
 mount -t proc proc /proc
@@ -14,30 +14,30 @@ ln -s fd/0 /dev/stdin
 ln -s fd/1 /dev/stdout
 ln -s fd/2 /dev/stderr
 mount -t tmpfs shm /dev/shm
-# Uncached: the machine that emulates this host reads what is written here as it comes.
+# Uncached, so that the machine that emulates this host can read files while they are written.
 mount -t 9p -o trans=virtio,version=9p2000.L,cache=none,msize=262144 shared /run/shared
-# A host with a user space of its own is shown what else it takes of that machine.
+# A host with its own user space gets the other folders that it needs from that machine.
 for share in $(echo "${shares:-}" | tr , " "); do
 	mkdir "/run/$share"
 	mount -t 9p -o ro,trans=virtio,version=9p2000.L,cache=loose,msize=262144 \
 		"$share" "/run/$share"
 done
 
-# Where programs expect to write; what they write is gone with this host.
+# Programs expect to write to these folders.  Their files are lost when this host ends.
 for dir in /tmp /root /var; do
 	mkdir -p "/run/over$dir/up" "/run/over$dir/work"
 	mount -t overlay -o "lowerdir=$dir,upperdir=/run/over$dir/up,workdir=/run/over$dir/work" \
 		overlay "$dir" 2>/dev/null
 done
-# Swap, so that a guest's pages can be somewhere else.
+# Enable swap, so that a guest's pages can be swapped out.
 mkswap /dev/ram0 >/dev/null && swapon /dev/ram0
 echo -1 > /proc/sys/kernel/perf_event_paranoid
 hostname host 2>/dev/null
 
-# The kernel's command line sets it.
+# The kernel's command line sets both.
 # shellcheck disable=SC2154
 : "$job_cpus" "$mode"
-# In vain if the command line left some of them off.
+# Ignore errors: the command line may have left these CPUs offline.
 taskset -cp "$job_cpus" $$ >/dev/null 2>&1
 
 . /run/shared/job_env
@@ -48,18 +48,18 @@ x86_64)
 	modprobe -d "$BUILD_MODULES" "$kvm" || echo "KVM could not be loaded" ;;
 aarch64)
 	tests=arm64
-	[ -e /dev/kvm ] || echo "KVM has not found EL2" ;;
+	[ -e /dev/kvm ] || echo "There is no /dev/kvm: KVM has not found EL2" ;;
 esac
 
-# QEMU before 8.1 may keep old code on one CPU when another patches it; QEMU's commit deba78709ae8
-# mended that.  Linux patches perf's hook into the scheduler for the first event of a task, and out
-# after the last; it patches KVM's hook for the first VM, and after the last.  A CPU without them
-# would count no task's events, and would not load or put a vCPU.  So hold an event, and a VM, and
-# patch while nothing else runs.
+# QEMU before 8.1 may run old code on one CPU after another CPU has patched it; QEMU's commit
+# deba78709ae8 fixed that.  Linux patches the scheduler to call perf when the first event of a task
+# is opened, and again after the last one; for KVM, it does so with the first and the last VM.  A
+# CPU with the old code would not count tasks' events, and would not load or put vCPUs.  So open an
+# event and a VM while nothing else runs, and keep both open.
 # shellcheck disable=SC2154
 lacking=
 if [ -n "$keep_hooks" ]; then
-	# Wait until the process $1 has the file $2, which it gets when its hook is there.
+	# Wait until the process $1 has opened the file $2: then its hook is patched in.
 	wait_for_file()
 	{
 		for _ in $(seq 300); do
@@ -87,16 +87,16 @@ if [ "$mode" = shell ]; then
 	read -r tty _ < /proc/consoles
 	setsid -c /bin/bash --norc -i <"/dev/$tty" >"/dev/$tty" 2>&1
 elif [ -n "$lacking" ]; then
-	echo "The host can't keep its hooks, nobody holds:$lacking" > /run/shared/output
+	echo "The host can't keep its code patched: these files can't be opened:$lacking" > /run/shared/output
 	echo 1 > /run/shared/status
 elif ! dmesg | grep -q "APIC timer disabled due to verification failure"; then
-	# The console is read to see whether this kernel complains.
+	# Print all messages: the console is searched for complaints of this kernel.
 	echo 7 > /proc/sys/kernel/printk
 	cd /tmp || exit
-	# By a pipe: what reopens its own standard output must not start over.
+	# Use a pipe: a program that reopens its standard output would overwrite a file.
 	{ sh /run/shared/job; echo $? > /run/shared/status; } 2>&1 </dev/null |
 		cat > /run/shared/output
-# Else the host is booted again.
+# Otherwise there is no status, and the host is booted again.
 fi
 
 sync

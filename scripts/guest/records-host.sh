@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# A job for a host with our patches or without: record in several ways, with $PERF, while
-# a guest of $GUEST's runs and while none does.  Leaves /run/shared/NAME.data.
+# A job for a host with our patches or without: record with $PERF in several ways, while the
+# program $GUEST runs a guest, and while no guest runs.  Write /run/shared/NAME.data.
 set -u
 
 fail()
@@ -12,7 +12,7 @@ fail()
 
 # The shell that is recorded expands $n.
 # shellcheck disable=SC2016
-# In each way: the host's work alone, then a guest's.
+# Record in one way, named $1: first the host's work alone, then a guest's.
 record()
 {
 	name=$1
@@ -21,7 +21,7 @@ record()
 		sh -c 'n=0; while [ $n -lt 20000 ]; do n=$((n + 1)); done' || fail "$name failed"
 	"$PERF" record -q -e cpu-clock -F 999 -o "/run/$name-guest.data" "$@" -- \
 		"$GUEST" -m off -i cpu-clock -d 5 -t 1500 > /dev/null || fail "$name failed with a guest"
-	# perf writes from its ring buffer, which an uncached share can't take; so copy.
+	# An uncached share can't take perf's writes, which come from its ring buffer: copy files.
 	cp "/run/$name-host.data" "/run/$name-guest.data" /run/shared/
 }
 

@@ -1,13 +1,13 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# On the patched host: boot guests as a distribution ships them, and sample each at each
-# kind of work.
-# $symbols and $graph are several options, and $files may be none.
+# A job for the patched host: boot guests with kernels as a distribution ships them, and sample
+# each guest during each kind of work.
+# $symbols and $graph hold several options, and $files may be empty.
 # shellcheck disable=SC2086
 set -u
 out=/run/shared
 vm=
-# This job's output is open as long as a guest runs.
+# Kill the VMM at the end: the host waits until no process has this job's output open.
 trap '[ -z "$vm" ] || kill $vm 2>/dev/null' EXIT
 
 fail()
@@ -16,14 +16,14 @@ fail()
 	exit 1
 }
 
-# Boot a guest, the kernel $1, for the work $2 on $3 CPUs; $vm is its VMM then.
-# clearcpuid: 154 is XSAVE; where the host itself is emulated, its sizes disagree.
+# Boot a guest with the kernel $1 for the work $2 on $3 CPUs; set $vm to the PID of its VMM.
+# clearcpuid: 154 is XSAVE; if the host itself is emulated, the sizes of XSAVE's areas disagree.
 boot()
 {
 	rm -f /tmp/guest.log
 	again=-no-reboot
 	[ "$2" != reboot ] || again=
-	# $again: none or one.
+	# $again holds one option or none.
 	qemu-system-x86_64 -M microvm,acpi=off,rtc=on -accel kvm -cpu host -m 256M -smp "$3" \
 		-name "guest=$(basename "$guest"),debug-threads=on" \
 		-nodefaults -no-user-config -display none $again -serial file:/tmp/guest.log \
@@ -40,22 +40,23 @@ boot()
 	return 1
 }
 
-# What the guest that runs has told about itself; it may boot once more meanwhile than it is to.
+# Print the running guest's messages about $1.  The guest may have booted more often than it
+# should: use its first $boots boots only.
 told()
 {
 	tr -d '\r' < /tmp/guest.log | awk -v boots="$boots" '/^kernel / { nr++ } nr <= boots' |
 		sed -n "s/^$1 //p"
 }
 
-# Name the files of the guest that runs, each of them, in $symbols.
+# Set $symbols to options that name each file of the running guest.
 name_files()
 {
 	told symbol > "$guest/kallsyms"
 	symbols="--guestkallsyms=$guest/kallsyms --guestvmlinux=$guest/vmlinux"
 }
 
-# Let $symbols name a folder that has the root file system of the guest that runs, as if
-# it were mounted there.
+# Set $symbols to an option that names a folder with the root file system of the running guest, as
+# if it were mounted there.
 mount_guest()
 {
 	root=/tmp/guests/$vm
@@ -74,7 +75,7 @@ mount_guest()
 	symbols="--guestmount=/tmp/guests"
 }
 
-# Keep what perf has noted, to find out later why a sample has no name.
+# Keep perf's notes about tasks and maps, to find out later why a sample has no name.
 keep_notes()
 {
 	for notes in tasks maps; do
@@ -82,9 +83,9 @@ keep_notes()
 	done
 }
 
-# Compare what perf has found in the memory of the guest that runs with what it has told, each
-# of its kernels: names and addresses of all functions, and where the modules are, in whatever
-# order.
+# Compare perf's findings in the running guest's memory with the guest's own messages, for each
+# of its kernels: names and addresses of all functions, and the places of the modules in any order.
+# Print "same" if there is no difference.
 compare_names()
 {
 	set -- perf.data.guests/$vm/proc
@@ -100,8 +101,8 @@ compare_names()
 		echo same
 }
 
-# Count the bytes that change a terminal in what perf has written and printed; tables and
-# build-ids are not text.
+# Count the bytes that could control a terminal in perf's files and output.  Leave out tables and
+# build-ids, which are not text.
 look_for_strange()
 {
 	perf kvm --guest -i perf.data report --stdio --no-children -g none --sort comm,dso \
@@ -115,22 +116,23 @@ look_for_strange()
 		LC_ALL=C tr -d '\n\t -~' | wc -c > "$guest/strange"
 }
 
-# What waits until the guest has told $1, $2 times; five minutes at most, for it may hang.
+# Print a command that waits until the guest has told $1 $2 times.  It waits for five minutes at
+# most, because the guest may hang.
 until_told()
 {
 	echo "for _ in \$(seq 1500); do [ \$(grep -c '$1' /tmp/guest.log) -lt $2 ] || break; sleep 0.2; done"
 }
 
-# Sample the guest that runs, at the work $1, in each of the ways that follow; what is
-# found goes to $guest.  The way "outside" takes no file of the guest's.
+# Sample the running guest during the work $1, in each of the ways that the other arguments name;
+# write the results to $guest.  The way "outside" uses no file of the guest's kernel.
 sample()
 {
 	work=$1
 	shift
 	boots=1
 	until_done="sleep 6"
-	# A guest that boots again is recorded until it has done so, and works; one that loads
-	# modules, until they have been seen.
+	# Record a guest that boots again until it is at work again, and a guest that loads
+	# modules until it has loaded them; then some seconds more.
 	case $work in
 	reboot | kexec)
 		boots=2
@@ -144,7 +146,7 @@ sample()
 		if [ "$way" = outside ]; then
 			graph=-g
 			symbols=
-			# The files of its programs are at hand, those of its kernel are not.
+			# Give perf the files of the guest's programs, but not those of its kernel.
 			files="--symfs $guest/files"
 		fi
 		perf kvm --guest $symbols record -e cpu-clock -F 999 $graph -p $vm \
@@ -155,12 +157,12 @@ sample()
 			kill $vm
 			wait $vm 2>/dev/null
 		fi
-		# One that has died meanwhile, or hung as it booted again, is booted once more.
+		# If the guest has died, or has hung in its second boot, the caller starts it anew.
 		kill -0 $vm 2>/dev/null || return 1
 		[ "$way" != outside ] || keep_notes
 		[ "$way" != outside ] || compare_names > "$guest/names-$work" 2>&1 ||
 			cp "perf.data.guests/$vm/proc/kallsyms" "$guest/kallsyms-$work"
-		# Where the code of each of its kernels begins.
+		# Store the addresses where the code of each of its kernels begins.
 		cat perf.data.guests/$vm/proc/kallsyms perf.data.guests/$vm/kernels/*/proc/kallsyms \
 			2> /dev/null | sed -n 's/ T _stext$//p' > "$guest/kernels-$work"
 		perf kvm --guest $symbols -i perf.data report --stats \
@@ -174,9 +176,9 @@ sample()
 	done
 }
 
-# Boot and sample the guest in $guest, at the work $1 on $2 CPUs, in the ways that follow.
-# QEMU 7.2 may run an old translation of code that the guest has patched: 6.12, which
-# patches a lot as it boots, dies of that now and then, or soon after.
+# Boot the guest in $guest and sample it during the work $1 on $2 CPUs, in the ways that the other
+# arguments name.  Try several times: QEMU 7.2 may run an old translation of code that the guest has
+# patched.  Linux 6.12 patches a lot as it boots, and sometimes dies of that, then or soon after.
 boot_and_sample()
 {
 	name="$(basename "$guest"), $1"

@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# On the patched host: boot a guest that is no Linux but one program, sample it, report.
+# A job for the patched host: boot a guest that is a single program, not Linux; sample it, report.
 set -u
 out=/run/shared
-# Set where it lies elsewhere.
+# The caller sets $UNIKERNEL if the program lies elsewhere.
 unikernel=${UNIKERNEL:-$BUILD_SELFTESTS/guest_callchain/unikernel}
 
 fail()
@@ -19,7 +19,7 @@ qemu-system-x86_64 -M microvm,acpi=off -accel kvm -cpu host -m 64M -name guest=u
 	-nodefaults -no-user-config -display none -no-reboot -serial file:$out/guest.log \
 	-kernel "$unikernel" &
 vm=$!
-# This job's output is open as long as the guest runs.
+# Kill the VMM at the end: the host waits until no process has this job's output open.
 trap 'kill $vm 2>/dev/null' EXIT
 
 tries=0
@@ -41,7 +41,7 @@ do
 	tries=$((tries + 1))
 done
 kill -0 $vm 2>/dev/null || fail "the unikernel died as it was sampled"
-# perf writes from its ring buffer, which an uncached share can't take; so copy.
+# An uncached share can't take perf's writes, which come from its ring buffer: copy the file.
 cp perf.data.guest $out/
 
 perf kvm --guest --guestkallsyms=$out/kallsyms -i perf.data.guest report --stdio \

@@ -1,13 +1,15 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# On the patched host: what guests of one vCPU each, or processes, lose while perf record
-# samples all of the host.  Prints who they are, how many, how they are sampled, and the
-# nanoseconds of a CPU that each took for the same work, on average.
+# A job for the patched host: measure the CPU time that guests of one vCPU each, or processes,
+# lose while perf record samples the whole host.  Each line of output has: guests or processes,
+# their number, how they are sampled, and the CPU time in nanoseconds that each took for the same
+# work, on average.
 set -eu
 bench=$BUILD_SELFTESTS/guest_callchain/guest_callchain_bench
 out=/run/whole-host
 
-# It is its own child under perf: do the work $2 times at once, by the benchmark's option $3.
+# The script runs itself with these arguments, also under perf: do the work $2 times at the same
+# time, with the benchmark's option $3.
 if [ "${1-}" = work ]; then
 	pids=
 	for i in $(seq "$2"); do
@@ -21,7 +23,7 @@ if [ "${1-}" = work ]; then
 	exit
 fi
 
-# $1: guests or processes; $2: how many; $3: how they are sampled; the rest: by which command.
+# $1: guests or processes; $2: how many; $3: how they are sampled; the rest: the command for that.
 each()
 {
 	who=$1
@@ -34,7 +36,7 @@ each()
 	[ "$who" = guests ] || target=-H
 	[ $# = 0 ] || set -- "$@" -q -a -e cpu-clock -c 250000 -o /tmp/whole-host.data --
 	"$@" sh "$REPO/scripts/guest/whole-host.sh" work "$number" $target
-	# Its other lines are no figures.
+	# The benchmark's other lines have no results.
 	cat "$out"/* | sed -n '/^{/s/.*"cpu_ns": \([0-9]*\),.*/\1/p' |
 		awk -v who="$who" -v number="$number" -v way="$way" \
 		    '{ sum += $1 } END { if (NR != number) exit 1; print who, number, way, sum / NR }'

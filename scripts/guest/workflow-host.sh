@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# On the patched host: use each of perf kvm's commands on two guests of Debian's, as an
-# operator would.  What they print goes to files.
+# A job for the patched host: use each of perf kvm's commands on two guests with Debian's kernels,
+# as an operator would.  Store the output of the commands in files.
 set -u
 out=/run/shared
 seconds=${WORKFLOW_SECONDS:-6}
@@ -9,7 +9,7 @@ web=
 db=
 vm=
 preload=$BUILD_SELFTESTS/guest_callchain/vmm_policy.so
-# Any of them may not run; this job's output is open as long as one does.
+# Kill those that run at the end: the host waits until no process has this job's output open.
 # shellcheck disable=SC2086
 trap 'kill $web $db $vm 2>/dev/null' EXIT
 
@@ -19,11 +19,11 @@ fail()
 	exit 1
 }
 
-# Boot the guest $1, which does the work $2, with the kernel $3 if that is not the one of its
-# name; its PID is $vm then.  $4 is the VMM's policy for callchains, if it has one: "allow" or
-# "forbid".
-# clearcpuid: 154 is XSAVE; where the host itself is emulated, its sizes disagree.  395 is FSRS,
-# with which kernels clear memory inline, in no function of that name.
+# Boot the guest $1 for the work $2, and set $vm to the PID of its VMM.  Its kernel is $3; without
+# it, the kernel in the folder named $1.  $4 is the VMM's policy for callchains, if it has one:
+# "allow" or "forbid".
+# clearcpuid: 154 is XSAVE; if the host itself is emulated, the sizes of XSAVE's areas disagree.
+# 395 is FSRS: with it, kernels clear memory by inline code, not by a function of its own.
 boot()
 {
 	env ${4:+"GUEST_CALLCHAIN=$4" "LD_PRELOAD=$preload"} \
@@ -41,7 +41,7 @@ boot()
 	fail "the guest $1 did not get to work, see $1.log"
 }
 
-# Record to the file $1 with perf kvm's options $2; what follows is the target.
+# Record to the file $1 with perf kvm's options $2; the other arguments are the target.
 record()
 {
 	file=$1
@@ -54,7 +54,7 @@ record()
 		fail "perf kvm record failed, see record-${file##*/}.log"
 }
 
-# Print how many files of the folder $1 have $2.  The other arguments tell grep what that is.
+# Print how many files in the folder $1 contain $2.  The other arguments tell grep the pattern.
 count()
 {
 	folder=$1
@@ -65,13 +65,13 @@ count()
 	echo "$folder $sought $(echo "$files" | grep -c .)"
 }
 
-# Look in the folder $1 for what perf can only know from the guest's memory: callers, the word
+# Look in the folder $1 for data that perf can only have from the guest's memory: callers, the word
 # that guest_program.c plants, and the release of the guest's kernel.
 planted()
 {
 	perf script -D -i "$1/$1" > dump 2>/dev/null
 	echo "$1 samples $(grep -c 'PERF_RECORD_SAMPLE(IP, 0x[45])' dump)"
-	# Chains of the guest's samples that have more than a context marker and the IP.
+	# Count the guest's samples whose chains have more than a context marker and the IP.
 	echo "$1 callers $(awk '/ PERF_RECORD_/ { guest = /PERF_RECORD_SAMPLE\(IP, 0x[45]/ }
 		guest && match($0, /FP chain: nr:/) && substr($0, RSTART + RLENGTH) + 0 > 2 { nr++ }
 		END { print nr + 0 }' dump)"
@@ -83,8 +83,8 @@ planted()
 	echo "$1 printed $(grep -cF "$release" "$out/record-$1.log")"
 }
 
-# Record the guest of the VMM $vm with the sysctl at $2, and look for its memory in what perf
-# writes.  debugfs must say $3 of the VMM's policy; $1 is what this is called.
+# Record the guest of the VMM $vm with the sysctl at $2, and look for data of the guest's memory in
+# perf's files.  debugfs must show the VMM's policy as $3; $1 is the name of this case.
 record_planted()
 {
 	mkdir "$1"
@@ -94,18 +94,18 @@ record_planted()
 	found=$(cat /sys/kernel/debug/kvm/$vm-*/guest_callchain)
 	[ "$found" = "$3" ] || fail "the VMM's policy is '$found', not '$3'"
 	(
-		# perf must write all its files there.
+		# Make perf write all its files to this folder.
 		HOME=$PWD/$1
 		TMPDIR=$HOME
 		export HOME TMPDIR
-		# Ask for dumps of the stack: by default, perf does so only at 2.
+		# Ask for dumps of the stack: by default, perf does so only if the sysctl is 2.
 		record "$1/$1" "--guest" --call-graph orc -p $vm
 	) || exit 1
 	planted "$1" >> $out/planted.txt
 	rm -rf "$1"
 }
 
-# The same with a guest of its own, whose VMM has the policy $3: "allow" or "forbid".
+# Do the same with a new guest, whose VMM has the policy $3: "allow" or "forbid".
 record_planted_with()
 {
 	boot "$1" files $out/kernels/web/vmlinuz "$3"
@@ -117,7 +117,7 @@ record_planted_with()
 	wait $vm
 }
 
-# Print to $1 what perf prints with the other arguments.
+# Run perf with the other arguments, and store its output in $1.txt and its errors in $1.err.
 show()
 {
 	to=$1
@@ -125,20 +125,20 @@ show()
 	perf "$@" > "$out/$to.txt" 2> "$out/$to.err" || fail "perf $* failed, see $to.err"
 }
 
-# Store what perf top shows in $1.txt, with what has scrolled away: callers take many lines.
+# Store perf top's screen in $1.txt, with the lines scrolled away: callers take many lines.
 look_at_screen()
 {
 	tmux -L top capture-pane -p -S - > "$out/$1.txt"
 }
 
-# Does perf top show functions of the guest's kernel, and the program?
+# Succeed if perf top shows functions of the guest's kernel, and the program.
 top_shows()
 {
 	look_at_screen top
 	[ "$(grep -c '\[g\] [a-z]' $out/top.txt)" -ge 5 ] && grep -q 'program .*\[u\]' $out/top.txt
 }
 
-# Does perf top show a caller: a function of the guest's kernel with no sample of its own?
+# Succeed if perf top shows a caller: a function of the guest's kernel with no sample of its own.
 top_shows_callers()
 {
 	look_at_screen top-second
@@ -150,7 +150,7 @@ web=$vm
 boot db network
 db=$vm
 
-# What the doctor says in the situation $1; what follows is how it is called.
+# Store the doctor's output for the situation $1; the other arguments are the command to run.
 doctor()
 {
 	to=$out/doctor-$1.txt
@@ -159,7 +159,7 @@ doctor()
 	echo "status $?" >> "$to"
 }
 
-# The same while the limit $2 of perf's is $3.
+# Do the same while perf's limit $2 is $3.
 doctor_within()
 {
 	limit=/proc/sys/kernel/perf_event_$2
@@ -170,9 +170,9 @@ doctor_within()
 	echo "$usual" > "$limit"
 }
 
-# What works for this host and that guest, before anything is recorded.
+# Let the doctor look at this host and at guests, before anything is recorded.
 look="python3 $REPO/scripts/doctor.py"
-# $look is two words.
+# $look holds two words.
 # shellcheck disable=SC2086
 {
 	doctor no-debugfs $look $web
@@ -200,13 +200,13 @@ record_planted undecided-at-1 1 undecided
 record_planted_with allowed-at-0 0 allow
 record_planted_with allowed-at-1 1 allow
 record_planted_with forbidden-at-2 2 forbid
-# 2 is the default, and what follows needs it.
+# 2 is the default, and the following commands need it.
 vm=$web
 record_planted undecided-at-2 2 undecided
 
 record one --guest -p $web
 files="--symfs $out/files"
-# $files is two words.
+# $files holds two words.
 # shellcheck disable=SC2086
 {
 	show report kvm --guest -i one report --stdio --no-children $files -g caller,0.5,callee \
@@ -224,7 +224,7 @@ record host "--host --no-guest" -p $web
 show host kvm --host --no-guest -i host report --stdio --no-children -g none
 show host-callers kvm --host --no-guest -i host report --stdio --children -g none
 
-# Wait till the shell that runs perf top has written its status.
+# Wait until the shell that runs perf top has written perf top's status.
 wait_for_top()
 {
 	for _ in $(seq 300); do
@@ -234,7 +234,7 @@ wait_for_top()
 	fail "perf kvm top did not end"
 }
 
-# On a person's terminal, let perf top show the last of the events $1 until $2 holds.
+# Let perf top show the last of the events $1 on a terminal until the command $2 succeeds.
 look_at_top()
 {
 	mkdir /run/top
@@ -270,7 +270,7 @@ look_at_top()
 look_at_top cpu-clock:u,cpu-clock:k top_shows_callers
 look_at_top cpu-clock top_shows
 
-# Let perf top write to a pipe whose reader ends: it must end as well, and remove its files.
+# Let perf top write to a pipe whose reader ends: perf top must end, too, and remove its files.
 mkdir /run/top
 rm -f $out/top.status
 tmux -L pipe -f /dev/null new-session -d \

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=sh
-# What guests do, for their init to source: programs that spend their time in system
-# calls.  None of them ends.
+# The kinds of work that guests do, for their init to source.  Their programs spend their time in
+# system calls.  No function work_on_* returns.
 
-# On files in memory.
+# The work on files in memory.
 prepare_files()
 {
 	mkdir /tmp/src
@@ -25,7 +25,7 @@ work_on_files()
 	done
 }
 
-# On a disk that is a module, which ends most requests in softirqs.
+# The work on a disk whose driver is a module, and ends most requests in softirqs.
 prepare_block()
 {
 	[ -b /dev/nullb0 ] || echo "there is no /dev/nullb0" > /dev/console
@@ -44,7 +44,7 @@ work_on_block()
 	wait
 }
 
-# Through the loopback device, and with timers: most of it runs in softirqs.
+# The work on the loopback device, and with timers: most of it runs in softirqs.
 prepare_network()
 {
 	ifconfig lo 127.0.0.1 up
@@ -66,7 +66,7 @@ work_on_network()
 	wait
 }
 
-# In processes whose shares of user mode's time are known; modules come later.
+# The work of processes whose shares of user mode's time are known.  Modules are loaded later.
 prepare_tasks()
 {
 	program tasks &
@@ -77,14 +77,14 @@ work_on_tasks()
 	sleep 15
 	load_modules
 	echo "loaded" > /dev/console
-	# That takes a while, in which others work: better behind the record.
+	# tell_names takes a while, in which other programs run: wait until the recording has ended.
 	sleep 10
 	tell_names
 	echo "named" > /dev/console
 	wait
 }
 
-# On files, until the guest boots again.
+# The work on files, until the guest reboots.
 prepare_reboot()
 {
 	prepare_files
@@ -97,11 +97,11 @@ work_on_reboot()
 	reboot -f
 }
 
-# On files, until the guest boots its kernel again by kexec, elsewhere.
+# The work on files, until the guest boots its kernel again by kexec, at another address.
 prepare_kexec()
 {
 	prepare_files
-	# All of this system but its kernel: the next one has none to boot, and stays.
+	# Pack this system without its kernel, so that the next kernel has none to boot, and stays.
 	(cd / && find . -xdev ! -name vmlinuz | cpio -o -H newc > /tmp/initrd)
 }
 
@@ -113,8 +113,9 @@ work_on_kexec()
 	wait
 }
 
-# As users of a guest that don't want to be seen: a name that would change a terminal, a program
-# whose file is gone, and memory full of pages that begin like what perf looks for.
+# The work of users who don't want to be seen: a program whose name would control a
+# terminal, and whose file is removed; and memory full of pages that begin like the data that perf
+# looks for.
 prepare_hostile()
 {
 	strange="/tmp/$(printf 'a\033[2J\nb')"

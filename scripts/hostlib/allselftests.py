@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Run every KVM selftest of Linux, on the patched kernel and on one without our patches.
 
-Nothing may differ.  What does is run again, several times on each kernel: in emulation,
-some of Linux's tests fail now and then.
+The results must be the same.  Tests whose results differ are run again, several times on
+each kernel: in emulation, some of Linux's tests fail now and then.
 """
 
 import re
@@ -14,22 +14,22 @@ from .build import Build
 from .emulated import EmulatedHost, pass_on
 from .ui import Failure, say
 
-# Seconds for a test: twice what its settings say, as the host is emulated.
+# Timeout of a test, in seconds: twice that of its settings, because the host is emulated.
 _TEST_TIMEOUT = 240
 _DEADLINE = 4 * 3600
 
-# How often what differs is run on each kernel, all in all.
+# How often a test whose results differ is run on each kernel, the first run included.
 _TRIES = 4
 
 _PROGRAM = re.compile(r"# selftests: kvm: (\S+)$")
 _RESULT = re.compile(r"(?:# )*(ok|not ok) \d+ (.*)$")
 
-# What became of each test case, in all runs.
+# All outcomes that each test case has had in its runs, by its name.
 Outcomes = Dict[str, Set[str]]
 
 
 def outcomes(ktap: str) -> Dict[str, str]:
-    """What became of each test program, and of each case, in one run."""
+    """Return the outcome of each test program, and of each case, in one run."""
     found: Dict[str, str] = {}
     program = ""
     for line in ktap.splitlines():
@@ -46,7 +46,7 @@ def outcomes(ktap: str) -> Dict[str, str]:
 
 def run(build: Build, accel: str, results: Path, programs: List[str],
         kernel_args: str) -> Dict[str, str]:
-    """Run test programs; boot again behind one that takes its host with it."""
+    """Run test programs; if one crashes the host, boot again and run the others."""
     found: Dict[str, str] = {}
     left = list(programs)
     while left:
@@ -73,7 +73,7 @@ def run(build: Build, accel: str, results: Path, programs: List[str],
 
 
 def differences(patched: Outcomes, unpatched: Outcomes) -> List[str]:
-    """Test cases that have never ended on one kernel as they did on the other."""
+    """Return the test cases that never had the same outcome on both kernels."""
     return sorted(name for name in patched.keys() | unpatched.keys()
                   if not patched.get(name, {"missing"}) & unpatched.get(name, {"missing"}))
 
@@ -85,7 +85,10 @@ def _affected(names: List[str], programs: List[str]) -> List[str]:
 
 def compare(patched: Build, unpatched: Build, accel: str, results: Path, kernel_args: str,
             only: str = "") -> bool:
-    """Run all tests of Linux on both kernels, say what differs, and whether nothing does."""
+    """Run all KVM selftests of Linux on both kernels, and print what differs.
+
+    Return True if nothing differs.
+    """
     builds = (patched, unpatched)
     programs = unpatched.all_selftests()
     patched.all_selftests()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The architectures of emulated hosts: what sets their builds apart."""
+"""The architectures of emulated hosts, and how their builds differ."""
 
 from dataclasses import dataclass
 from typing import Dict
@@ -10,11 +10,11 @@ class Arch:
     """An architecture.
 
     Args:
-        name: as Linux's build system calls it
-        image: the kernel's image, below where it is built
-        target: what make builds it as
-        debian: as Debian calls it
-        prefix: of the names of a cross compiler's programs; none for this machine's own
+        name: its name in Linux's build system
+        image: the path of the kernel's image in the kernel's build folder
+        target: the make target that builds the image
+        debian: its name in Debian
+        prefix: the prefix of the cross compiler's programs; empty for this machine's own compiler
     """
     name: str
     image: str

@@ -1,26 +1,27 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The arm64 host: what QEMU emulates for it."""
+"""The machine that QEMU emulates as the arm64 host."""
 
 from .machine import Machine
 from .ui import Failure
 
-# The first of virt's virtio-mmio devices; QEMU gives out the last ones first.
+# Address of the first virtio-mmio device of the machine "virt".  QEMU assigns the last ones
+# first, so this one stays unused.
 UNUSED_DEVICE = 0x0a000000
 
 
 def choose_accel(wish: str) -> str:
-    """How QEMU runs it: this machine's CPU is of another architecture."""
+    """Return QEMU's accelerator: TCG, because this machine's CPU is of another architecture."""
     if wish == "kvm":
-        raise Failure("ARCH=arm64 can't be had with ACCEL=kvm, as this machine is x86; leave that "
-                      "away, QEMU emulates the host")
+        raise Failure("ARCH=arm64 does not work with ACCEL=kvm, as this machine is x86; omit "
+                      "ACCEL=kvm, and QEMU emulates the host")
     return "tcg"
 
 
 def machine(counted: bool = False) -> Machine:
-    """A machine that starts its kernel at EL2, so that KVM works, with a PMU.
+    """Return a machine that has a PMU, and that starts its kernel at EL2, which KVM needs.
 
     Args:
-        counted: with a clock that ticks once an instruction, and that programs can read
+        counted: give it a clock that ticks once per instruction, and that programs can read
     """
     accel, cpu = ["tcg,thread=multi"], ""
     if counted:
@@ -28,6 +29,7 @@ def machine(counted: bool = False) -> Machine:
         cpu = ",cntfrq=1000000000"
     return Machine(
         ["qemu-system-aarch64", "-M", "virt,virtualization=on,gic-version=3",
-         # The architected algorithm of pointer authentication takes QEMU half of its time.
+         # QEMU would spend half of its time in the architected algorithm of pointer
+         # authentication.
          "-accel", *accel, "-cpu", f"max,pauth-impdef=on{cpu}", "-smp", "2"],
         "0-1", "ttyAMA0")

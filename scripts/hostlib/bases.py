@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Run a command with the series on another Linux, by BASE=.
+"""Run a command with the series on another Linux, which BASE= names.
 
-A folder in patches/ that has a file "base" is such a Linux: that file says in a line which
-package of Debian's has its source, and the *.diff beside it what is different in files of this
-repository.  The command runs in a copy of the repository with these differences, which lies in
-the build folder.
+A folder in patches/ that has a file "base" stands for such a Linux.  The file is one line: the
+version of that Linux, and the Debian package with its source.  The *.diff files beside it are
+the differences in files of this repository.  The command runs in a copy of the repository with
+these differences.  The copy is in the build folder.
 """
 
 import shutil
@@ -17,7 +17,7 @@ from .source import THIS_BASE
 from .tree import REPO
 from .ui import Failure, Step, claim, run_logged
 
-# What a copy is made without.
+# Files and folders that are not copied.
 _NOT_COPIED = (".git", ".*.lock", "__pycache__", "*.o", "*.ko", "*.cmd", "*.mod", "*.mod.c")
 
 
@@ -30,26 +30,29 @@ def folders(patches: Path = REPO / "patches") -> Dict[str, Path]:
 def _find(name: str) -> Path:
     known = folders()
     if name not in known:
-        raise Failure(f"BASE={name} is not known, there are {', '.join(known)}; leave it away "
+        raise Failure(f"BASE={name} is unknown, known are {', '.join(known)}; omit it "
                       "to use the Linux that the patches are made for")
     return known[name]
 
 
 def apply(base: Path, copy: Path) -> None:
-    """Change a copy of the repository to what it is on a base."""
+    """Apply the differences of a base to a copy of the repository."""
     for diff in sorted(base.glob("*.diff")):
         done = subprocess.run(["patch", "-p1", "--fuzz=0", "--force", "--no-backup-if-mismatch",
                                "--reject-file=-", f"--input={diff}"], cwd=copy,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               check=False)
         if done.returncode:
-            raise Failure(f"patches/{base.name}/{diff.name} does not apply: the file has changed "
-                          f"that it is for; {done.stdout.strip().splitlines()[-1]}")
+            raise Failure(f"patches/{base.name}/{diff.name} does not apply: the file that "
+                          f"it changes was edited; {done.stdout.strip().splitlines()[-1]}")
     shutil.copy2(base / "base", copy / THIS_BASE)
 
 
 def _copy(base: Path, folder: Path, results: Path) -> Path:
-    """A copy of the repository for a base, in a folder; only files that differ are written."""
+    """Make or update the copy of the repository for a base, and return its path.
+
+    Only files that differ are written.
+    """
     copy, fresh = folder / "repository", folder / "repository.new"
     with Step(f"Lay patches/{base.name} over a copy of this repository"):
         shutil.rmtree(fresh, ignore_errors=True)
@@ -85,7 +88,7 @@ def run(name: str, build: Path, argv: Sequence[str], environment: Mapping[str, s
 
     Args:
         build: the build folder; the base gets one below it
-        argv: what host.py was given
+        argv: the arguments of host.py
     """
     base = _find(name)
     folder = build / f"base-{name}"

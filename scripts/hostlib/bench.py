@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Measure what samples of a guest cost, side by side, and keep the figures.
+"""Measure the costs of several ways to sample a guest, and save the figures.
 
 Each run of the benchmark program samples a guest, or a process of the host, in one
-way for a while.  "Counted" runs are emulated with a clock that ticks once an
-instruction; "timed" ones take the time that they take, good for ratios only.
+way for a while.  "Counted" runs are emulated with a clock that ticks once per
+instruction.  "Timed" runs measure real time, which is good for ratios only.
 """
 
 import json
@@ -26,24 +26,24 @@ SCHEMA_VERSION = 1
 DEPTHS = (1, 16, 64, 127)
 RATES = (1000, 4000, 10000)
 
-# Bytes of the stack that samples have beside the callchain.
+# Sizes of the stack dumps that samples carry beside the callchain, in bytes.
 DUMPS = (1024, 2048, 4096, 8192)
 
-# What an event gets that doesn't say how many: a page's.
+# The size of a dump if the event does not set one: a page.
 GATE_DUMP = 4096
 
-# What a rate must yield to count as kept up with.  The CPU that sends the PMIs has a
-# tick of its own, which takes up to 5 % of them.
+# A rate is kept up with if at least this share of its PMIs comes.  The CPU that sends
+# the PMIs has a tick of its own, which takes up to 5 % of them.
 KEEPS_UP = 0.9
 TOO_SLOW = "does not keep up"
 
-# One boot has to end by then, in seconds.
+# Timeout of one boot, in seconds.
 _DEADLINE = 3000
 
-# What runs guests and processes under "perf record -a"; see whole_hosts().
+# The job that runs guests and processes under "perf record -a"; see whole_hosts().
 WHOLE_HOST = 'sh "$REPO/scripts/guest/whole-host.sh" > /run/shared/whole-host.txt'
 
-# How a host that was built with BASELINE=v3 is told to walk as in 2023.
+# The parameter that makes a host built with BASELINE=v3 walk as in 2023.
 _V3_PARAMETER = "/sys/module/kvm/parameters/stack_walk_v3"
 
 _QEMU = {"x86": "qemu-system-x86_64", "arm64": "qemu-system-aarch64"}
@@ -52,7 +52,7 @@ _FRAME = 16         # bytes of a frame: the frames of a stack share a page or tw
 
 
 def pmis(arch: str) -> str:
-    """What interrupts a host of this architecture: an arm64 module can't send NMIs."""
+    """Return the kind of PMI for this architecture: an arm64 module can't send NMIs."""
     return "nmi" if arch == X86.name else "irq"
 
 
@@ -79,7 +79,7 @@ class Run:
                 f"{f'-k {self.dump} ' if self.dump else ''}-p {10**9 // self.rate} -t {self.ms}")
 
     def script(self) -> str:
-        """What to run on the host; it ends if that fails."""
+        """Return the shell commands for this run; the job exits if the run fails."""
         run = f"{self.command()} 2>&1 || exit 1"
         if self.mode != "v3":
             return run
@@ -88,16 +88,17 @@ class Run:
 
 @dataclass
 class Figure:
-    """What a run came to.
+    """The results of a run.
 
-    latency: of the PMI's handler, or an exit and the entry after it, by the clock:
-        instructions if counted, else ticks
-    cost: instructions that the target lost by a PMI, the way there and back included,
-        median; none if they were not counted
-    slowdown: the share of its time that the target lost, likewise
-    spread: by how much half of all repeated runs lie around the slowdown; none if it was
-        run once
-    kept: how many of the PMIs that should have come did
+    latency: how long the PMI's handler took, or an exit and the entry after it; in
+        instructions if counted, else in ticks of the clock
+    cost: the instructions that a PMI took from the target, the way to the handler and back
+        included, as a median; None if they were not counted
+    slowdown: the share of its time that the target lost; None if there is no run without
+        samples to compare with
+    spread: half of all repeated runs lie within this distance from the slowdown; None if
+        there was one run only
+    kept: the share of the due PMIs that came
     """
     run: Run
     latency: Dict[str, float] = field(default_factory=dict)
@@ -115,12 +116,12 @@ class Figure:
 
 @dataclass
 class WholeHost:
-    """What processes lose together while "perf record -a" samples all of the host.
+    """The time that guests or processes lose while "perf record -a" samples the whole host.
 
     who: "guests", of one vCPU each, or "processes"
-    number: of them, that share a CPU
+    number: how many of them share a CPU
     way: how they are sampled
-    slowdown: the share of its time that each lost, on average
+    slowdown: the share of its time that each of them lost, on average
     """
     who: str
     number: int
@@ -133,25 +134,25 @@ class Results:
     """All figures of one command, and where they come from."""
     environment: Dict[str, Any]
     figures: List[Figure]
-    # By kernel: what those pay there who ask for no guest's callchain.
+    # By kernel: the costs there if no guest callchain is requested.
     peers: Dict[str, List[Figure]] = field(default_factory=dict)
-    # Of "perf record -a": what all vCPUs lose together.
+    # The costs of "perf record -a" for several guests or processes.
     whole_hosts: List[WholeHost] = field(default_factory=list)
 
     @property
     def arch(self) -> str:
-        """Of which architecture the host is."""
+        """The host's architecture."""
         return str(self.environment.get("arch", X86.name))
 
     @property
     def source(self) -> str:
-        """By which PMIs latencies were measured."""
+        """The kind of PMI with which latencies were measured."""
         return pmis(self.arch)
 
     def find(self, has: str = "run", /, **wanted: Any) -> Optional[Figure]:
-        """The first figure of a run with these properties that has an attribute.
+        """Return the first figure of a run with these properties that has this attribute.
 
-        Without a dump, unless one is wanted.
+        Only runs without a dump count, unless a dump is among the properties.
         """
         wanted = {"dump": 0, **wanted}
         for figure in self.figures:
@@ -186,7 +187,7 @@ class Results:
 
 def _latencies(clock: str, depths: Iterable[int], modes: Iterable[str],
                source: str = "nmi") -> List[Run]:
-    """PMI latency against depth: of a guest and of the host."""
+    """Runs for the PMI latency by the depth of the stack, of a guest and of the host."""
     runs = [Run(clock, "guest", "ip", source), Run(clock, "guest", "empty", source),
             Run(clock, "host", "ip", source)]
     for depth in depths:
@@ -197,14 +198,17 @@ def _latencies(clock: str, depths: Iterable[int], modes: Iterable[str],
 
 def _pages(clock: str, strides: Iterable[int], modes: Iterable[str],
            source: str = "nmi") -> List[Run]:
-    """PMI latency against the pages that 127 frames lie on."""
+    """Runs for the PMI latency by the number of pages that 127 frames lie on."""
     return [Run(clock, "guest", mode, source, 127, stride, rate=500, ms=60)
             for stride in strides for mode in modes]
 
 
 def _slowdowns(clock: str, depths: Iterable[int], rates: Iterable[int], ms: int,
                modes: Iterable[str] = ("callchain", "deferred", "v3", "userspace")) -> List[Run]:
-    """What the target loses, by PMIs that are IRQs: nothing else runs then."""
+    """Runs for the time that the target loses.
+
+    The PMIs are IRQs: no other CPU has to send these, so that nothing else runs meanwhile.
+    """
     runs = [Run(clock, target, "off", "irq", ms=ms) for target in ("guest", "host")]
     for rate in rates:
         runs.append(Run(clock, "guest", "ip", "irq", rate=rate, ms=ms))
@@ -216,9 +220,9 @@ def _slowdowns(clock: str, depths: Iterable[int], rates: Iterable[int], ms: int,
 
 
 def _dumps(clock: str, sizes: Iterable[int]) -> List[Run]:
-    """What dumps of stacks cost: in the PMI, by NMIs, and in all, by IRQs.
+    """Runs for the cost of stack dumps: NMIs show the cost in the PMI, IRQs the whole cost.
 
-    Guests that it takes a dump for have no frame pointers: their chains are short.
+    The depth is 1: guests that need a dump have no frame pointers, so their chains are short.
     """
     return [Run(clock, target, mode, source, depth=1, dump=size)
             for size in (0, *sizes) for source in (("nmi", "irq") if size else ("irq",))
@@ -227,12 +231,12 @@ def _dumps(clock: str, sizes: Iterable[int]) -> List[Run]:
 
 
 def _exits(clock: str, source: str = "nmi") -> List[Run]:
-    """What guests pay that nobody samples just then."""
+    """Runs for the cost of an exit while no sample is taken."""
     return [Run(clock, "exit", mode, source, rate=1) for mode in ("off", "deferred")]
 
 
 def _ladder(clock: str, rates: Iterable[int], modes: Iterable[str], depth: int) -> List[Run]:
-    """How many PMIs come, by NMIs, at rates that not all can keep up with."""
+    """Runs with NMIs at rising rates, to see which of these each mode keeps up with."""
     return [Run(clock, "guest", mode, depth=depth, rate=rate, ms=80)
             for mode in modes for rate in rates]
 
@@ -242,7 +246,7 @@ def plan(quick: bool, timed: bool) -> List[Run]:
 
     Args:
         quick: measure less
-        timed: measure time as well, which says nothing where the host is emulated
+        timed: measure time as well; this is meaningless if the host is emulated
     """
     modes = ("callchain", "deferred", "v3")
     ladder = (1000, 2000, 4000, 6000, 8000, 10000, 20000, 33000, 50000, 66000, 80000, 100000)
@@ -257,8 +261,8 @@ def plan(quick: bool, timed: bool) -> List[Run]:
             + _pages("counted", (16, 32, 64, 128, 256, 512, 1024, 2048, 4096), modes)
             + [Run("counted", "guest", "callchain", depth=depth, levels=5) for depth in DEPTHS]
             + [Run("counted", "guest", "callchain", "irq", depth) for depth in DEPTHS]
-            # In a shorter run, or at 100 Hz, samples cost as little as the interrupts by which
-            # runs differ.
+            # In a shorter run, or at 100 Hz, the samples would cost no more than the other
+            # interrupts, whose number varies from run to run.
             + _slowdowns("counted", DEPTHS, RATES, 300)
             + _slowdowns("counted", (64,), (20000, 50000), 50)
             + _dumps("counted", DUMPS)
@@ -279,14 +283,14 @@ def arm64_plan(quick: bool) -> List[Run]:
     return (_latencies("counted", (0, 1, 2, 4, 8, 16, 32, 64, 96, 127), modes[:1], "irq")
             + _pages("counted", (16, 64, 256, 1024, 4096), modes[:1], "irq")
             + _slowdowns("counted", DEPTHS, RATES, 300, modes)
-            # At 50 kHz, a PMI would interrupt the walk for the one before, and get no chain.
+            # At 50 kHz, a PMI would interrupt the walk for the previous PMI, and get no chain.
             + _slowdowns("counted", (64,), (20000,), 50, modes)
             + _exits("counted", "irq"))
 
 
 def peers_plan(source: str = "nmi") -> List[Run]:
-    """What costs something without a guest's callchain: on any kernel, patched or not."""
-    # Long enough that periods lost at the start don't look like one who does not keep up.
+    """Runs without guest callchains, for any kernel, patched or not."""
+    # These are so long that the periods lost at the start don't look like a failure to keep up.
     return [Run("counted", "guest", "ip", source, ms=100),
             Run("counted", "host", "ip", source, ms=100),
             *(Run("counted", "host", "callchain", source, depth, ms=100) for depth in DEPTHS),
@@ -294,7 +298,7 @@ def peers_plan(source: str = "nmi") -> List[Run]:
 
 
 def gate_plan(arch: Arch = X86) -> List[Run]:
-    """The runs of "make gate", on a host that can't walk as in 2023."""
+    """The runs of "make gate", on a host that does not have the walk of 2023."""
     if arch is ARM64:
         return (_latencies("counted", DEPTHS, ("deferred",), "irq")
                 + _pages("counted", (512, 4096), ("deferred",), "irq")
@@ -330,7 +334,7 @@ echo "environment clocksource $(cat $clocksource)"
 
 def _measure(emulated: EmulatedHost, title: str, runs: List[Run], folder: Path,
              more: str) -> Tuple[Dict[str, str], List[Dict[str, Any]]]:
-    """Boot once, do all runs; return what the host says of itself, and their lines."""
+    """Boot once and do all runs; return the host's environment, and the result of each run."""
     environment: Dict[str, str] = {}
     lines: List[Dict[str, Any]] = []
     unread = ""
@@ -356,7 +360,7 @@ def _measure(emulated: EmulatedHost, title: str, runs: List[Run], folder: Path,
         said = [line.strip() for line in (folder / "output").read_text().splitlines()
                 if line and not line.startswith(("{", "environment ", "Random seed"))]
         if len(lines) == len(runs):
-            raise Failure(f"What comes after the benchmark failed; see {folder / 'output'}")
+            raise Failure(f"The job failed after the benchmark; see {folder / 'output'}")
         raise Failure(f"\"{' '.join(runs[len(lines)].command().split())}\" says: "
                       f"{said[-1] if said else 'nothing'}; see {folder / 'output'}")
     return environment, lines
@@ -375,22 +379,22 @@ def _speed(line: Dict[str, Any]) -> float:
 
 
 def _half_range(lines: List[Dict[str, Any]]) -> float:
-    """Half of the range that half of all repeated runs' speeds lie in."""
+    """Return half of the interquartile range of the speeds of repeated runs."""
     low, _, high = statistics.quantiles(map(_speed, lines), n=4, method="inclusive")
     return (high - low) / 2
 
 
 def _figures(runs: List[Run], lines: List[Dict[str, Any]], stable: bool) -> List[Figure]:
-    """Relate each run to the one without samples, on the same clock and target.
+    """Compare each run with the run without samples that has the same clock and target.
 
-    Of runs that were repeated, the one in the middle counts.
+    Of repeated runs, the median one counts.
     """
     repeated: Dict[Run, List[Dict[str, Any]]] = {}
     for run, line in zip(runs, lines):
         repeated.setdefault(run, []).append(line)
     for these in repeated.values():
         these.sort(key=_speed)
-    # As long as itself: to begin and to end takes the same time then.
+    # Compare runs of the same length: then beginning and end take the same share of both.
     off_lines = {(run.clock, run.target, run.ms): these
                  for run, these in repeated.items() if run.mode == "off"}
     figures = []
@@ -406,10 +410,11 @@ def _figures(runs: List[Run], lines: List[Dict[str, Any]], stable: bool) -> List
             if len(these) > 1 and len(off) > 1:
                 figure.spread = (_half_range(these)
                                  + (1 - figure.slowdown) * _half_range(off)) / off_speed
-        # One period more begins than ends, and to start takes up to another.
+        # Add two: the last period does not end, and the start takes up to another period.
         if line["pmis"]:
             figure.kept = (line["pmis"] + 2) * line["period_ns"] / line["cpu_ns"]
-        # Most of what disturbs the target are PMIs; ticks are fewer.
+        # Gaps in the target's work are mostly PMIs; timer ticks are fewer, so that the median
+        # is the cost of a PMI.
         if run.clock == "counted" and line["pmis"] and line["gap_ticks"]:
             figure.cost = statistics.median(line["gap_ticks"])
         if line["samples"]:
@@ -425,7 +430,7 @@ def _figures(runs: List[Run], lines: List[Dict[str, Any]], stable: bool) -> List
 
 
 def _stable(clocksource: str) -> bool:
-    """Is the clock that programs read the one that the kernel keeps time by?"""
+    """Return True if the kernel keeps time by the same clock that programs read."""
     return clocksource in ("tsc", "arch_sys_counter")
 
 
@@ -435,14 +440,14 @@ def _said(*argv: str) -> str:
 
 
 def _commit() -> str:
-    """What is measured, for whoever looks at a reference later."""
+    """Return the commit that is measured, for later readers of the figures."""
     if not (REPO / ".git").exists():
         return "no git repository"
     return _said("git", "describe", "--always", "--dirty", "--abbrev=12")
 
 
 def whole_hosts(said: str) -> List[WholeHost]:
-    """What the lines of whole-host.sh come to, each beside those that nobody sampled."""
+    """Compute slowdowns from the output of whole-host.sh, relative to runs without samples."""
     took = {(who, int(number), way): float(ns)
             for who, number, way, ns in (line.split() for line in said.splitlines())}
     return [WholeHost(who, number, way, 1 - took[who, number, "off"] / ns)
@@ -451,7 +456,7 @@ def whole_hosts(said: str) -> List[WholeHost]:
 
 def measure_peers(builds: Dict[str, Build], accel: str, results: Path,
                   kernel_args: str) -> Dict[str, List[Figure]]:
-    """What those pay who ask for no guest's callchain, on each of these kernels."""
+    """Measure the costs on each of these kernels if no guest callchain is requested."""
     peers = {}
     for kernel, build in builds.items():
         runs = peers_plan(pmis(build.arch.name))
@@ -492,7 +497,7 @@ def measure(build: Build, accel: str, results: Path, runs: List[Run],
 
 
 def write(results: Results, path: Path) -> None:
-    """Write results as JSON, after checking that they are what the schema says."""
+    """Write results as JSON, after checking them against the schema."""
     import jsonschema
 
     data = results.to_json()

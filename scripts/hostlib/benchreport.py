@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a person reads of a benchmark: tables as Markdown, and plots as SVG."""
+"""Report the results of a benchmark: tables as Markdown, and plots as SVG."""
 
 import json
 import re
@@ -18,8 +18,8 @@ from .ui import Failure, say
 
 # Label, target and mode: the rows of all tables, and the lines of all plots.
 _WAYS = [
-    ("ip only, as perf today", "guest", "ip"),
-    ("a callchain of nothing", "guest", "empty"),
+    ("ip only, with the patches", "guest", "ip"),
+    ("an empty callchain", "guest", "empty"),
     ("immediate", "guest", "callchain"),
     ("deferred", "guest", "deferred"),
     ("walk of 2023", "guest", "v3"),
@@ -27,18 +27,18 @@ _WAYS = [
     ("host process, perf's own", "host", "callchain"),
 ]
 
-# Color, line and marker of each: what is printed in grey is told apart by the latter two.
+# Color, line and marker of each way.  Line and marker tell the ways apart in a grey print.
 _STYLES = [("#666666", "--", "None"), ("#666666", ":", "None"), ("#1b7837", "-", "o"),
            ("#2166ac", "-", "s"), ("#b35806", "-.", "^"), ("#762a83", "--", "D"),
            ("#222222", "-", "x")]
 
-# Instructions a second, to tell a share of time from a cost and a rate.
+# Instructions per second, to compute a share of time from a cost and a rate.
 _SPEED = 1_000_000_000
 
-# Nothing that depends on the depth of the stack.
+# Modes that don't depend on the depth of the stack.
 _SHALLOW = ("ip", "empty")
 
-# Loops of the guest that hyperfine times: a second, emulated.
+# Loops of the guest that hyperfine times; they take a second under emulation.
 _LOOPS = 50_000_000
 
 
@@ -57,14 +57,14 @@ def whole_commands(quick: bool) -> str:
 
 
 def _table(head: Sequence[str], rows: List[List[str]]) -> str:
-    """A Markdown table; what has no figures has no row."""
+    """Return a Markdown table; rows without figures are left out."""
     rows = [row for row in rows if any(re.search(r"\d", cell) for cell in row[1:])]
     lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
 def _cell(figure: Optional[Figure], text: Callable[[Figure], str]) -> str:
-    """A figure that is not what was asked for is marked as such."""
+    """Format a figure, and append its marks, such as "throttled"."""
     if figure is None:
         return "-"
     return text(figure) + "".join(f" ({mark})" for mark in figure.marks)
@@ -81,7 +81,7 @@ def _percent(value: Optional[float]) -> str:
 
 
 def _lost(figure: Figure) -> str:
-    """The share of time that was lost; repeated runs tell how sure that is."""
+    """Format the share of time that was lost, with its spread if the run was repeated."""
     if figure.spread is None:
         return _percent(figure.slowdown)
     assert figure.slowdown is not None
@@ -128,7 +128,7 @@ def _cost_table(results: Results, depths: Sequence[int]) -> str:
 
 
 def lost(cost: Optional[float], rate: int) -> str:
-    """The share of time that samples of a cost take at a rate."""
+    """Format the share of time that samples take, from their cost and rate."""
     assert cost is not None
     share = cost * rate / _SPEED
     return _percent(share) if share < 1 else "> 100 %"
@@ -149,9 +149,9 @@ def _lost_table(results: Results, depths: Sequence[int]) -> str:
 
 
 def highest_rate(results: Results, clock: str, mode: str, depth: int = 64) -> Optional[int]:
-    """The highest rate of NMIs below which all rates were kept up with.
+    """Return the highest rate of NMIs that was kept up with, as were all lower rates.
 
-    None if there is none, or if rates were not compared.
+    Return None if there is none, or if there are no rates to compare.
     """
     figures = [f for f in results.figures
                if (f.run.clock, f.run.target, f.run.mode, f.run.source, f.run.depth,
@@ -168,7 +168,10 @@ def highest_rate(results: Results, clock: str, mode: str, depth: int = 64) -> Op
 
 
 def _rate(results: Results, mode: str, depth: int) -> str:
-    """The highest rate, in words: where samples without a callchain fail as well, all do."""
+    """Format the highest rate.
+
+    It is "at least" that rate if samples without a callchain can't do more, either.
+    """
     best, limit = (highest_rate(results, "counted", which, depth) for which in (mode, "ip"))
     if not best:
         return "-"
@@ -205,8 +208,8 @@ def _dump_table(results: Results) -> str:
         rows.append([label, *cells])
     return _table(["PMI / whole sample / bytes, depth 1, with a dump of the stack", "none",
                    *(f"{dump // 1024} KiB" for dump in DUMPS)], rows) + (
-        "\nThese stacks begin where a page does. Dumps of a host process' come with its "
-        "registers, and without a callchain, as `--call-graph dwarf` has them.\n")
+        "\nThese stacks begin at the start of a page. Dumps of a host process have its "
+        "registers and no callchain, as with `--call-graph dwarf`.\n")
 
 
 def _exits(results: Results) -> str:
@@ -221,7 +224,7 @@ def _exits(results: Results) -> str:
 
 
 def _peer_table(results: Results) -> str:
-    """What is paid where nobody asks for a guest's callchain, by kernel."""
+    """Return a table of the costs by kernel if no guest callchain is requested."""
     ways = [("guest, ip only", "guest", "ip", 0), ("process, ip only", "host", "ip", 0),
             *((f"process, {depth} frames", "host", "callchain", depth) for depth in DEPTHS),
             ("exit and entry", "exit", "off", 0)]
@@ -235,7 +238,7 @@ def _peer_table(results: Results) -> str:
 
 
 def _whole_host_table(results: Results) -> str:
-    """What perf record -a takes of several vCPUs, and of as many processes."""
+    """Return a table of what perf record -a costs several vCPUs, and as many processes."""
     ways = (("guests, ip only", "guests", "ip"), ("guests, deferred callchains", "guests", "callchain"),
             ("processes, perf's own callchains", "processes", "callchain"))
     lost = {(each.who, each.way, each.number): each.slowdown for each in results.whole_hosts}
@@ -263,7 +266,7 @@ def _page_table(results: Results) -> str:
 
 
 def _page_cost_table(results: Results) -> str:
-    """Where walks are deferred, the PMI's latency says nothing of them."""
+    """Return a table of whole costs: the PMI's latency does not include deferred walks."""
     figures = _page_figures(results, "deferred")
     return _table(["127 frames, whole cost of a sample",
                    *(f"{f.pages} page{'s' * (f.pages > 1)}" for f in figures)],
@@ -273,7 +276,7 @@ def _page_cost_table(results: Results) -> str:
 def _hyperfine_table(path: Path) -> str:
     results = json.loads(path.read_text())["results"]
     base = results[0]["median"]
-    return _table(["Whole command, timed by hyperfine", "median, of perf's that records nothing"],
+    return _table(["Whole command, timed by hyperfine", "median, relative to perf without events"],
                   [[r["command"], f"{r['median'] / base:.2f} ± {r['stddev'] / base:.2f}"]
                    for r in results])
 
@@ -331,14 +334,14 @@ def _plot_overhead(results: Results, clock: str, path: Path) -> None:
                           [points[rate][1] for rate in rates] if clock == "timed" else None,
                           label=label, markersize=5, elinewidth=0.6, capsize=2, **_style(style))
     axes.set_xscale("log")
-    # What is timed is not exact enough to tell small shares apart.
+    # Timed figures are not exact enough to tell small shares apart.
     if clock == "counted":
         axes.set_yscale("log")
     _save(figure, axes, path)
 
 
 def _meaning(results: Results) -> str:
-    """The one sentence under the table."""
+    """Return a sentence that sums up the main figures."""
     def share(mode: str) -> str:
         figure = results.find("cost", clock="counted", target="guest", mode=mode, source="irq",
                               depth=64, rate=RATES[1])
@@ -365,7 +368,7 @@ def _keep(parts: List[str], folder: Path) -> None:
 
 
 def write_arm64(results: Results, folder: Path) -> None:
-    """As write(), for a host where all walks are deferred."""
+    """Do the same as write(), for a host where all walks are deferred."""
     counted = [depth for depth in DEPTHS if results.find("slowdown", mode="deferred", source="irq",
                                                          rate=RATES[1], depth=depth)]
     parts = [_origin(results), _latency_table(results), _cost_table(results, counted),

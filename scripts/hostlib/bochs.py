@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Boot the patched host in Bochs, which emulates Intel's CPUs; run a job, see how it ended.
+"""Boot the patched host in Bochs, which emulates Intel's CPUs; run a job, and see how it ended.
 
-QEMU emulates no VMX, Bochs does.  Its host has no way to this machine's files: a CD-ROM brings
-the kernel, and an initramfs with what the job needs; serial lines bring out what is said.
+Bochs emulates VMX, QEMU does not.  The host in Bochs can't access this machine's files.  It
+boots from a CD-ROM, which has the kernel and an initramfs with the files of the job.  Output
+comes through serial lines.
 """
 
 import contextlib
@@ -36,12 +37,12 @@ _ROMS = (Path("/usr/share/bochs/BIOS-bochs-latest"),
 _ISOLINUX = (Path("/usr/lib/ISOLINUX/isolinux.bin"),
              Path("/usr/lib/syslinux/modules/bios/ldlinux.c32"))
 
-# It has SMAP, and Linux 7.3 boots on it; on Bochs' Skylake it oopses in XSAVE.  Newer ones
-# were not tried.
+# This model has SMAP, and Linux 7.3 boots on it.  On Bochs' Skylake, Linux 7.3 oopses in XSAVE.
+# Newer models were not tried.
 _MODEL = "broadwell_ult"
 
 # ips: how many instructions Bochs' CPUs execute in a second of the emulated clock, which
-# has nothing to do with ours.  With fewer, PMIs leave a guest no time.
+# is independent of real time.  With a lower number, PMIs leave a guest no time.
 _CONFIG = """
 config_interface: textconfig
 display_library: term
@@ -66,19 +67,19 @@ debug: action=ignore
 
 _OWN_SCREEN = re.compile(r'^Bochs connected to screen "(/dev/.*)"$', re.MULTILINE)
 
-# The job's exit status is the last thing that the second serial line says.
+# The last line on the second serial line has the job's exit status.
 _STATUS = re.compile(r"^bochs: status (\d+)\r?\n", re.MULTILINE)
 
 
 def _libraries(program: Path) -> Set[Path]:
-    """What a program is linked with, the dynamic linker included."""
+    """Return the libraries that a program is linked with, and the dynamic linker."""
     said = subprocess.run(["ldd", str(program)], stdout=subprocess.PIPE, text=True,
                           stderr=subprocess.DEVNULL, check=False).stdout
     return {Path(path) for path in re.findall(r"(/\S+)", said) if Path(path).exists()}
 
 
 def _check_tools(files: Dict[str, Path]) -> None:
-    """Raise Failure unless these files exist, and a Bochs that can do what is asked of it."""
+    """Raise Failure unless these files exist, and Bochs can emulate the CPU."""
     for needed in (*_ROMS, *_ISOLINUX, _MODPROBE, _SHELL, *files.values()):
         if not needed.exists():
             raise Failure(f"{needed} is missing; run make deps ALL=1, which knows Debian's "
@@ -108,11 +109,11 @@ class BochsHost:
 
         Args:
             job: the script, for sh and busybox
-            files: what else it needs, by the names it has there; what programs are linked
-                with comes along
-            shared: a folder for what is said
+            files: other files that the job needs, by their names on the host; the libraries of
+                programs are added
+            shared: a folder for the logs and the output
             deadline: seconds after which the host counts as hung
-            output: called with what the script prints, as it comes
+            output: called with the script's output, as it comes
 
         Raises Failure when the host does not end as it should.
         """
@@ -152,14 +153,14 @@ class BochsHost:
     @contextlib.contextmanager
     def _running(self, tmp: Path, job: str, files: Dict[str, Path], shared: Path,
                  output: str) -> Iterator["_Bochs"]:
-        """Bochs, with a host that boots; it is ended when the caller is done with it."""
+        """Start Bochs, which boots a host; kill it when the caller is done with it."""
         iso = self._write_iso(tmp, job, files)
         config, commands = tmp / "bochsrc", tmp / "rc"
         config.write_text(_CONFIG.format(
             model=_MODEL, roms=_ROMS, iso=iso, console=shared / "console.log", output=output,
             log=shared / "bochs.log"))
         commands.write_text("c\n")
-        # Bochs has no display library without a terminal; what it draws there is of no use.
+        # Bochs' display library needs a terminal; its picture is not used.
         leader, follower = pty.openpty()
         bochs_out = shared / "bochs.out"
         with bochs_out.open("wb") as err:
@@ -192,7 +193,8 @@ class BochsHost:
             shutil.copy2(file, cd / "isolinux")
         append = " ".join([
             "console=ttyS0,115200 panic=-1 panic_on_warn=1 oops=panic reboot=t",
-            # Bochs' clocks and its instructions go at paces of their own.
+            # Bochs' clocks and its instructions run at unrelated speeds.  So skip the checks of
+            # the TSC, and the calibration of the delay loop.
             "tsc=reliable lpj=1000000", self._kernel_args])
         (cd / "isolinux" / "isolinux.cfg").write_text(
             f"default host\nprompt 0\nlabel host\n kernel /vmlinuz\n initrd /initrd.img\n"
@@ -217,7 +219,7 @@ class BochsHost:
         if job:
             (root / "job").write_text(f"{job}\n")
         needed: Set[Path] = set()
-        # busybox's shell would run busybox's modprobe, which has no -d: so take dash.
+        # Use dash: busybox's shell would run busybox's own modprobe, which has no option -d.
         for name, source in {"bin/modprobe": _MODPROBE, "bin/sh": _SHELL, **files}.items():
             target = root / name
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -233,20 +235,20 @@ class BochsHost:
 
 @dataclass
 class _Bochs:
-    """Bochs as it runs, what it says, and the terminals that it draws on.
+    """A running Bochs, the file with its messages, and the terminals that it draws on.
 
-    With a debugger, as Debian builds it, it makes itself a second terminal, and says
-    which.  It waits for ever for one that nobody reads, once some 64 KiB are drawn.
+    Debian's Bochs has a debugger.  Because of it, Bochs opens a second terminal, and prints
+    the terminal's name.  It blocks for ever if nobody reads a terminal with some 64 KiB in it.
     """
     process: "subprocess.Popen[bytes]"
     out: Path
     screens: List[int]
 
     def drain(self) -> None:
-        """Throw away what was drawn."""
+        """Read the output on the terminals, and discard it."""
         own = _OWN_SCREEN.search(self.out.read_text(errors="replace"))
         if own and len(self.screens) == 1:
-            # It may have ended just now.
+            # Bochs may have ended just now.
             with contextlib.suppress(OSError, termios.error):
                 self.screens.append(os.open(own[1], os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK))
                 tty.setraw(self.screens[1])
@@ -266,11 +268,11 @@ def _new_logs(shared: Path) -> Tuple[Path, Path]:
 
 def _follow(bochs: _Bochs, deadline: int, console: Path, said: Path,
             output: Callable[[str], None]) -> None:
-    """Pass on what the job says, until the host ends or hangs."""
+    """Pass on the job's output, until the host ends or hangs."""
     end = time.monotonic() + deadline
     position = 0
     while True:
-        # Asked first, so that nothing is said after the last read.
+        # Check this before the read, so that the last read gets all output.
         ended = bochs.process.poll() is not None or _ended(console, said)
         bochs.drain()
         with said.open("rb") as file:
@@ -291,7 +293,7 @@ def _follow(bochs: _Bochs, deadline: int, console: Path, said: Path,
 def _converse(bochs: _Bochs, line: int) -> bool:
     """Connect the user's terminal with a serial line of the host, until its shell ends.
 
-    Returns whether the user has left it; Ctrl-A x does so as well, as with QEMU.
+    Return True if the user has left the shell.  Ctrl-A x leaves it as well, as with QEMU.
     """
     before = termios.tcgetattr(sys.stdin)
     seen, typed = "", b""
@@ -323,14 +325,20 @@ def _last_line(console: Path) -> str:
 
 
 def _last_words(log: Path, console: Path) -> str:
-    """Why Bochs itself gave up, e.g. as it emulates one CPU only, or the console's end."""
+    """Return the message with which Bochs itself gave up, else the console's last line.
+
+    Bochs gives up, for example, if it can emulate one CPU only.
+    """
     panics = re.findall(r"^\d+p\[.*?\] *>>PANIC<< (.*)$",
                         log.read_text(errors="replace") if log.exists() else "", re.MULTILINE)
     return f"Bochs: {panics[-1]}" if panics else _last_line(console)
 
 
 def _ended(console: Path, said: Path) -> bool:
-    """The job is done, or the kernel has panicked or begun anew: Bochs itself would go on."""
+    """Return True if the job is done, or the kernel has panicked or rebooted.
+
+    Bochs itself goes on in all of these cases.
+    """
     text = console.read_text(errors="replace")
     return bool(_STATUS.search(said.read_text(errors="replace"))
                 or "Kernel panic" in text or text.count("Linux version") > 1)

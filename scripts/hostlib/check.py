@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Look for mistakes without running anything: mypy, flake8, shellcheck, and checkpatch.
 
-scripts/setup.cfg says what the first two are asked, scripts/checkpatch-accepted.txt what
-checkpatch says that is no mistake.
+scripts/setup.cfg configures the first two.  scripts/checkpatch-accepted.txt lists complaints of
+checkpatch that are accepted.
 """
 
 import os
@@ -23,7 +23,7 @@ from .ui import Failure, Step, say
 
 ACCEPTED = SCRIPTS / "checkpatch-accepted.txt"
 
-# A reason that is none.
+# A reason that begins with this marks a mistake that has yet to be corrected.
 TO_MEND = "TODO"
 
 _FINDING = re.compile(r"^(\S+?):(\d+): (?:ERROR|WARNING|CHECK):([A-Z0-9_]+): (.*)$", re.MULTILINE)
@@ -31,12 +31,12 @@ _FINDING = re.compile(r"^(\S+?):(\d+): (?:ERROR|WARNING|CHECK):([A-Z0-9_]+): (.*
 
 @dataclass
 class Result:
-    """What a tool says of something; it has passed if there are no complaints.
+    """The result of a check; it has passed if there are no complaints.
 
-    to_mend: complaints that wait for another day
-    used: why there are no more of them
-    not_tried: why nobody looked
-    before: it has passed in an earlier run, with the same files
+    to_mend: complaints about mistakes that are to be corrected later
+    used: the types of accepted complaints that it has met
+    not_tried: why the check was not run; empty if it was
+    before: the check has passed in an earlier run, with the same files
     """
     name: str
     complaints: List[str] = field(default_factory=list)
@@ -48,13 +48,13 @@ class Result:
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that checkpatch says.
+    """A complaint of checkpatch.
 
     Args:
-        kind: as checkpatch calls it
-        file: which it is about, or the name of a mail if it is about the message
-        place: where it stands, in a mail or file
-        text: in words
+        kind: the type of complaint, as checkpatch calls it
+        file: the file that it is about, or the name of a mail if it is about the message
+        place: the name and the line of the mail or file in which it was found
+        text: the complaint in words
     """
     kind: str
     file: str
@@ -67,7 +67,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Accepted:
-    """What checkpatch may say, of which files, and why."""
+    """A type of complaint that is accepted for some files, and why."""
     kind: str
     pattern: str
     reason: str
@@ -82,14 +82,14 @@ def read_accepted(path: Path = ACCEPTED) -> List[Accepted]:
 
 
 def file_at(mail: str, number: int) -> str:
-    """Which file a line of a mail is about; none if it is the message's."""
+    """Return the file that a line of a mail is about; empty if the line is in the message."""
     lines = mail.splitlines()[:number]
     found = [line[len("+++ b/"):] for line in lines if line.startswith("+++ b/")]
     return found[-1] if found else ""
 
 
 def read_findings(output: str) -> List[Finding]:
-    """What checkpatch has printed."""
+    """Read the complaints from checkpatch's output."""
     findings = []
     for name, line, kind, text in _FINDING.findall(output):
         path = Path(name)
@@ -102,7 +102,7 @@ def read_findings(output: str) -> List[Finding]:
 
 
 def judge(name: str, findings: Iterable[Finding], accepted: Sequence[Accepted]) -> Result:
-    """Which findings are mistakes."""
+    """Sort findings into complaints, accepted ones, and mistakes to be corrected later."""
     result = Result(name)
     for finding in findings:
         covering = [entry for entry in accepted if entry.covers(finding)]
@@ -115,7 +115,7 @@ def judge(name: str, findings: Iterable[Finding], accepted: Sequence[Accepted]) 
 
 
 def _run(name: str, argv: Sequence[str], cwd: Path) -> Result:
-    """A tool that fails if it has something to say."""
+    """Run a tool that exits with an error if it has complaints."""
     done = subprocess.run(argv, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, check=False)
     said = done.stdout.strip().splitlines()
@@ -123,7 +123,7 @@ def _run(name: str, argv: Sequence[str], cwd: Path) -> Result:
 
 
 def python_files() -> List[str]:
-    """Ours, seen from scripts/."""
+    """Return our Python files, by their paths relative to scripts/."""
     return sorted(os.path.relpath(path, SCRIPTS)
                   for top in (SCRIPTS, REPO / "tools") for path in top.rglob("*.py"))
 
@@ -136,10 +136,10 @@ def _python() -> List[Callable[[], Result]]:
 
 
 def _shell() -> List[Callable[[], Result]]:
-    """Ours in full, and the kernel's as perf's own Makefile has it."""
+    """Check our own scripts for all complaints, and the kernel's as perf's Makefile does."""
     ours = [str(path.relative_to(REPO)) for path in sorted(SCRIPTS.rglob("*.sh"))]
     kernels = [str(path.relative_to(REPO)) for path in sorted((REPO / "tools").rglob("*.sh"))]
-    # SC1091: files that only the host or the guest has.
+    # SC1091: some scripts include files that only the host or the guest has.
     return [lambda: _run("shellcheck of ours", ["shellcheck", "-e", "SC1091", *ours, ".ci/run"],
                          REPO),
             lambda: _run("shellcheck of the kernel's",
@@ -147,7 +147,7 @@ def _shell() -> List[Callable[[], Result]]:
 
 
 def without_mail() -> List[str]:
-    """C files that are in no mail, seen from the tree or, if it has them not, by full path."""
+    """Return C files that are in no mail: relative to the tree, or by full path if outside."""
     mailed = {path for topic in topics() for path in topic.new_files}
     return [*(path for path in sorted(new_files() - mailed) if path.endswith((".c", ".h"))),
             *map(str, sorted(SCRIPTS.glob("*.c")))]
@@ -155,7 +155,7 @@ def without_mail() -> List[str]:
 
 def _checkpatch(tree: Path, name: str, accepted: Sequence[Accepted],
                 arguments: Sequence[str]) -> Result:
-    """One run for several files: it takes longer to start than to check one."""
+    """Run checkpatch once for several files: its start takes longer than the check of one."""
     done = subprocess.run(["perl", "scripts/checkpatch.pl", "--strict", "--terse",
                            "--show-types", "--color=never", *arguments], cwd=tree,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
@@ -172,7 +172,7 @@ def _patches(tree: Path, mails: Path, accepted: Sequence[Accepted],
     def job(name: str, arguments: Sequence[str]) -> Callable[[], Result]:
         return lambda: _checkpatch(tree, name, accepted, arguments)
 
-    # The series of the repository are signed off by whoever posts them.
+    # The person who posts the series signs them off; the repository's are not signed off.
     unsigned = "--no-signoff"
     paths = [str(mail) for mail in sorted(mails.rglob("*.patch"))]
     if len(paths) != len(topics()):
@@ -183,11 +183,11 @@ def _patches(tree: Path, mails: Path, accepted: Sequence[Accepted],
 
 
 def _released(mails: Path, source: Source) -> Result:
-    """Whether the repository's series are what its patches say.
+    """Check that the repository's series match its patches.
 
     Args:
-        mails: what they should be
-        source: the kernel's that these were written with
+        mails: the folder with the mails as they should be
+        source: the kernel's source with which these mails were written
     """
     if PINNED:
         return Result("series", not_tried="it is that of another Linux")
@@ -200,13 +200,13 @@ def _released(mails: Path, source: Source) -> Result:
 
 
 def _mutants(tree: Tree) -> Result:
-    """Whether all still fit; to try them all takes hours."""
+    """Check that all mutants still apply; to test them all takes hours."""
     return Result("mutants fit", [str(verdict)
                                   for verdict in mutants.unfit(mutants.parse_all(), tree)])
 
 
 def run_all(jobs: Sequence[Callable[[], Result]], number: int) -> List[Result]:
-    """Results in the order of the jobs, which are done several at once."""
+    """Run several jobs at once, and return the results in the order of the jobs."""
     with Step(f"Check {len(jobs)} things") as step, \
             ThreadPoolExecutor(number) as pool:
         results = []
@@ -217,11 +217,11 @@ def run_all(jobs: Sequence[Callable[[], Result]], number: int) -> List[Result]:
 
 
 def report(results: Iterable[Result]) -> bool:
-    """Print what was found as soon as it is known; whether all have passed."""
+    """Print each result as soon as it is known; return True if all have passed."""
     count = failed = skipped = before = 0
     for result in results:
         for text in result.to_mend:
-            say(f"to be mended: {text}")
+            say(f"to be corrected: {text}")
         for text in result.complaints:
             say(f"failed: {result.name}: {text}")
         if result.not_tried:
@@ -233,20 +233,20 @@ def report(results: Iterable[Result]) -> bool:
     say(f"{count - failed - skipped} passed, {failed} failed"
         + (f", {skipped} not tried" if skipped else ""))
     if before:
-        say(f"{before} of them passed in an earlier run, and nothing of them has changed; "
-            "make clean has all be done anew")
+        say(f"{before} of them passed in an earlier run with the same files, and were not "
+            "repeated; after make clean, all are")
     return not failed
 
 
 def run(source: Source, build: Path, folder: Path, number: int = 0,
         more: Optional[Callable[[Path], Iterable[Result]]] = None) -> bool:
-    """Check all; the mails that are checked are left in a folder.
+    """Run all checks, and leave the checked mails in a folder.
 
     Args:
-        source: the kernel's
+        source: the kernel's source
         build: the build folder; its tree is assembled
-        number: how many things to do at once; as many as there are CPUs if it is 0
-        more: checks the mails as well
+        number: how many checks to run at once; 0 for one per CPU
+        more: further checks of the mails, if there are any
     """
     start = time.monotonic()
     mails = folder / "series"
@@ -259,8 +259,9 @@ def run(source: Source, build: Path, folder: Path, number: int = 0,
                        lambda: _mutants(Tree(build))], number)
     for entry in accepted:
         if not any(entry in result.used for result in results):
-            say(f"no longer said, correct {ACCEPTED.name}: {entry.kind} {entry.pattern}")
-    # What is known by now is said before hours of work.
+            say(f"not reported any more, remove it from {ACCEPTED.name}: "
+                f"{entry.kind} {entry.pattern}")
+    # Report these results now: the other checks take hours.
     passed = report(results)
     if more:
         passed = report(more(mails)) and passed

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the commands of host.py do.
+"""The commands of host.py.
 
-What draws is imported by the commands that draw: matplotlib takes long to load, and is not
-needed for the rest.
+Only the commands that draw import the modules that draw: matplotlib takes long to load, and
+the other commands don't need it.
 """
 
 import dataclasses
@@ -25,37 +25,38 @@ from .tree import BASELINE_V3, REPO, Tree
 from .ui import Failure, claim, host_folder, say
 
 
-# no5lvl: Linux 7.3 forgets the CPU's features for a moment while it boots; KASAN takes
-# addresses of 5-level paging for wild ones in an IRQ that comes just then.
+# no5lvl: while Linux 7.3 boots, it forgets the CPU's features for a moment.  In an IRQ that
+# comes just then, KASAN takes addresses of 5-level paging for wild ones.
 DEBUG_PASSES = ("no5lvl", "no5lvl kvm_amd.npt=0")
 
-# KVM with VHE; without it; and in protected mode.
+# KVM with VHE, KVM without VHE, and KVM in protected mode.
 ARM64_PASSES = ("", "kvm-arm.mode=nvhe", "kvm-arm.mode=protected")
 
-# Protected mode shows nothing of its guests.  Run a host whose PMIs are NMIs instead.
+# Protected mode is left out: it hides its guests.  A host whose PMIs are NMIs runs instead.
 ARM64_DEBUG_PASSES = (*ARM64_PASSES[:2], "irqchip.gicv3_pseudo_nmi=1")
 
-# Arguments and tests; all tests if none is named.
+# Kernel arguments and tests; all tests if none is named.
 INTEL_PASSES = (("", ""), ("kvm_intel.ept=0", ""),
                 ("kvm_intel.unrestricted_guest=0",
                  "guest_callchain_test guest_callchain_modes_test"))
 
-# What differs from AMD: VMX's registers, modes, L2 and memslots, and how an NMI comes.
+# Tests of all that differs from AMD: VMX's registers, modes, L2 and memslots, and how an NMI
+# comes.
 INTEL_QUICK = ("guest_callchain_test guest_callchain_modes_test guest_callchain_memory_test "
                "memslots_debugfs_test")
 
 
 def build_dir(options: Options) -> Path:
     folder = Path(options.build or REPO / "build").resolve()
-    # Neither the kernel's build system nor QEMU's options can quote them.
+    # Neither the kernel's build system nor QEMU's options can quote these characters.
     if any(character in f"{folder}{REPO}" for character in " ,:\t\n"):
-        raise Failure(f"No name on the way to {folder} or {REPO} may have a space, comma or "
+        raise Failure(f"The paths {folder} and {REPO} must not contain a space, comma or "
                       "colon; use other folders")
     return folder
 
 
 def arch_dir(options: Options) -> Path:
-    """Where what is for the architecture of the host is built."""
+    """Return the folder for builds for the host's architecture."""
     folder = build_dir(options)
     return folder / options.arch if ARCHS[options.arch] is ARM64 else folder
 
@@ -73,7 +74,7 @@ def linux(options: Options) -> source.Source:
 
 
 def demo_guest(options: Options) -> str:
-    """Whose kernel the demo's guest runs; Bochs would take an hour for Debian's."""
+    """Return whose kernel the demo's guest runs; Debian's would take an hour in Bochs."""
     whose = options.guest or ("own" if options.vendor == "intel" else "debian")
     if (whose, options.vendor) == ("debian", "intel"):
         raise Failure("The Intel host is too slow for Debian's kernel; use GUEST=own with it")
@@ -83,14 +84,14 @@ def demo_guest(options: Options) -> str:
 
 
 def check_arch(options: Options) -> None:
-    """Raise Failure if something is asked for that is x86's."""
+    """Raise Failure if an option of x86 alone is given for another architecture."""
     for variable, given in (("VENDOR", options.vendor == "intel"), ("BASELINE", options.baseline)):
         if given and options.arch != "x86":
-            raise Failure(f"{variable}= is for ARCH=x86; leave it or ARCH={options.arch} away")
+            raise Failure(f"{variable}= is for ARCH=x86; omit it or ARCH={options.arch}")
 
 
 def accel_of(options: Options) -> str:
-    """What runs the host."""
+    """Return the emulator or accelerator that runs the host."""
     check_arch(options)
     if options.arch != "x86":
         return arm64.choose_accel(options.accel)
@@ -98,7 +99,7 @@ def accel_of(options: Options) -> str:
 
 
 def host_traits(options: Options) -> str:
-    """What sets this host apart, in the words of expected-skips.txt."""
+    """Describe this host in the words of expected-skips.txt."""
     return f"{options.arch} {options.kargs} {Path(options.kconfig).stem}"
 
 
@@ -114,7 +115,7 @@ def host_dir(options: Options) -> Path:
     """The folder that the host is built in."""
     folder = build_dir(options)
     if options.baseline:
-        # A tree of its own: one that changes back and forth is compiled each time.
+        # Use a tree of its own: if one tree changed back and forth, it would be compiled each time.
         folder /= "baseline-v3"
     if options.arch == ARM64.name:
         folder /= options.arch
@@ -123,7 +124,7 @@ def host_dir(options: Options) -> Path:
 
 
 def built(options: Options) -> Build:
-    """The host, built if that is necessary."""
+    """Return the host; build it first if that is necessary."""
     extra = extra_config(options)
     folder = host_dir(options)
     arch = ARCHS[options.arch]
@@ -141,8 +142,8 @@ def cmd_build(options: Options) -> int:
 
 
 def selftests_results(options: Options) -> Path:
-    """A folder for the results on this host; those on other hosts are kept, and those of all
-    tests when only some are run.
+    """Return an empty folder for the results on this host.  Results on other hosts are kept; if
+    only some tests are run, so are the results of all tests.
     """
     host = host_folder(options.vendor if options.arch == "x86" else options.arch,
                        Path(options.kconfig) if options.kconfig else None,
@@ -151,7 +152,7 @@ def selftests_results(options: Options) -> Path:
 
 
 def say_all(counts: Counts) -> int:
-    """Print what was counted, and why; an exit status."""
+    """Print the counts and the remarks; return an exit status."""
     for remark in counts.remarks:
         say(remark)
     say(str(counts))
@@ -166,11 +167,11 @@ def check_report(options: Options) -> None:
 
 
 def report(options: Options, text: str, tree: Path) -> None:
-    """Write KTAP in the formats that are asked for."""
+    """Write KTAP in the formats that the options ask for."""
     if options.junit:
         Path(options.junit).write_text(ktap.junit(text, tree, "guest callchains"))
     if options.json == "-":
-        # Standard output; sys.stdout is standard error then, see host.py.
+        # This is standard output; sys.stdout is standard error then, see host.py.
         assert sys.__stdout__
         sys.__stdout__.write(ktap.kernelci(text, tree, options.arch))
     elif options.json:
@@ -196,9 +197,9 @@ def cmd_selftests(options: Options) -> int:
 
 
 def cmd_test_debug(options: Options) -> int:
-    """With nested paging, then with shadow paging; or one of these each day.
+    """Test with nested paging, then with shadow paging; or with one of them each day.
 
-    On arm64, with VHE and without, and with pseudo-NMIs.
+    On arm64, test with VHE, without VHE, and with pseudo-NMIs.
     """
     x86 = options.arch == "x86"
     config = CONFIGS / ("debug.config" if x86 else f"debug-{options.arch}.config")
@@ -207,7 +208,7 @@ def cmd_test_debug(options: Options) -> int:
     if options.one_today:
         chosen = passes[datetime.date.today().toordinal() % len(passes)]
         say(f"Today's pass has {chosen or 'no arguments'}; left out: "
-            + ", ".join(args or "none" for args in passes if args != chosen))
+            + ", ".join(args or "no arguments" for args in passes if args != chosen))
         passes = [chosen]
     failed = 0
     for args in passes:
@@ -218,7 +219,10 @@ def cmd_test_debug(options: Options) -> int:
 
 
 def intel_passes(options: Options) -> List[Options]:
-    """On EPT, without EPT, and without unrestricted guest; a part once if it is to be quick."""
+    """Return the passes: with EPT, without EPT, and without unrestricted guest.
+
+    There is a single pass with QUICK=, of fewer tests, or if the user sets options of kvm_intel.
+    """
     if options.quick and options.tests:
         raise Failure("QUICK= and TESTS= both choose tests; use one of them")
     once = options.quick or "kvm_intel." in options.kargs
@@ -251,10 +255,10 @@ def cmd_host_table(options: Options) -> int:
 
 
 def compare_all_selftests(options: Options, using: str) -> int:
-    """Linux's own KVM selftests, with our patches and without."""
+    """Compare Linux's own KVM selftests with our patches and without."""
     if options.vendor == "intel" or options.arch != "x86":
         other = "VENDOR=intel" if options.vendor == "intel" else f"ARCH={options.arch}"
-        raise Failure(f"ALL=1 compares kernels on an AMD host; leave {other} away")
+        raise Failure(f"ALL=1 compares kernels on an AMD host; omit {other}")
     if options.junit or options.json:
         raise Failure("ALL=1 compares two runs, and has no results for JUNIT= or JSON=")
     same = allselftests.compare(*with_and_without(options), using, results_dir("all-selftests"),
@@ -263,7 +267,7 @@ def compare_all_selftests(options: Options, using: str) -> int:
 
 
 def with_and_without(options: Options) -> Tuple[Build, Build]:
-    """A host with our patches and one without, neither built yet."""
+    """Return a host with our patches and one without; neither is built yet."""
     folder = arch_dir(options)
     claim(folder)
     kernel, arch = linux(options), ARCHS[options.arch]
@@ -291,7 +295,7 @@ def cmd_mutants(options: Options) -> int:
     every = [mutant for mutant in mutants.parse_all() if mutant.arch == arch.name]
     chosen = mutants.choose(every, options.mutants, options.today)
     using = accel_of(options)
-    # A few don't wipe out the table of all, nor another architecture's do.
+    # A run of a few mutants must not overwrite the table of all, nor that of another architecture.
     name = ("" if len(chosen) == len(every) else "some-") + "mutants"
     results = results_dir(name if arch is X86 else f"{name}-{arch.name}")
     return 0 if mutants.run(host_dir(options), linux(options), using, results, every, chosen,
@@ -313,7 +317,7 @@ def object_code(build: Build) -> Counts:
 
 
 def test_arm64(options: Options) -> int:
-    """What there is for arm64: unit tests, perf's, the selftests in each mode of KVM, a demo."""
+    """Run the tests for arm64: unit tests, perf's, selftests in each mode of KVM, and a demo."""
     from . import demo
 
     check_report(options)
@@ -339,7 +343,7 @@ def test_arm64(options: Options) -> int:
 
 def report_parts(options: Options, parts: Dict[str, Counts], said: Dict[str, str],
                  tree: Path) -> int:
-    """Report groups of tests, with the KTAP of those that have one; an exit status."""
+    """Report groups of tests, with KTAP if a group has it; return an exit status."""
     counts = Counts()
     for part in parts.values():
         counts.add(part)
@@ -355,7 +359,7 @@ def cmd_test(options: Options) -> int:
     if options.arch != "x86":
         return test_arm64(options)
     check_report(options)
-    # On another base they are the same, and some say what is in the repository itself.
+    # On another base, the unit tests are the same, and some check the repository itself.
     parts: Dict[str, Counts] = {} if source.PINNED else {"unit tests": unit_tests()}
     using = choose_accel(options.accel)
     for whose in GUESTS:
@@ -385,7 +389,7 @@ def cmd_fuzz(options: Options) -> int:
 
 
 def bench_peers(options: Options) -> Dict[str, Build]:
-    """Kernels on which nobody asks for a guest's callchain, built for the benchmark."""
+    """Build and return the kernels for the benchmark without guest callchains, by name."""
     patched, unpatched = with_and_without(options)
     patched.all()
     without = Build(patched.folder, linux(options), CONFIGS / "no-callchain.config",
@@ -498,8 +502,8 @@ def packages_of(kind: str, options: Options, folder: Path, config: str,
     """Build packages of this kind in a folder, and return them.
 
     Args:
-        config: what the kernel is configured with; as the running one is, if empty
-        fragment: merged into it
+        config: the kernel's configuration; that of the running kernel if empty
+        fragment: a fragment that is merged into it
     """
     claim(folder)
     base = package.find_config(config, folder)
@@ -527,7 +531,7 @@ def cmd_rpm(options: Options) -> int:
 
 
 def cmd_test_packages(options: Options) -> int:
-    """With the configuration of the emulated host: a distribution's takes hours."""
+    """Test packages with the emulated host's configuration: a distribution's takes hours."""
     installed.check_root()
     build = built(options)
     config, fragment = str(build.kernel / ".config"), CONFIGS / "package-test.config"
@@ -573,11 +577,12 @@ def cmd_docs(options: Options) -> int:
 def cmd_clean(options: Options) -> int:
     folder = build_dir(options)
     if folder.exists():
-        # Packages and kernels to compare with are built in folders of their own.
+        # Packages, and kernels for comparisons, are built in subfolders.
         builds = [base.parent for base in [folder / "linux.base", *folder.glob("*/linux.base")]
                   if base.exists()]
         if not builds and any(folder.iterdir()):
-            raise Failure(f"{folder} holds no build of ours; remove it by hand if you mean it")
+            raise Failure(f"{folder} was not built by this project; remove it by hand if you want "
+                          "to")
         for build in [folder, *builds]:
             claim(build)
     for remove in (folder, REPO / "results" / "latest"):
@@ -616,7 +621,7 @@ COMMANDS: Dict[str, Command] = {
         "sample Debian's own kernels as guests, and unwind them by their ORC tables",
         (*_HOST, "kargs", "kconfig", "baseline"), (*_BOOTS, "unpack")),
     "test-unikernel": Command(
-        cmd_test_unikernel, "sample a guest that is no Linux, whose call paths are known",
+        cmd_test_unikernel, "sample a guest that is not Linux, and whose call paths are known",
         (*_HOST, "kargs", "kconfig", "baseline"), _BOOTS),
     "test-pictures": Command(
         cmd_test_pictures, "use the flame graphs in a browser, and open them in others' viewers",
@@ -626,35 +631,35 @@ COMMANDS: Dict[str, Command] = {
         "use perf kvm on two guests as an operator would: record, report, diff, top",
         (*_HOST, "kargs", "kconfig", "baseline"), (*_BOOTS, "unpack", "workflow")),
     "test-baseline": Command(
-        cmd_test_baseline, "test the tests: the walk of 2023 must fail some",
+        cmd_test_baseline, "test the tests: the walk of 2023 must fail some of them",
         (*_HOST, "kconfig"), _BOOTS),
     "mutants": Command(
-        cmd_mutants, "test the tests: break the kernel here and there, each must be noticed",
+        cmd_mutants, "test the tests: break the kernel in many places, each must be noticed",
         (*_HOST, "arch", "mutants", "today"), (*_BOOTS, "intel")),
     "records": Command(
-        cmd_records, "compare what perf records with our patches and without", _HOST, _BOOTS),
+        cmd_records, "compare perf's records with and without our patches", _HOST, _BOOTS),
     "fuzz": Command(
-        cmd_fuzz, "compare the walk of random guests' stacks with what it must find",
+        cmd_fuzz, "compare walks of random guests' stacks with the expected results",
         (*_HOST, "kargs", "kconfig", "baseline", "fuzz_seconds", "fuzz_cases", "seed"),
         (*_BOOTS, "fuzz")),
     "bench": Command(
-        cmd_bench, "measure what samples cost, beside what they are compared with",
+        cmd_bench, "measure the cost of samples, beside other ways to take them",
         (*_HOST, "arch", "kargs", "kconfig", "quick"), (*_BOOTS, "draw", "bench"),
         (("quick", "measure less, in three minutes"),)),
     "gate": Command(
         cmd_gate, "fail if samples cost more than the committed reference says",
         (*_HOST, "arch", "kargs", "kconfig", "baseline"), (*_BOOTS, "gate")),
     "host-table": Command(
-        cmd_host_table, "write results/hosts.md: which tests passed on which host, of the last "
+        cmd_host_table, "write results/hosts.md: which tests passed on which host in the last "
         "runs", _SOURCE, ("source",)),
     "check": Command(
-        cmd_check, "look for mistakes in Python, shell, C and patches, by the usual tools",
+        cmd_check, "check Python, shell, C and patches with the usual tools",
         (*_SOURCE, "jobs", "all"), ("source", "series", "check"),
         (("jobs", "do N things at once, not one for each CPU"),
          ("all", "compile each patch as well, also for other architectures; boot what git am "
           "gives"))),
     "docs": Command(
-        cmd_docs, "build the documentation as HTML; fails if Sphinx warns of a line of ours",
+        cmd_docs, "build the documentation as HTML; fails if Sphinx warns about our lines",
         _SOURCE, ("source", "docs")),
     "build": Command(
         cmd_build, "fetch, assemble and build the patched host, no more",

@@ -17,28 +17,28 @@ from .emulated import EmulatedHost, check_console, pass_on
 from .selftests import Counts, judge
 from .ui import Failure, Step, say
 
-# The kernel that runs best under QEMU's emulation.
+# The Debian release whose kernel runs best under QEMU's emulation.
 _SUITE = "bookworm"
 
-# Two boots, one inside the other, and a profile; a slow emulator needs most of it.
+# Seconds for two boots, one inside the other, and a profile; a slow emulator needs most of them.
 _DEADLINE = 1200
 _BOCHS_DEADLINE = 3600
 
-# Part of the guest-kernel samples that must carry more than the IP.
+# The share of the guest-kernel samples that must carry more than the IP.
 _ENOUGH = 0.90
 
-# Part of the guest-kernel samples that must reach the kernel's entry, or where a thread starts.
+# The share of the guest-kernel samples that must reach the kernel's entry or a thread's start.
 _ENOUGH_WHOLE = 0.95
 
 
 @dataclass(frozen=True)
 class _Functions:
-    """What the kernels of an architecture call functions.
+    """The names of functions in an architecture's kernels.
 
     Args:
-        entry: of system calls
-        dispatch: what that leads to
-        outermost: all entries, and where threads and CPUs start
+        entry: the entry of system calls
+        dispatch: a function on the path from that entry to the system call
+        outermost: a pattern of all entries, and of the functions where threads and CPUs start
     """
     entry: str
     dispatch: str
@@ -46,7 +46,7 @@ class _Functions:
 
     @property
     def expected(self) -> Tuple[str, ...]:
-        """What the workload's system calls run through."""
+        """The functions that the workload's system calls run through."""
         return self.entry, self.dispatch, "vfs_read", "vfs_write"
 
 
@@ -58,15 +58,15 @@ _FUNCTIONS = {
                         r"ret_to_user|__secondary_switched|__primary_switched)\w*"),
 }
 
-# How deep the known stacks are that demo-host.sh has sampled by both ways, and how often each
-# must be found.
+# The depths of the known stacks that demo-host.sh samples in both ways, and how often each
+# stack must be found.
 _DEPTHS = (5, 16)
 _ENOUGH_OF_EACH = 50
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What the demo found."""
+    """The results of the demo."""
     folder: Path
     functions: _Functions
     folded: "Counter[Tuple[str, ...]]"
@@ -90,12 +90,12 @@ class Profile:
 
 
 def fetch(whose: str, arch: Arch) -> Optional[Path]:
-    """Have what a guest takes that is not built here: better before long work than behind."""
+    """Fetch the guest's kernel if it is not built here; call this before long work."""
     return guest.fetch(_SUITE, arch.debian) if whose == "debian" else None
 
 
 def _make_guest(build: Build, folder: Path, whose: str) -> None:
-    """The guest's kernel, if it is Debian's, and its initrd, in a folder."""
+    """Write the guest's initrd to a folder, and its kernel if that is Debian's."""
     foreign = build.arch is not X86
     programs = {} if foreign else {"program": build.selftests / GUEST_PROGRAM}
     guest.install(programs, folder / "files")
@@ -110,15 +110,15 @@ def _make_guest(build: Build, folder: Path, whose: str) -> None:
 
 def run(build: Build, accel: str, folder: Path, whose: str, kernel_args: str = "",
         vendor: str = "amd") -> Profile:
-    """Boot host and guest, sample the guest, and leave all that was found in a folder.
+    """Boot host and guest, sample the guest, and leave all results in a folder.
 
     Args:
         build: the host
-        accel: what emulates it
-        folder: for what is found
+        accel: the emulator or accelerator that runs the host
+        folder: the folder for the results
         whose: one of options.GUESTS
-        kernel_args: more for the host's kernel
-        vendor: whose CPU the host has
+        kernel_args: further arguments for the host's kernel
+        vendor: the vendor of the host's CPU
     """
     _make_guest(build, folder, whose)
     job = f"whose={whose}\n{(guest.SCRIPTS / 'demo-host.sh').read_text()}"
@@ -154,9 +154,9 @@ def run(build: Build, accel: str, folder: Path, whose: str, kernel_args: str = "
 
 
 def is_whole(sample: stacks.Sample, functions: _Functions) -> bool:
-    """Is the outermost function of the kernel one where it is entered, or a thread starts?
+    """Return True if the outermost kernel function is an entry, or the start of a thread.
 
-    The instruction pointer alone says nothing of the walk.
+    A sample with the instruction pointer alone does not count: it says nothing about the walk.
     """
     frames = sample.frames()
     kernel = [frame for frame in frames if frame.kind == stacks.GUEST_KERNEL]
@@ -165,14 +165,14 @@ def is_whole(sample: stacks.Sample, functions: _Functions) -> bool:
 
 
 def system_calls(samples: List[stacks.Sample], entry: str) -> Tuple[int, int]:
-    """How many samples are in system calls, and how many of these begin in user mode."""
+    """Count the samples in system calls, and those of them that begin in user mode."""
     called = [frames for frames in (sample.frames() for sample in samples)
               if any(frame.name == entry for frame in frames)]
     return len(called), sum(frames[0].kind == stacks.GUEST_USER for frames in called)
 
 
 def _write_page(samples: List[stacks.Sample], title: str, path: Path) -> None:
-    """Draw the flame graph as a page, too, where what draws it can be had."""
+    """Draw the flame graph as a page, too, if the packages that draw it can be fetched."""
     try:
         flamepage.write([Counter(sample.frames() for sample in samples if sample.functions)],
                         title, path)
@@ -188,9 +188,9 @@ def _known_stacks(script: Path) -> "Counter[Tuple[str, ...]]":
 
 
 def _agree(profile: Profile) -> bool:
-    """Are the same stacks found by both ways, and no others, each often enough?
+    """Return True if both ways have found the same stacks, no others, and each often enough.
 
-    How often they are sampled depends on how busy this machine is.
+    The counts need not be the same: they depend on how busy this machine is.
     """
     return (sorted(map(len, profile.deferred)) == list(_DEPTHS)
             and set(profile.deferred) == set(profile.immediate)
@@ -198,7 +198,7 @@ def _agree(profile: Profile) -> bool:
 
 
 def show(profile: Profile) -> None:
-    """Print the ten hottest guest call paths, and where the rest is."""
+    """Print the ten hottest guest call paths, and where the other results are."""
     say("\nThe ten hottest guest call paths, outermost function first:")
     for stack, count in profile.folded.most_common(10):
         say(f"{100 * count / profile.guest_samples:5.1f} %  {' > '.join(stack)}")
@@ -213,15 +213,15 @@ def show(profile: Profile) -> None:
 
 
 def read_here(perf: Path, folder: Path) -> Counts:
-    """Read the demo's data with this machine's perf: the text must be that of the host's.
+    """Read the demo's data with this machine's perf: it must print the same as the host's perf.
 
     Args:
-        perf: built for this machine
-        folder: where the demo's results are
+        perf: the perf that was built for this machine
+        folder: the folder with the demo's results
     """
     text = folder / "samples-here.txt"
     with text.open("w") as out, (folder / "samples-here.log").open("w") as log:
-        # The user's settings, and what perf has kept, are not the host's.
+        # Don't use the user's settings and perf's cache: the host does not have them.
         done = subprocess.run([str(perf), "script", "--symfs", str(folder / "files"), "-i",
                                str(folder / "perf.data.guest"), "-F",
                                "comm,pid,tid,misc,ip,sym,dso"],

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Look whether this machine has what a command takes; only "make deps" installs it."""
+"""Check that this machine has all that a command needs; only "make deps" installs it."""
 
 import subprocess
 from pathlib import Path
@@ -11,7 +11,7 @@ SCRIPT = Path(__file__).resolve().parents[1] / "deps.sh"
 
 
 def check(groups: Iterable[str]) -> None:
-    """Raise Failure, which says how to get it, if something of these groups is missing."""
+    """Raise Failure if something of these groups is missing; the message says how to get it."""
     wanted = list(groups)
     if not wanted:
         return

@@ -26,32 +26,34 @@ from .ui import Failure
 
 _INIT = REPO / "scripts" / "guest" / "init.sh"
 
-# "-icount shift=0": each instruction takes a nanosecond, and so does a tick.
+# With "-icount shift=0", each instruction takes a nanosecond, and so does each tick of the TSC.
 _COUNTED_TSC_KHZ = 1000000
 
-# What a kernel prints when something is wrong with it.
+# Messages that a kernel prints when something is wrong with it.
 _SPLAT = re.compile(r"Kernel panic|Oops|BUG:|WARNING:|general protection|Internal error:|"
                     r"INFO: (suspicious RCU|possible|task .* blocked|rcu_)|"
                     r"\[ BUG|Invalid wait context|soft lockup|hard LOCKUP|"
                     r"KASAN:|UBSAN:|kmemleak: \d|bad: scheduling|possible circular locking")
 
-# None of these is about the kernel that runs: it lies on no real hardware, a test has modprobe
-# lock up a CPU, and Bochs' CPUs say by CPUID that they are each other's threads, and that there
-# are none.
+# None of these messages is about a fault of the kernel: the hardware is not real; a test has
+# modprobe lock up a CPU; and CPUID of Bochs' CPUs says that they are threads of each other, and
+# also that there are no threads.
 _HARMLESS = re.compile(r"TSC.*unstable|WARNING: command line too long|"
                        r"BUG: soft lockup - CPU#\d+ stuck for \d+s! \[modprobe:|"
                        r"WARNING: .*cpu/topology_common\.c:\d+ at parse_legacy")
 
-# The first of microvm's virtio-mmio devices; QEMU gives out the last ones first.
+# Address of the first virtio-mmio device of the machine "microvm".  QEMU assigns the last ones
+# first, so this one stays unused.
 UNUSED_DEVICE = 0xfeb00000
 
 _DEVICE_LOG = "virtio_mmio.log"
 
-# A read where no device of that kind has a register: a test has a stack there.
+# A read from an offset where such a device has no register: a test has a stack there.
 _DEVICE_READ = re.compile(r"virtio_mmio_read offset 0x1e[0-9a-f]$", re.MULTILINE)
 
-# QEMU had to wait for a CPU just when the kernel compared its timers.  There are no
-# hrtimers then: one PMI a tick, and NMIs come while their target has a tick as well.
+# The kernel says this if QEMU had to wait for a CPU just when the kernel compared its
+# timers.  Then there are no hrtimers: there is one PMI per tick, and NMIs come while their
+# target has a tick as well.
 _NO_HRTIMERS = "APIC timer disabled due to verification failure"
 _BOOTS = 10
 
@@ -61,7 +63,7 @@ class Complaint(Failure):
 
 
 def choose_accel(wish: str) -> str:
-    """Decide between QEMU's accelerators; "auto" takes KVM where it can nest."""
+    """Choose one of QEMU's accelerators; "auto" takes KVM if it can nest."""
     if wish not in ("auto", "tcg", "kvm"):
         raise Failure(f"ACCEL={wish} is not known; use auto, tcg or kvm")
     nests = _can_nest()
@@ -92,7 +94,7 @@ class Outcome:
 
 
 def _share(name: str, folder: Path, tag: str, more: str = "") -> List[str]:
-    """QEMU's options that show the host a folder, by this tag."""
+    """Return QEMU's options that share a folder with the host, by this tag."""
     return ["-fsdev", f"local,id={name},path={folder},security_model=none{more},multidevs=remap",
             "-device", f"virtio-9p-device,fsdev={name},mount_tag={tag}"]
 
@@ -103,11 +105,11 @@ class EmulatedHost:
     Args:
         build: the kernel to boot, and its tests
         accel: "tcg" or "kvm"
-        kernel_args: more for the kernel's command line
-        counted: emulate it with a clock that ticks once an instruction, at 1 GHz, so
-            that what takes time there is counted rather than measured
-        watch_device: have the kernel fail that reads a stack from UNUSED_DEVICE
-        root: the root of another system, whose own kernel and modules are to run
+        kernel_args: further arguments for the kernel's command line
+        counted: emulate it with a clock that ticks once per instruction, at 1 GHz, so that
+            durations are counts of instructions
+        watch_device: fail if the kernel reads a stack from UNUSED_DEVICE
+        root: the root of another system, whose own kernel and modules are used
     """
 
     def __init__(self, build: Build, accel: str, kernel_args: str = "",
@@ -122,13 +124,13 @@ class EmulatedHost:
         self._shares: Dict[str, Path] = {}
         self._kernel, self._modules, self._init = build.image, build.modules, _INIT
         if build.arch is ARM64:
-            # It has another user space, which sees of this machine what it takes.
+            # This host has its own user space.  Of this machine, it sees only these folders.
             self._root = build.root
             self._shares = {"build": build.folder, "repo": REPO}
         elif root != Path("/"):
             self._kernel, self._modules = next(root.glob("boot/vmlinuz-*")), Path("/")
         if self._root != Path("/"):
-            # Of all that it needs, only this is not the other system's.
+            # The other system has all that the host needs except for init.sh.
             self._init = Path("/init.sh")
             shutil.copy(_INIT, self._root / "init.sh")
 
@@ -137,20 +139,21 @@ class EmulatedHost:
         if self._accel == "kvm":
             cpu = ["-accel", "kvm", "-cpu", "host"]
         elif self._counted:
-            # QEMU counts each byte of a "rep movsb" as an instruction, and no CPU takes
-            # that long: 4 KiB would cost 3556 more.  Have Linux copy words, as it does on
-            # CPUs whose bytes aren't fast.
+            # QEMU counts each byte of a "rep movsb" as an instruction: 4 KiB would cost 3556
+            # more.  No CPU takes that long.  Have Linux copy words, as it does on CPUs
+            # without fast copies of bytes.
             cpu = ["-accel", "tcg,thread=single", "-icount", "shift=0,sleep=off",
                    "-cpu", "max,+svm,-erms,-fsrm"]
         else:
-            # QEMU's cpu_clear_ignne() changes the first CPU's hflags2 in the thread of
-            # whichever CPU restores FPU state, unlocked.  Seen with 7.2: now and then that
-            # CPU enters a guest with GIF clear, no interrupt gets through, and it hangs.
-            # So let others run guests.
+            # QEMU's cpu_clear_ignne() changes the first CPU's hflags2 without a lock, in the
+            # thread of any CPU that restores FPU state.  Seen with QEMU 7.2: now and then the
+            # first CPU enters a guest with GIF clear, gets no interrupt, and hangs.  So let
+            # only the other CPUs run guests.
             cpu = ["-accel", "tcg,thread=multi", "-cpu", "max,+svm"]
             cpus, job_cpus = 3, "1-2"
-        # With KVM the guest is told.  An emulated PIT can't be relied upon to tell, nor
-        # to watch over the TSC: without that as clocksource there are no hrtimers.
+        # KVM tells its guest the TSC's frequency.  An emulated PIT is not reliable enough to
+        # measure it, nor as a watchdog of the TSC: without the TSC as clocksource, there are
+        # no hrtimers.
         tsc = [] if self._accel == "kvm" else [f"tsc_early_khz={self._tsc_khz()}",
                                                "tsc=nowatchdog"]
         return Machine(["qemu-system-x86_64", "-M", "microvm,acpi=off,rtc=on", *cpu,
@@ -162,10 +165,11 @@ class EmulatedHost:
         append = " ".join([
             f"console={machine.console} root=rootfs rootfstype=9p ro",
             "rootflags=trans=virtio,version=9p2000.L,cache=loose,msize=262144",
-            # A kernel that warns is a kernel that fails; it ends QEMU, by -no-reboot.
+            # A warning is a failure: the kernel panics and reboots, which by -no-reboot ends
+            # QEMU.
             "panic=-1 panic_on_warn=1 oops=panic reboot=t",
-            # What the kernel doesn't know becomes init's environment; QEMU appends its
-            # devices, hence nothing behind a "--".
+            # Arguments that the kernel does not know become init's environment.  Don't pass
+            # them to init behind a "--": QEMU appends its devices.
             f"init={self._init} mode={mode} job_cpus={machine.job_cpus}",
             *([f"shares={','.join(self._shares)}"] if self._shares else []),
             *machine.kernel_args, self._kernel_args])
@@ -188,7 +192,7 @@ class EmulatedHost:
                                   stdout=subprocess.PIPE).stdout)
 
     def _there(self, path: Path) -> Path:
-        """Where the host sees a file of this machine."""
+        """Return the path by which the host sees a file of this machine."""
         for tag, folder in self._shares.items():
             if folder in [path, *path.parents]:
                 return Path("/run") / tag / path.relative_to(folder)
@@ -224,7 +228,7 @@ class EmulatedHost:
             job: the script
             shared: a folder that the host sees as /run/shared
             deadline: seconds after which the host counts as hung
-            output: called with what the script prints, as it comes
+            output: called with the script's output, as it comes
 
         Raises Failure when the host does not end as it should.
         """
@@ -286,7 +290,7 @@ class EmulatedHost:
 
 
 def _has_no_hrtimers(console: Path) -> bool:
-    """Whether the host gave up, see init.sh, as its kernel found no timer but the tick's."""
+    """Return True if the host gave up, see init.sh, because its kernel has no hrtimers."""
     return console.exists() and _NO_HRTIMERS in console.read_text(errors="replace")
 
 

@@ -21,7 +21,7 @@ _WIDTH_INCHES = 14.0
 _ROW_INCHES = 0.22
 _CHARS_PER_INCH = 15.0
 
-# A name that is cut to less says nothing.
+# A name that is cut to fewer characters is useless.
 _FEWEST_CHARS = 4
 
 
@@ -34,7 +34,7 @@ def _color(function: str) -> Tuple[float, float, float]:
 
 
 def _label(function: str, room: int) -> str:
-    """A function's name, cut to so many characters; nothing if too few of its own are left."""
+    """Cut a function's name to so many characters; return "" if too few of its own are left."""
     if len(function) <= room:
         return function
     return function[:room - 2] + ".." if room - 2 >= _FEWEST_CHARS else ""
@@ -75,7 +75,7 @@ def write(folded: "Counter[Tuple[str, ...]]", title: str, path: Path) -> None:
 
 
 def _add_hints(path: Path, hints: Dict[str, str]) -> None:
-    """matplotlib can't say what a viewer shows for a shape that is pointed at."""
+    """Add the texts that a viewer shows for the box at the pointer; matplotlib can't write them."""
     ElementTree.register_namespace("", _SVG)
     ElementTree.register_namespace("xlink", "http://www.w3.org/1999/xlink")
     drawing = ElementTree.parse(path)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only
-// Draw the flame graph of the page's data, whose names come from a guest: they only ever
-// become text.
+// Draw the flame graph of the page's data.  The names in the data come from a guest: use them
+// as text only.
 "use strict";
 (() => {
 	const data = JSON.parse(document.getElementById("data").textContent);
@@ -31,7 +31,7 @@
 	const change = node => share(node) - oldShare(node);
 	const largest = nodes.filter(node => differs && node.counts[0] > 0)
 		.reduce((most, node) => Math.max(most, Math.abs(change(node))), 0.001);
-	// What rounds to nothing is no change.
+	// A change that rounds to zero is none.
 	const isSame = node => Math.abs(change(node)) < 0.0005;
 
 	// Equal names get equal colors, near that of their kind.
@@ -43,7 +43,8 @@
 		return [hue + hash % 13 - 6, saturation, lightness + hash % 7 - 3];
 	}
 
-	// What grew gets darker, to red; what shrank has arrows that tell so in grey.
+	// A box that grew is red, and one that shrank is blue; a larger change is darker.  In grey,
+	// the arrows of label() tell these boxes apart.
 	function changed(node) {
 		if (node === root || isSame(node))
 			return [0, 0, 90];

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The user space of an emulated host of another architecture: Debian's packages, unpacked.
 
-This machine's own packages stay what they are: an apt with lists and a status file of its own
-finds what depends on what, dpkg-deb unpacks it, and no package's scripts are run.
+This machine's own packages are not changed.  An apt with its own lists and status file finds the
+dependencies, dpkg-deb unpacks the packages, and no package's scripts are run.
 """
 
 import shutil
@@ -14,8 +14,8 @@ from .ui import Failure, Step, one_at_a_time, run_logged
 
 SUITE = "trixie"
 
-# What init.sh and the selftests' runner call, and what perf and the selftests are linked with.
-# QEMU runs the demo's guest.
+# The programs that init.sh and the selftests' runner call, and the libraries that perf and the
+# selftests are linked with.  QEMU runs the demo's guest.
 PACKAGES = ("base-files", "bash", "busybox-static", "coreutils", "dash", "findutils", "grep",
             "hostname", "kmod", "mawk", "mount", "perl-base", "procps", "qemu-system-arm", "sed",
             "util-linux", "libc6-dev", "libdw-dev", "libelf-dev", "libtraceevent-dev",
@@ -23,7 +23,7 @@ PACKAGES = ("base-files", "bash", "busybox-static", "coreutils", "dash", "findut
 
 
 def _kept(folder: Path, packages: Sequence[str]) -> List[Path]:
-    """What an earlier download of these packages has left; empty if it is not whole."""
+    """Return the files of an earlier download of these packages; empty if it is incomplete."""
     listing = folder / "packages"
     if not listing.exists():
         return []
@@ -35,7 +35,7 @@ def _kept(folder: Path, packages: Sequence[str]) -> List[Path]:
 
 
 def fetch(architecture: str, packages: Sequence[str] = PACKAGES) -> List[Path]:
-    """Debian's packages for an architecture, and all that they depend on; fetched once."""
+    """Return Debian's packages for an architecture with all dependencies; fetch them only once."""
     folder = source.cache_dir() / architecture
     with one_at_a_time(folder):
         found = _kept(folder, packages)
@@ -51,7 +51,7 @@ def fetch(architecture: str, packages: Sequence[str] = PACKAGES) -> List[Path]:
             trouble = apt.get("update")
             found = apt.download_all(packages)
         if not found:
-            last = (trouble.strip() or f"{SUITE} has not all of them").splitlines()[-1]
+            last = (trouble.strip() or f"{SUITE} lacks some of them").splitlines()[-1]
             raise Failure(f"Debian's packages for {architecture} can't be fetched ({last}); check "
                           "the network and run the same command again, it goes on from what is "
                           "there")
@@ -61,7 +61,7 @@ def fetch(architecture: str, packages: Sequence[str] = PACKAGES) -> List[Path]:
 
 
 def unpack(found: Sequence[Path], root: Path, log: Path) -> None:
-    """Make a folder the root of a system with these packages, unless it is that already."""
+    """Unpack these packages into the root folder of a system, unless it has them already."""
     stamp = root.with_name(root.name + ".packages")
     content = "\n".join(path.name for path in found)
     if root.exists() and stamp.exists() and stamp.read_text() == content:
@@ -71,12 +71,13 @@ def unpack(found: Sequence[Path], root: Path, log: Path) -> None:
     for folder in (root, partial):
         shutil.rmtree(folder, ignore_errors=True)
     partial.mkdir(parents=True)
-    # What other packages' files stand behind: /bin is a link to /usr/bin.
+    # Unpack base-files first: it has links that the paths of other packages go through, such as
+    # /bin to /usr/bin.
     in_order = sorted(found, key=lambda path: not path.name.startswith("base-files_"))
     run_logged("Unpack them", ["sh", "-e", "-c", 'root=$1; shift; for package; do '
                                'dpkg-deb -x "$package" "$root"; done', "unpack", str(partial),
                                *map(str, in_order)], log)
-    # A script of mawk's would make it.
+    # A script of the package mawk would make this link.
     (partial / "usr/bin").mkdir(parents=True, exist_ok=True)
     (partial / "usr/bin/awk").symlink_to("mawk")
     partial.rename(root)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The boxes of a flame graph: each function below all that called it."""
+"""The boxes of a flame graph: one for each function and its path of callers."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from typing import Any, List, Sequence, Tuple
 
 @dataclass
 class Node:
-    """A box: whom it stands on (-1: nobody), how deep and how far right, and its samples."""
+    """A box: the number of its caller's box (-1: none), its depth, left edge, and samples."""
     parent: int
     depth: int
     left: int
@@ -17,9 +17,9 @@ class Node:
 
 
 def build(profiles: "Sequence[Counter[Tuple[Any, ...]]]") -> List[Node]:
-    """The boxes of all profiles' stacks, callers first, siblings by name.
+    """Return the boxes of all profiles' stacks, callers first, siblings sorted by name.
 
-    Each box has its samples in each profile; its place is that in the first one.
+    Each box has its number of samples in each profile; its position is that in the first profile.
     """
     nodes: List[Node] = []
     path: List[int] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Fuzz the walk of guests' stacks: in user space, and on the emulated host; and perf."""
+"""Fuzz the walk of guests' stacks, in user space and on the emulated host; fuzz perf as well."""
 
 import re
 import subprocess
@@ -13,20 +13,20 @@ from .ui import Failure, Step, run_logged, say
 
 _SOURCES = REPO / "tools/testing/guest_callchain"
 
-# What user space gets of the time; IRQs and NMIs share the rest.
+# The share of the time for user space; the runs with IRQs and with NMIs share the rest.
 _USER_SPACE_SHARE = 0.4
 
-# For booting, and for the last case; and how slow an emulated host may be.
+# Seconds for the boot and the last case; and the seconds that a slow host takes for each case.
 _GRACE = 120
 _SECONDS_PER_CASE = 0.1
 
-# User space is that much faster, and then some.
+# Runs in user space for each case on the host: user space is faster by more than that.
 _RUNS_PER_CASE = 50
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How long to fuzz, or how many guests to sample if that isn't zero; and the seed."""
+    """The seconds to fuzz, or the number of guests to sample if not zero; and the seed."""
     seconds: int
     cases: int
     seed: int
@@ -34,11 +34,11 @@ class Limits:
     @staticmethod
     def parse(seconds: str, cases: str, seed: str) -> "Limits":
         if not seconds.isdecimal() or int(seconds) < 5:
-            raise Failure(f"FUZZ_SECONDS={seconds} is no number of seconds from 5 on")
+            raise Failure(f"FUZZ_SECONDS={seconds} must be a number of seconds, at least 5")
         if not cases.isdecimal():
-            raise Failure(f"FUZZ_CASES={cases} is no number")
+            raise Failure(f"FUZZ_CASES={cases} must be a number")
         if not seed.isdecimal() or not 0 < int(seed) < 2**31:
-            raise Failure(f"SEED={seed} is no number from 1 on")
+            raise Failure(f"SEED={seed} must be a number from 1 to {2**31 - 1}")
         return Limits(int(seconds), int(cases), int(seed))
 
     def in_user_space(self) -> str:
@@ -48,7 +48,7 @@ class Limits:
         return f"-max_total_time={max(1, int(self.seconds * _USER_SPACE_SHARE))}"
 
     def shared(self, fuzzers: int) -> "Limits":
-        """For one of some fuzzers in user space, unless it is to run that many cases."""
+        """Return the limits for one of several fuzzers, which share the time, but not the cases."""
         return self if self.cases else Limits(self.seconds // fuzzers, 0, self.seed)
 
     def in_kernel(self) -> str:
@@ -63,7 +63,7 @@ class Limits:
 
 
 def _run(program: Path, results: Path, limits: Limits, max_len: int) -> bool:
-    """Run one of libFuzzer's programs; say whether what it fuzzes withstood."""
+    """Run a program of libFuzzer; return True if it finds nothing wrong."""
     name = program.name
     log = results / f"{name}.log"
     with Step(f"Run {name}") as step, log.open("w") as out:
@@ -99,7 +99,7 @@ def _run(program: Path, results: Path, limits: Limits, max_len: int) -> bool:
 
 
 def user_space(build: Build, folder: Path, results: Path, limits: Limits) -> bool:
-    """Fuzz KVM's walk alone, and what perf reads of guests; say whether they withstood."""
+    """Fuzz KVM's walk alone, and perf's readers of guests; return True if nothing is found."""
     run_logged("Build the fuzzers for user space",
                ["make", "-C", str(_SOURCES), f"OUTPUT={folder}", f"LINUX={build.tree.path}",
                 "all", "perf"], results / "build.log")
@@ -111,7 +111,7 @@ def user_space(build: Build, folder: Path, results: Path, limits: Limits) -> boo
 
 def in_kernel(build: Build, accel: str, results: Path, limits: Limits,
               kernel_args: str) -> bool:
-    """Sample random guests on the emulated host; say whether all chains are right."""
+    """Sample random guests on the emulated host; return True if all chains are right."""
     job = "cd \"$BUILD_SELFTESTS\"\nfailed=0\n" + "".join(
         f"{FUZZER} {limits.in_kernel()} -s {limits.seed} -i {source} || failed=1\n"
         for source in ("irq", "nmi")) + "exit $failed\n"

@@ -16,7 +16,7 @@ from .bench import Figure, Results
 from .tree import REPO
 from .ui import Failure, say
 
-# One for each set of tools; those of other architectures are in folders of their own.
+# One reference for each set of tools. References of other architectures are in subfolders.
 REFERENCES = REPO / "results" / "gate"
 LIMITS = REPO / "scripts" / "gate-limits.toml"
 
@@ -25,9 +25,9 @@ _ORIGIN = "kvm_guest_callchains"
 
 @dataclass(frozen=True)
 class Limit:
-    """How much slower a figure may be: by a share, or by a number; and why so.
+    """How much slower a figure may get, in percent or in instructions, and the reason.
 
-    at_most: what it may never be beyond, whatever the reference has
+    at_most: an absolute limit, whatever the reference is
     """
     name: str
     percent: float
@@ -42,7 +42,7 @@ class Limit:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One figure, and what was allowed."""
+    """One figure, with its reference and its limit."""
     limit: Limit
     value: float
     reference: float
@@ -58,13 +58,16 @@ class Verdict:
 
 
 def references(arch: str) -> Path:
-    """Where the references of an architecture are."""
+    """Return the folder with the references of an architecture."""
     return REFERENCES if arch == X86.name else REFERENCES / arch
 
 
 def read_limits(path: Path, arch: str = X86.name) -> List[Limit]:
-    """The limits of an architecture: x86's have no table of its name around them."""
-    # Python has it since 3.11, and other commands do without.
+    """Read the limits of an architecture.
+
+    Those of x86 are at the top level, others are in a table with the architecture's name.
+    """
+    # Python has tomllib since 3.11. Other commands must work without it, so import it here.
     import tomllib
 
     data = tomllib.loads(path.read_text())
@@ -85,7 +88,7 @@ def _median(results: Results, **wanted: Any) -> float:
 
 
 def _deferred_cost(results: Results, **wanted: Any) -> float:
-    """What a deferred sample costs in all, by IRQs: in its PMI and in the thread."""
+    """Return the whole cost of a deferred sample, in its PMI and in the thread; PMIs are IRQs."""
     figure = results.find("cost", clock="counted", target="guest", mode="deferred", source="irq",
                           **wanted)
     if figure is None or figure.cost is None:
@@ -101,7 +104,7 @@ def _pages(results: Results, mode: str, stride: int) -> Figure:
 
 
 def _arm64_figures(results: Results) -> Dict[str, float]:
-    """As figures(): what counts is the PMI, the whole of a deferred sample, and exits."""
+    """Do the same as figures() for arm64: costs of PMIs, of whole deferred samples, of exits."""
     cost = functools.partial(_deferred_cost, results)
     few, many = (_pages(results, "deferred", stride) for stride in (512, 4096))
     return {
@@ -120,7 +123,7 @@ def _arm64_figures(results: Results) -> Dict[str, float]:
 
 
 def figures(results: Results) -> Dict[str, float]:
-    """The figures that have a limit, by name, in instructions."""
+    """Return the figures that have a limit, by name, in instructions."""
     if results.arch == ARM64.name:
         return _arm64_figures(results)
 
@@ -151,13 +154,19 @@ def figures(results: Results) -> Dict[str, float]:
 
 
 def _series(version: str) -> str:
-    """7.3.4 and 7.3.5 are comparable: that is what the gate is for; 7.4 is another base."""
+    """Return the part of a version that must be equal in comparable runs.
+
+    7.3.4 and 7.3.5 are comparable: that is what the gate is for. 7.4 is another base.
+    """
     match = re.match(r"\d+\.\d+", version)
     return match.group() if match else version
 
 
 def _other_tool(new: Results, reference: Results) -> Optional[Tuple[str, str, str]]:
-    """What the reference was made with that is another now, if anything; its version, and ours."""
+    """Return the first tool that differs from the reference's: its name, the old and new version.
+
+    None if all are the same.
+    """
     compared: List[Tuple[str, str, Callable[[str], str]]] = [
         ("kernel", "Linux", _series), ("qemu", "QEMU", _series),
         ("compiler", "compiler", lambda v: v.split(".")[0]),
@@ -170,7 +179,7 @@ def _other_tool(new: Results, reference: Results) -> Optional[Tuple[str, str, st
 
 
 def choose(new: Results, references: List[Results]) -> Results:
-    """The reference that was made with the tools of this run; if none was, any."""
+    """Return the reference that was made with this run's tools; without one, the first of all."""
     return next((reference for reference in references if not _other_tool(new, reference)),
                 references[0])
 
@@ -184,7 +193,7 @@ def refuse(new: Results, reference: Results) -> None:
                       "the figures can't be compared; make another reference from a commit that "
                       "is known to be good, see results/README.md")
     for results, whose in ((new, "this run"), (reference, "the reference")):
-        # Who does not keep up is slow, and the figures say by how much.
+        # A run that does not keep up can be compared: its figures show how slow it is.
         marked = {mark for figure in results.figures for mark in figure.marks
                   if mark != bench.TOO_SLOW}
         if marked:
@@ -209,7 +218,7 @@ def to_ktap(verdicts: List[Verdict]) -> str:
 
 
 def kcidb(verdicts: List[Verdict], new: Results) -> Dict[str, Any]:
-    """As the KernelCI database takes it, version 4 of its schema."""
+    """Return the verdicts for the KernelCI database, in version 4 of its schema."""
     checkout, build = f"{_ORIGIN}:{new.environment['commit']}", f"{_ORIGIN}:gate"
     return {
         "version": {"major": 4, "minor": 0},
@@ -228,7 +237,11 @@ def kcidb(verdicts: List[Verdict], new: Results) -> Dict[str, Any]:
 
 
 def judge(new: Results, folder: Path, tree: Path) -> bool:
-    """Compare, print KTAP and what got slower, and leave JUnit and KCIDB files."""
+    """Compare with the reference; print KTAP and what got slower; write KTAP, JUnit and KCIDB.
+
+    Returns:
+        true if nothing got slower than its limit
+    """
     made = [bench.read(path) for path in sorted(references(new.arch).glob("*.json"))]
     if not made:
         raise Failure(f"There is no reference in {references(new.arch)}; see results/README.md")

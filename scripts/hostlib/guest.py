@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What guests are made of: files of ours, and kernels as Debian ships them."""
+"""Make guests from files of ours and from kernels as Debian ships them."""
 
 import lzma
 import re
@@ -14,7 +14,7 @@ from .tree import REPO
 from .ui import Failure, Step, one_at_a_time
 
 SCRIPTS = REPO / "scripts" / "guest"
-# Where distributions have one that needs no library.
+# Paths at which distributions install a static busybox.
 _BUSYBOXES = ("/bin/busybox.static", "/bin/busybox", "/usr/bin/busybox", "/usr/sbin/busybox")
 
 _KERNEL = re.compile(r"^\s*Depends: (linux-(?:image|binary)-\d\S*-cloud-\w+)$", re.MULTILINE)
@@ -22,12 +22,12 @@ _KERNEL = re.compile(r"^\s*Depends: (linux-(?:image|binary)-\d\S*-cloud-\w+)$", 
 # "libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x...)", "/lib64/ld-linux-x86-64.so.2 (0x...)"
 _LIBRARY = re.compile(r"(/\S+) \(0x", re.MULTILINE)
 
-_WITHOUT = "make demo GUEST=own does without it"
+_WITHOUT = "make demo GUEST=own does not need it"
 
 
 def busybox() -> Path:
     for name in _BUSYBOXES:
-        # It fails for programs that need none.
+        # ldd fails for programs that need no library.
         if Path(name).exists() and subprocess.run(
                 ["ldd", name], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
                 check=False).returncode:
@@ -36,16 +36,16 @@ def busybox() -> Path:
 
 
 def install(programs: Dict[str, Path], root: Path) -> None:
-    """Put programs into /bin of a guest's root, and the libraries that they need where they are.
+    """Copy programs to /bin of a guest's root, and their libraries to the same paths as here.
 
     Args:
-        programs: as the guest calls them
-        root: is made
+        programs: by the names that they get in the guest
+        root: a new folder, which becomes the guest's root
     """
     (root / "bin").mkdir(parents=True)
     for name, program in programs.items():
         shutil.copy(program, root / "bin" / name)
-        # It fails for programs that need none.
+        # ldd fails for programs that need no library.
         listed = subprocess.run(["ldd", str(program)], stdout=subprocess.PIPE,
                                 stderr=subprocess.DEVNULL, text=True, check=False).stdout
         for library in _LIBRARY.findall(listed):
@@ -56,14 +56,14 @@ def install(programs: Dict[str, Path], root: Path) -> None:
 
 def write_initrd(path: Path, init: str, files: Path, modules: Iterable[Path] = (),
                  shell: Optional[Path] = None) -> None:
-    """A guest's files: busybox, its work, and a script of scripts/guest as its init.
+    """Write a guest's files: busybox, workload.sh, and a script of scripts/guest as its init.
 
     Args:
         path: the file to write
         init: name of the script
-        files: more of them, in a folder that has them as the guest's root has
-        modules: of the guest's kernel; the script finds them in /modules, in this order
-        shell: a busybox, if not this machine's
+        files: a folder with more files, at the paths that they get below the guest's root
+        modules: modules of the guest's kernel; the script finds them in /modules, in this order
+        shell: the busybox to use instead of this machine's
     """
     with tempfile.TemporaryDirectory() as tmp:
         root = Path(tmp)
@@ -85,12 +85,12 @@ def write_initrd(path: Path, init: str, files: Path, modules: Iterable[Path] = (
 
 
 def kernel_packages(depends: str) -> List[str]:
-    """The kernel's own packages in what "apt-cache depends" prints."""
+    """Return the names of kernel packages in the output of "apt-cache depends"."""
     return _KERNEL.findall(depends)
 
 
 def fetch(suite: str, architecture: str = "amd64") -> Path:
-    """Debian's kernel package of a suite; fetched once."""
+    """Return Debian's kernel package of a suite; download it if it is not in the cache."""
     amd64 = architecture == "amd64"
     folder = source.cache_dir() / "stock" / (suite if amd64 else f"{suite}-{architecture}")
     with one_at_a_time(folder):
@@ -101,14 +101,14 @@ def _fetch(suite: str, folder: Path, architecture: str) -> Path:
     cached = sorted([*folder.glob("linux-image-*.deb"), *folder.glob("linux-binary-*.deb")])
     if cached:
         return cached[-1]
-    # A host of another architecture takes apt as well, see foreign.py.
+    # Packages of another architecture come by apt only: its host needs apt, too, see foreign.py.
     if not source.apt_mirror() and architecture == "amd64":
         return pool.fetch(pool.KERNELS[suite], folder)
     return _download(suite, folder, lambda apt: _kernel_package(apt, architecture), architecture)
 
 
 def fetch_modules(suite: str) -> Path:
-    """The package that has the modules of the kernel that fetch() returns; fetched once."""
+    """Return the package with the modules of fetch()'s kernel; download it if necessary."""
     kernel = fetch(suite)
     if not kernel.name.startswith("linux-binary-"):
         return kernel
@@ -122,7 +122,10 @@ def fetch_modules(suite: str) -> Path:
 
 
 def _kernel_package(apt: source.PrivateApt, architecture: str) -> str:
-    """The package that has a kernel, or the one that depends on the newest."""
+    """Follow dependencies to the package of the newest kernel, and return its name.
+
+    If apt knows no dependency, this is the name of the package that depends on the kernel's.
+    """
     package = f"linux-image-cloud-{architecture}"
     for _ in range(3):
         found = kernel_packages(apt.cache("depends", package))
@@ -134,7 +137,7 @@ def _kernel_package(apt: source.PrivateApt, architecture: str) -> str:
 
 def _download(suite: str, folder: Path, choose: Callable[[source.PrivateApt], str],
               architecture: str = "amd64") -> Path:
-    """Download a package of Debian's, whose name is known once apt has its lists."""
+    """Download a package of Debian's; choose() returns its name, once apt has fetched its lists."""
     incoming = folder / "incoming"
     incoming.mkdir(parents=True, exist_ok=True)
     mirror = source.apt_mirror()
@@ -146,7 +149,7 @@ def _download(suite: str, folder: Path, choose: Callable[[source.PrivateApt], st
     with Step(f"Download Debian's kernel of {suite} for {architecture}"):
         trouble = apt.get("update")
         package = choose(apt)
-        # What lies in there may be half of a package; apt goes on from it.
+        # This folder may have a part of the package; apt downloads the rest.
         failed = apt.get("download", package, cwd=incoming)
         fetched = sorted(incoming.glob(f"{package}_*.deb"))
         if failed or not fetched or not re.search(r"-\d", package):
@@ -158,10 +161,10 @@ def _download(suite: str, folder: Path, choose: Callable[[source.PrivateApt], st
 
 
 def _extract(package: Path, folder: str, patterns: Iterable[str]) -> None:
-    # "ar" does not fail for lack of the member, xz does for lack of input.
+    # If the package lacks the member, "ar" succeeds, but xz fails because it gets no input.
     with subprocess.Popen(["sh", "-c", 'ar p "$0" data.tar.xz | xz -d', str(package)],
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as archive:
-        # It fails if a pattern matches nothing.
+        # tar fails if a pattern matches nothing; the callers check what was extracted.
         subprocess.run(["tar", "-x", "-C", folder, "--wildcards", *patterns],
                        stdin=archive.stdout, stderr=subprocess.DEVNULL, check=False)
     if archive.returncode:
@@ -169,10 +172,10 @@ def _extract(package: Path, folder: str, patterns: Iterable[str]) -> None:
 
 
 def unpack_modules(package: Path, root: Path, names: Iterable[str]) -> List[Path]:
-    """Take modules out of their package, to where a guest's root file system has them.
+    """Extract modules from their package to their paths in a guest's root file system.
 
     Returns:
-        where they are, not compressed, in the order of their names
+        the paths of the uncompressed modules, in the order of names
     """
     loadable = []
     with tempfile.TemporaryDirectory(dir=root.parent) as tmp:
@@ -194,7 +197,7 @@ def unpack_modules(package: Path, root: Path, names: Iterable[str]) -> List[Path
 
 
 def unpack_image(package: Path, folder: Path) -> None:
-    """Take the kernel, as it boots, out of its package, to a folder that is made."""
+    """Extract the bootable kernel from its package to vmlinuz in a new folder."""
     folder.mkdir(parents=True)
     with tempfile.TemporaryDirectory(dir=folder) as tmp:
         _extract(package, tmp, ["./boot/vmlinuz*", "./*lib/modules/*/vmlinuz"])
@@ -205,19 +208,19 @@ def unpack_image(package: Path, folder: Path) -> None:
 
 
 def unpack(package: Path, tree: Path, folder: Path) -> None:
-    """Take the kernel out of its package, and its ELF file out of that.
+    """Extract the kernel from its package, and the ELF file from the kernel.
 
     Args:
-        package: a kernel's package of Debian's
-        tree: Linux, whose script unpacks kernels
-        folder: is made; gets vmlinuz and vmlinux
+        package: Debian's package of a kernel
+        tree: a Linux source, whose extract-vmlinux is used
+        folder: a new folder for vmlinuz and vmlinux
     """
     unpack_image(package, folder)
     with (folder / "vmlinux").open("wb") as vmlinux:
         result = subprocess.run(["sh", str(tree / "scripts/extract-vmlinux"),
                                  str(folder / "vmlinuz")], stdout=vmlinux,
                                 stderr=subprocess.DEVNULL, check=False)
-    # The script may say nothing, and succeed.
+    # The script may succeed without any output.
     if result.returncode or not (folder / "vmlinux").stat().st_size:
         raise Failure(f"{package} has a kernel that Linux's extract-vmlinux can't unpack; "
                       "are lz4, xz and zstd installed?")

@@ -8,7 +8,8 @@ from typing import Any, Dict, List, Set, Tuple
 from . import selftests
 from .ui import Failure
 
-# What heads a column, and the command whose results fill it, see commands.py.
+# For each column: its heading, the command that makes its results, and the folder of these
+# results, see commands.py.
 HOSTS = (("AMD, nested paging", "make selftests", "selftests"),
          ("AMD, shadow paging", "make selftests KARGS=kvm_amd.npt=0", "selftests-kvm_amd.npt=0"),
          ("Intel, EPT", "make test-intel", "selftests-intel"),
@@ -20,9 +21,9 @@ HOSTS = (("AMD, nested paging", "make selftests", "selftests"),
 _HEAD = """# Tests by host
 
 Written by `make host-table` from the output of the last run on each host. QEMU emulates the
-AMD and the arm64 CPU, Bochs the Intel CPU. A number is that of the test cases that passed;
-behind it stands how many were skipped, and below the table why. A dash stands where a test is
-of another architecture. On arm64, all samples are deferred: tests have half as many variants.
+AMD and the arm64 CPU, Bochs the Intel CPU. Numbers are test cases that passed. The number of
+skipped cases follows; the reasons are below the table. A dash means that the test is for another
+architecture. On arm64, all samples are deferred: tests have half as many variants.
 """
 
 _Programs = Dict[str, List[Any]]
@@ -40,7 +41,7 @@ def _cell(cases: List[Any]) -> str:
 
 
 def _skips(columns: List[_Programs]) -> List[str]:
-    """Each reason for a skip: of which tests, whatever their variant, and on which hosts."""
+    """List, for each host, the reasons for skips and the skipped tests without their variants."""
     found: Dict[Tuple[str, str], Set[str]] = defaultdict(set)
     for (host, _, _), programs in zip(HOSTS, columns):
         for cases in programs.values():
@@ -71,7 +72,7 @@ def table(columns: List[_Programs]) -> str:
 
 
 def write(results: Path, tree: Path, page: Path) -> None:
-    """Write the page, from results of the last runs; Failure if one of them is missing."""
+    """Write the page from results of the last runs. Raise Failure if one of them is missing."""
     columns = []
     for host, command, folder in HOSTS:
         ktap = results / folder / "selftests.ktap"

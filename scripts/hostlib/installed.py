@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Install the packages in a fresh Debian, boot what was installed, and sample a guest with it."""
+"""Install the packages in a fresh Debian, boot their kernel, and sample a guest with them."""
 
 import json
 import os
@@ -18,19 +18,19 @@ from .ui import Failure, run_logged
 
 _SUITE = "bookworm"
 
-# What an operator's host has, and what init.sh takes.
+# Programs that an operator's host has, and programs that init.sh needs.
 _PROGRAMS = ("binutils", "busybox-static", "initramfs-tools", "kmod", "python3",
              "qemu-system-x86")
 
-# What an RPM must have, beside what the kernel's release is in.
+# Files that the RPMs must install, besides those with the kernel's release in their paths.
 _RPM_FILES = (f"usr/bin/{PERF}", f"usr/lib/{PERF_PACKAGE}/bin/perf")
 
-# Seconds; a machine may be several times slower than others.
+# Seconds. Some machines are several times slower than others.
 _DEADLINE = 600
 
 
 def check_root() -> None:
-    """Raise Failure unless this can make a system of its own."""
+    """Raise Failure unless this process can make a Debian system in a folder."""
     if os.geteuid():
         raise Failure("test-packages makes a Debian of its own, which only root can; "
                       "run it as root")
@@ -53,7 +53,7 @@ def _in(root: Path, *command: str) -> List[str]:
 
 
 def _ours(root: Path) -> Iterator[Path]:
-    """What packages of ours have left in a system."""
+    """Yield the files of our packages that are in a system."""
     for pattern in ("boot/*guest-callchain*", "lib/modules/*guest-callchain*",
                     "usr/src/*guest-callchain*", "var/lib/initramfs-tools/*guest-callchain*",
                     f"usr/bin/{PERF}", f"usr/lib/{PERF_PACKAGE}"):
@@ -61,13 +61,13 @@ def _ours(root: Path) -> Iterator[Path]:
 
 
 def _ask(argv: List[str], what: str) -> str:
-    """Return the first line of a command's output with this text, or an empty one."""
+    """Return the first line of a command's output that has this text; "" if there is none."""
     said = subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True).stdout
     return next((line for line in said.splitlines() if what in line), "")
 
 
 def _judge_sampling(folder: Path, release: str) -> Dict[str, bool]:
-    """What must hold of a guest's profile that was made with what was installed."""
+    """Return what must hold for a guest's profile made with the packages, and whether it does."""
     running = (folder / "release").read_text().strip()
     doctor = json.loads((folder / "doctor.json").read_text())
     samples = [sample for sample in
@@ -80,13 +80,13 @@ def _judge_sampling(folder: Path, release: str) -> Dict[str, bool]:
 
 
 def debs(build: Build, packages: List[Path], accel: str, folder: Path) -> Counts:
-    """Install, boot, sample, remove.
+    """Install the packages, boot their kernel, sample a guest, and remove the packages.
 
     Args:
-        build: has the guest
-        packages: what "make deb" built
-        accel: what emulates the host
-        folder: for the results
+        build: the build that has the guest
+        packages: the packages that "make deb" built
+        accel: QEMU's accelerator, "tcg" or "kvm"
+        folder: a folder for the results
     """
     root = build.path / "debian"
     _bootstrap(root, folder)
@@ -126,7 +126,7 @@ def debs(build: Build, packages: List[Path], accel: str, folder: Path) -> Counts
 
 
 def rpms(packages: List[Path], folder: Path) -> Counts:
-    """Unpack them into an empty system, as rpm does."""
+    """Have rpm install the packages into an empty folder, without scripts and dependencies."""
     root = folder / "rpm-root"
     root.mkdir()
     run_logged("Install the RPMs", ["rpm", f"--root={root}", "--install", "--nodeps",

@@ -16,7 +16,7 @@ from .build import BENCH, Build
 from .emulated import Outcome, pass_on
 from .ui import Failure
 
-# For one boot, and, in Bochs' time, for one of its tests.
+# In seconds: for one boot, by the real clock, and for one of its tests, by Bochs' clock.
 _DEADLINE = 2 * 3600
 _TEST_TIMEOUT = 600
 
@@ -43,7 +43,7 @@ for test in {tests}; do
 	program=${{test##*/}}
 	name="$number selftests: kvm: $program"
 	echo "# selftests: kvm: $program"
-	# Each case has a process group of its own, and would keep the pipe open.
+	# Kill test cases that are left over, which would keep the pipe open.
 	(cd "./${{test%"$program"}}" && timeout {timeout} "./$program"; echo $? > /tmp/status
 	 killall -KILL "$program" 2>/dev/null) 2>&1 | sed "s/^/# /"
 	status=$(cat /tmp/status)
@@ -58,16 +58,16 @@ exit $failed
 
 
 def job(tests: List[str], timeout: int, prepare: str = "") -> str:
-    """The script that runs test programs on the host, for so many seconds each at most."""
+    """Return a script that runs test programs on the host, and ends each after timeout seconds."""
     return _JOB.format(prepare=prepare, number=len(tests), tests=" ".join(tests), timeout=timeout)
 
 
-# Where the host has them, for jobs that QEMU's host runs as well.
+# Paths on this host, for jobs that run on QEMU's host as well.
 _JOB_ENV = """
 export BUILD_SELFTESTS=/selftests BUILD_KERNEL=/kernel PATH=/bin:/usr/bin
 """
 
-# A serial line is the only way out: a text that ends with an archive.
+# Files leave the host by a serial line only: so a job's output ends with an archive, as text.
 _ARCHIVE = "bochs: archive"
 _PACK = f"""
 status=$?
@@ -77,7 +77,7 @@ tar -cf - *.txt *.log *.json 2>/dev/null | gzip | base64
 exit $status
 """
 
-# What QEMU needs to boot a guest of the type microvm.
+# The files that QEMU needs to boot a guest of the type microvm.
 _QEMU = Path("/usr/bin/qemu-system-x86_64")
 _QEMU_ROMS = [Path("/usr/share/qemu") / name for name in ("bios-microvm.bin", "linuxboot_dma.bin")]
 
@@ -88,11 +88,11 @@ def run_demo(build: Build, folder: Path, script: str, deadline: int, kernel_args
 
     Args:
         build: the host, and the guest's kernel
-        folder: its initrd.img becomes the guest's, and what the job leaves is put here
+        folder: has the guest's initrd.img, and gets the files that the job leaves
         script: the job; it finds and leaves files in /run/shared
         deadline: seconds after which the host counts as hung
-        kernel_args: more for the host's kernel
-        show: called with what the job prints, as it comes
+        kernel_args: more arguments for the host's kernel
+        show: called with each part of the job's output, as it arrives
     """
     said = _Said(show)
     files = {str(path)[1:]: path for path in (_QEMU, *(rom.resolve() for rom in _QEMU_ROMS))}
@@ -107,14 +107,14 @@ def run_demo(build: Build, folder: Path, script: str, deadline: int, kernel_args
     try:
         _unpack(said.text, folder)
     except Failure:
-        # A job that failed has said why.
+        # A job that failed has printed the reason.
         if not outcome.status:
             raise
     return outcome
 
 
 class _Said:
-    """What a job says, shown line by line up to the archive."""
+    """A job's output; the lines before the archive are shown as they arrive."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self.text = ""
@@ -135,7 +135,7 @@ def _unpack(text: str, folder: Path) -> None:
     _, _, archive = text.partition(_ARCHIVE + "\n")
     lines = [line for line in archive.splitlines() if re.fullmatch(r"[A-Za-z0-9+/]+=*", line)]
     try:
-        # The whole of it: gzip's checksum comes last.
+        # Decompress all of it before tar reads it: gzip's checksum is at the end.
         data = gzip.decompress(base64.b64decode("".join(lines)))
         with tarfile.open(fileobj=io.BytesIO(data), mode="r:") as tar:
             for member in tar.getmembers():
@@ -143,7 +143,7 @@ def _unpack(text: str, folder: Path) -> None:
                 if file:
                     (folder / Path(member.name).name).write_bytes(file.read())
     except (tarfile.TarError, zlib.error, ValueError, EOFError, OSError) as error:
-        raise Failure(f"What the host found did not arrive whole: {error}; see {folder}") from error
+        raise Failure(f"The files from the host are incomplete: {error}; see {folder}") from error
 
 
 def _files(build: Build, tests: List[str]) -> Dict[str, Path]:
@@ -151,7 +151,7 @@ def _files(build: Build, tests: List[str]) -> Dict[str, Path]:
 
 
 def shell(build: Build, results: Path, kernel_args: str = "") -> None:
-    """A shell on the host, with all selftests and perf."""
+    """Run a shell on the host, with all selftests and perf."""
     BochsHost(build, kernel_args).shell(
         {**_files(build, selftests.choose(build, "")), "bin/perf": build.perf}, results)
 

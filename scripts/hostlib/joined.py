@@ -8,15 +8,15 @@ from typing import Dict, Iterable, List, Set, Tuple
 from .stacks import HOST, Frame, Sample
 from .ui import Failure
 
-# What a vCPU's thread is in when it is not in its guest.
+# Host functions that are in the callchain of a vCPU's thread when it runs KVM, not its guest.
 _KVM_RUN = {"kvm_vcpu_ioctl", "kvm_arch_vcpu_ioctl_run"}
 
-# Below a guest's frames: the ioctl in which its thread is.
+# The frame below a guest's frames: the vCPU's thread is in this ioctl.
 GUEST_RUNS = Frame("KVM_RUN (guest)", HOST)
 
 
 def _common(names: Iterable[str]) -> str:
-    """One name for all: "CPU */KVM" for "CPU 0/KVM" and "CPU 1/KVM"."""
+    """Return one name for all: "CPU */KVM" for "CPU 0/KVM" and "CPU 1/KVM"."""
     names = sorted(names)
     if len(names) == 1:
         return names[0]
@@ -26,10 +26,10 @@ def _common(names: Iterable[str]) -> str:
 
 
 class _Vmms:
-    """The VMMs that a text has samples of, by PID; without PIDs, all are one."""
+    """The VMMs whose threads were sampled, by PID; without PIDs, all VMMs count as one."""
 
     def __init__(self, samples: "List[Sample]") -> None:
-        # The threads, then the names of each VMM's.
+        # The threads of vCPUs, and, for each VMM, the names of these threads.
         self._vcpus: Set[Tuple[str, str, str]] = set()
         self._comms: Dict[str, Set[str]] = {}
         for sample in samples:
@@ -45,8 +45,9 @@ class _Vmms:
         return name if len(self._comms) == 1 else f"{name} {pid}"
 
     def root(self, sample: Sample) -> Frame:
-        """Where a sample's stack begins: at its VMM's vCPUs, or at the host's thread."""
-        # A guest chooses its tasks' names and PIDs, and so those of their samples.
+        """Return the outermost frame for a sample: its VMM's vCPUs, or the host's thread."""
+        # Don't find the VMM by the sample's comm and PID: these may be the guest's task's, and
+        # the guest chooses them.
         if sample.is_guest and sample.vmm:
             known = sample.vmm in self._comms
             return Frame(self._name(sample.vmm) if known else f"VMM {sample.vmm}", HOST)
@@ -59,7 +60,7 @@ class _Vmms:
 
 
 def fold(samples: Iterable[Sample]) -> "Counter[Tuple[Frame, ...]]":
-    """Count equal stacks: the VMM's thread, then the host's frames, or KVM_RUN and the guest's."""
+    """Count equal stacks: a root frame, then the host's frames, or KVM_RUN and the guest's."""
     samples = [sample for sample in samples if sample.functions]
     vmms = _Vmms(samples)
     return Counter((vmms.root(sample), *([GUEST_RUNS] if sample.is_guest else []),

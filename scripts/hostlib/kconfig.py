@@ -15,14 +15,14 @@ class Make(Protocol):
 
 
 def dropped(fragments: Sequence[Path], config: Path) -> List[str]:
-    """What fragments ask for, and a configuration does not say."""
+    """Return the settings in fragments that a configuration does not have."""
     taken = config.read_text().splitlines()
     # In a fragment, "=n" is a way to say that something is not set.
     lines = [re.sub(r"^(CONFIG_\w+)=n$", r"# \1 is not set", line.strip())
              for fragment in fragments for line in fragment.read_text().splitlines()]
     asked = {line.split("=")[0].removeprefix("# ").split(" ")[0]: line for line in lines
              if line.startswith("CONFIG_") or line.endswith("is not set")}
-    # A configuration does not name what depends on something that is off.
+    # A configuration does not name options that depend on one that is off.
     named = {line.split("=")[0] for line in taken}
     return [line for option, line in asked.items() if line not in taken
             and not (line.endswith(("is not set", '=""')) and option not in named)]
@@ -36,11 +36,11 @@ def merge(tree: Path, kernel: Path, base: Path, fragments: Sequence[Path], make:
         tree: the kernel's source
         kernel: where it is built
         base: a configuration
-        fragments: what they say counts for more
+        fragments: settings that override those of the base
         make: runs make for this kernel
-        logs: a folder
+        logs: a folder for logs
 
-    Raises Failure if this kernel can't be what the fragments say.
+    Raises Failure if this kernel can't have the settings of the fragments.
     """
     run_logged("Merge its fragments",
                ["sh", str(tree / "scripts/kconfig/merge_config.sh"), "-m",

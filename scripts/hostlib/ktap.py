@@ -20,9 +20,9 @@ def _kunit(tree: Path, name: str) -> Any:
 
 
 def parse(text: str, tree: Path, name: str = "") -> Any:
-    """What kunit_parser makes of KTAP: a test and, in it, its subtests.
+    """Parse KTAP with kunit_parser, and return a test that contains its subtests.
 
-    kselftest nests by "# ", the parser expects KTAP's indentation.
+    kselftest marks nested lines with "# ", the parser expects KTAP's indentation.
     """
     lines = [re.sub(r"^( *)# (?=(?:not )?ok \d|K?TAP version \d|\d+\.\.\d|# )", r"\1    ", line)
              for line in text.splitlines()]
@@ -49,7 +49,7 @@ def kernelci(text: str, tree: Path, arch: str = "x86") -> str:
 
 @dataclass
 class Part:
-    """A group of tests: whether it has passed, what is to be said, and its own KTAP if any."""
+    """A group of tests: whether it has passed, remarks to print, and its own KTAP if any."""
     name: str
     passed: bool
     remarks: List[str] = field(default_factory=list)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What QEMU emulates for a host."""
+"""The machine that QEMU emulates for a host."""
 
 from dataclasses import dataclass, field
 from typing import List
@@ -11,9 +11,9 @@ class Machine:
 
     Args:
         qemu: QEMU, and its options for the machine and its CPUs
-        job_cpus: those of its CPUs that jobs run on, as taskset takes them
-        console: its first serial line, as Linux calls it
-        kernel_args: what its kernel is told beside what all are told
+        job_cpus: the CPUs that jobs run on, in the format of taskset
+        console: Linux's name of the first serial line
+        kernel_args: arguments for its kernel, besides those that all kernels get
     """
     qemu: List[str]
     job_cpus: str

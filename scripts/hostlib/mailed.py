@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Try the series as someone would who has only the mails: git am, build, boot, test."""
+"""Test the series from the mails alone: git am, build, boot, run tests."""
 
 import shutil
 import subprocess
@@ -19,17 +19,17 @@ _NAME = "git am of all, build, boot, selftests"
 
 _TOOLS = ("gcc", "qemu-system-x86_64")
 
-# Of what runs: files may be edited meanwhile.
+# A digest of this program's files, taken at the start, as they may be edited while it runs.
 _CHECKER = digest(*(path.read_text() for path in (
     selftests.EXPECTED_SKIPS, SCRIPTS / "guest/init.sh",
     *sorted((SCRIPTS / "hostlib").glob("*.py")))))
 
-# Where nothing may be skipped that the list of skips does not have.
+# With this accelerator, tests may skip only the cases in the list of expected skips.
 _ACCEL = "tcg"
 
 
 def _inputs(source: Source, wanted: Tree, mails: Sequence[Path]) -> str:
-    """A digest of the mails, of what is built and run with them, and of who does it."""
+    """Return a digest of the mails, and of all files and tools that build and test them."""
     files = [*mails, *sorted(INSTRUMENTS.iterdir()), *sorted(CONFIGS.glob("host*.config")),
              *(wanted.path / path for path in sorted(wanted.new_files))]
     versions = [subprocess.run([tool, "--version"], stdout=subprocess.PIPE, text=True,
@@ -53,7 +53,7 @@ def apply(source: Source, mails: Sequence[Path], folder: Path) -> Path:
 
 
 def differences(built: Tree, wanted: Tree) -> List[str]:
-    """Which of our files, and of those that we edit, differ between two trees."""
+    """Return which of our files, and of the files that we edit, differ between two trees."""
     def content(tree: Tree, path: str) -> Optional[Tuple[int, bytes]]:
         file = tree.path / path
         return (file.stat().st_mode & 0o100, file.read_bytes()) if file.exists() else None
@@ -63,7 +63,7 @@ def differences(built: Tree, wanted: Tree) -> List[str]:
 
 
 def _tests(build: Build, wanted: Tree, results: Path) -> List[str]:
-    """What fails of a kernel, perf and selftests that are built from the mails."""
+    """Build a kernel, perf and selftests from the mails, run tests, and return what fails."""
     build.assemble()
     found = [f"{path} is not what make build makes of it"
              for path in differences(build.tree, wanted)]
@@ -84,18 +84,18 @@ def _tests(build: Build, wanted: Tree, results: Path) -> List[str]:
 
 def run(source: Source, wanted: Tree, mails: Path, folder: Path, results: Path, passed: Passed,
         jobs: int) -> Result:
-    """Apply the mails to Linux as it is, and build and test what that gives.
+    """Apply the mails to unpatched Linux, then build and test the result.
 
-    The instruments are laid over it: tests take their test PMU, which is in no mail.
+    The instruments are laid over it: tests need their test PMU, which is in no mail.
 
     Args:
-        source: the kernel's
+        source: the kernel's source
         wanted: the tree that make build makes
-        mails: the folders of the series
-        folder: is made anew, and removed if all is well
-        results: what the tests say
-        passed: what need not be done again
-        jobs: how many things to do at once
+        mails: a folder with a subfolder of mails for each series
+        folder: a folder to build in; it is made anew, and removed if all tests pass
+        results: a new folder for the tests' output
+        passed: checks that have passed and need not run again
+        jobs: how many jobs run at once
     """
     for tool in _TOOLS:
         if not shutil.which(tool):

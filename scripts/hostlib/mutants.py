@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Test the tests: break the kernel in one place at a time, and see which test notices.
 
-A mutant is a patch against the assembled tree, in patches/mutants; the README there tells
-its header.
+A mutant is a patch against the assembled tree, in patches/mutants; the README there
+describes its header.
 """
 
 import datetime
@@ -28,13 +28,15 @@ MUTANTS = REPO / "patches" / "mutants"
 
 _HEADERS = {"Breaks", "Tests", "Arch", "Vendor", "Config", "Kargs", "Survives"}
 
-# Where a change needs no more than a kernel to be built, and assembling undoes it.
+# The only folders in which a mutant may change files: for these, it is enough to build the
+# kernel, and assembling the tree again undoes the change.
 _KERNEL = ("arch/", "include/linux/", "kernel/", "virt/")
 
-# What can notice besides programs: each returns complaints about a built kernel.
+# Checks that can notice a mutant, besides test programs: each returns complaints about a built
+# kernel.
 _CHECKS: Dict[str, Callable[[Path], List[str]]] = {"object_code": objectcode.check}
 
-# What can become of a mutant.
+# The possible results for a mutant.
 NOTICED = "noticed"
 EXCUSED = "survived with a reason"
 STALE = "noticed against its reason"
@@ -47,16 +49,16 @@ class Mutant:
     """A patch that breaks something.
 
     Args:
-        name: of its file
+        name: name of its file, without ".patch"
         breaks: what it breaks
-        tests: the programs that should notice
-        survives: why none does, if so
-        vendor: whose CPU the host has, as for VENDOR=
-        config: a fragment for the configuration of the kernel, below the repository
-        kargs: for the kernel's command line
+        tests: the programs and checks that should notice
+        survives: why none of them can notice; empty if one should
+        vendor: vendor of the host's CPU, as for VENDOR=
+        config: a fragment for the kernel's configuration, as a path in the repository
+        kargs: arguments for the kernel's command line
         patch: its file
-        touched: the files it changes, at Linux's paths
-        arch: of the host, as for ARCH=
+        touched: the files that it changes, as paths in Linux
+        arch: architecture of the host, as for ARCH=
     """
     name: str
     breaks: str
@@ -71,12 +73,12 @@ class Mutant:
 
     @property
     def host(self) -> Tuple[str, str, str]:
-        """Mutants with the same one share a build, and the run that all must pass."""
+        """The host's traits. Mutants with equal traits share a build and a run without mutants."""
         return self.vendor, self.config, self.kargs
 
 
 def parse(patch: Path) -> Mutant:
-    """Read a mutant; its header is one of a mail, its body is the diff."""
+    """Read a mutant: its header has the format of a mail's, its body is the diff."""
     mail = email.parser.Parser().parsestr(patch.read_text())
     header = {key: " ".join(value.split()) for key, value in mail.items()}
     diff = mail.get_payload()
@@ -86,13 +88,13 @@ def parse(patch: Path) -> Mutant:
     elif not header.get("Breaks") or not header.get("Tests"):
         wrong = "its header needs Breaks and Tests"
     elif not diff.startswith("diff --git "):
-        wrong = 'behind its header and an empty line must come the diff, from "diff --git" on'
+        wrong = 'after its header and an empty line, its diff must begin with "diff --git"'
     touched = tuple(re.findall(r"^\+\+\+ b/(\S+)", diff, re.MULTILINE))
     ours = [*SELFTESTS, PERF_EVENTS_TEST, TEST_32BIT, *INSTRUMENT_TESTS]
     known = {test.split("/")[-1] for test in ours} | _CHECKS.keys()
     tests = tuple(header.get("Tests", "").split())
     if set(tests) - known:
-        wrong = f"it names no test of ours by {', '.join(sorted(set(tests) - known))}"
+        wrong = f"these are not tests of ours: {', '.join(sorted(set(tests) - known))}"
     elif not all(path.startswith(_KERNEL) for path in touched):
         wrong = f"it changes more than the kernel's code: {', '.join(touched)}"
     config = header.get("Config", "")
@@ -103,9 +105,9 @@ def parse(patch: Path) -> Mutant:
         wrong = f"its Vendor, {vendor}, is neither amd nor intel"
     arch = header.get("Arch", X86.name)
     if arch not in ARCHS:
-        wrong = f"its Arch, {arch}, is none of {', '.join(ARCHS)}"
+        wrong = f"its Arch, {arch}, is not one of {', '.join(ARCHS)}"
     if wrong:
-        raise Failure(f"{patch.name} is no mutant: {wrong}")
+        raise Failure(f"{patch.name} is not a valid mutant: {wrong}")
     return Mutant(patch.stem, header["Breaks"], tests, header.get("Survives", ""), vendor,
                   config, header.get("Kargs", ""), patch, touched, arch)
 
@@ -116,18 +118,21 @@ def parse_all(folder: Path = MUTANTS) -> List[Mutant]:
 
 def choose(mutants: List[Mutant], names: str, today: str,
            date: Optional[datetime.date] = None) -> List[Mutant]:
-    """All mutants; those with these names; or so many, others each day, and all in turn."""
+    """Return all mutants, those with these names, or as many as today says.
+
+    In the last case, the mutants are others each day, and all get their turn.
+    """
     if names and today:
         raise Failure("MUTANTS= and TODAY= both choose mutants; use one of them")
     if names:
         unknown = set(names.split()) - {mutant.name for mutant in mutants}
         if unknown:
-            raise Failure(f"There is no mutant {', '.join(sorted(unknown))}; those that there are: "
+            raise Failure(f"There is no mutant {', '.join(sorted(unknown))}; the mutants are: "
                           + ", ".join(mutant.name for mutant in mutants))
         return [mutant for mutant in mutants if mutant.name in names.split()]
     if today:
         if not today.isdecimal() or today == "0":
-            raise Failure(f"TODAY={today} is no number of mutants")
+            raise Failure(f"TODAY={today} must be a number of mutants")
         number = min(int(today), len(mutants))
         first = (date or datetime.date.today()).toordinal() * number
         return [mutants[(first + i) % len(mutants)] for i in range(number)]
@@ -136,7 +141,7 @@ def choose(mutants: List[Mutant], names: str, today: str,
 
 @dataclass
 class Verdict:
-    """What became of a mutant, and by what."""
+    """The result for a mutant, and its cause: test cases, the excuse, or an error."""
     mutant: Mutant
     state: str
     by: str = ""
@@ -155,7 +160,13 @@ def _shortened(names: Iterable[str]) -> str:
 
 
 def judge(mutant: Mutant, before: Set[str], after: Union[Set[str], Complaint]) -> Verdict:
-    """What cases passed before, and with the mutant; or what its host has met with."""
+    """Judge a mutant by the cases that passed without it and with it, or by a complaint.
+
+    Args:
+        mutant: the mutant
+        before: the cases that passed without it
+        after: the cases that passed with it, or the complaint that ended the run
+    """
     if isinstance(after, Complaint):
         by = str(after).split("; see ")[0]
     else:
@@ -178,7 +189,7 @@ def table(verdicts: List[Verdict]) -> str:
 
 @dataclass
 class Clock:
-    """How long each test takes, by the lines of KTAP that end them, as they come."""
+    """Measure how long each test takes, by the arrival of the KTAP lines that end tests."""
     last: float = field(default_factory=time.monotonic)
     seconds: Dict[str, float] = field(default_factory=dict)
     _line: str = ""
@@ -194,12 +205,12 @@ class Clock:
 
 
 class Noticed(Exception):
-    """A case has failed that passed without the mutant: no need to go on."""
+    """A case that passed without the mutant has failed: the run need not go on."""
 
 
 @dataclass
 class FirstFailure:
-    """Raise Noticed at the first of these cases that fails, as lines of KTAP come."""
+    """Read KTAP as it arrives, and raise Noticed when a case fails that passed before."""
     passed: Set[str]
     _line: str = ""
 
@@ -211,12 +222,12 @@ class FirstFailure:
                 raise Noticed(failed[1])
 
 
-# The status of each case, as the parser of KTAP calls it, by test.
+# For each test, the status of each of its cases, as the KTAP parser names it.
 _Statuses = Dict[str, Dict[str, str]]
 
 
 class _Host:
-    """A build of the kernel, to try mutants out on.
+    """A host that runs mutants of one build of the kernel.
 
     Raises Failure if the tests don't pass without a mutant.
     """
@@ -235,8 +246,8 @@ class _Host:
         failed = [case for cases in self._before.values() for case, status in cases.items()
                   if status not in ("SUCCESS", "SKIPPED")]
         if failed:
-            raise Failure(f"{_shortened(failed)} failed without any mutant: there is nothing to be "
-                          f"learnt until that is mended; see {results / 'unchanged'}")
+            raise Failure(f"{_shortened(failed)} failed without any mutant, so mutants can't be "
+                          f"judged; correct this first, see {results / 'unchanged'}")
 
     def _test(self, name: str, tests: Iterable[str], show: Callable[[str], None],
               **limits: int) -> _Statuses:
@@ -264,11 +275,12 @@ class _Host:
 
     def try_out(self, mutant: Mutant) -> Verdict:
         seconds = [self._seconds.get(test, 0) for test in mutant.tests]
-        # A test that hangs is to be told from a kernel that does; and this machine may be busy.
+        # A test that hangs must time out before the deadline, which is for a kernel that hangs.
+        # Both leave time for a busy machine.
         timeout = int(30 + 3 * max(seconds))
         deadline = int(30 + timeout + 2 * sum(seconds))
         if self._vendor == "intel":
-            # Bochs' seconds, which the timeout has, are longer, and so is its boot.
+            # The timeout is in seconds of Bochs' clock, which are longer; Bochs also boots slowly.
             deadline = 300 + 4 * deadline
         before = {test: self._before[test] for test in mutant.tests}
         try:
@@ -292,14 +304,14 @@ def _passed(statuses: _Statuses) -> Set[str]:
 
 
 def unfit(mutants: List[Mutant], tree: Tree) -> List[Verdict]:
-    """Verdicts on those that don't fit the assembled tree."""
+    """Return verdicts on the mutants that don't fit the assembled tree."""
     verdicts = []
     for mutant in mutants:
         with tempfile.TemporaryDirectory() as tmp:
             try:
                 for path in mutant.touched:
                     if path not in tree.ours():
-                        raise Failure(f"{path} is none of our files, and none that we patch")
+                        raise Failure(f"{path} is neither our file nor one that we patch")
                     (Path(tmp) / path).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy2(tree.path / path, Path(tmp) / path)
                 apply_patch(mutant.patch, Path(tmp))
@@ -310,7 +322,11 @@ def unfit(mutants: List[Mutant], tree: Tree) -> List[Verdict]:
 
 def run(folder: Path, source: Source, accel: str, results: Path, mutants: List[Mutant],
         chosen: List[Mutant], jobs: int = 0, arch: Arch = X86) -> bool:
-    """Try some of an architecture's mutants out, in a build folder, and say what became of them."""
+    """Try the chosen ones of an architecture's mutants in a build folder, and print verdicts.
+
+    Returns:
+        true if all verdicts are good
+    """
     def build(config: str) -> Build:
         return Build(folder, source, REPO / config if config else None, jobs=jobs, arch=arch)
 
@@ -318,7 +334,7 @@ def run(folder: Path, source: Source, accel: str, results: Path, mutants: List[M
     plain.assemble()
     verdicts = unfit(mutants, plain.tree)
     unfit_ones = [verdict.mutant for verdict in verdicts]
-    # Next to each other those on one host, and of one file: less is built then.
+    # Sort mutants by host and changed files, so that less is rebuilt from one to the next.
     todo = sorted((mutant for mutant in chosen if mutant not in unfit_ones),
                   key=lambda mutant: (mutant.host, mutant.touched, mutant.name))
     try:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Get packages of npm's by name, version and checksum, and keep them."""
+"""Fetch npm packages by name, version and checksum, and keep them in the cache."""
 
 import base64
 import hashlib
@@ -16,7 +16,7 @@ from .ui import Failure
 
 @dataclass(frozen=True)
 class Package:
-    """A package, and what npm calls its integrity: the SHA-512 of its tarball."""
+    """A package; sha512 is its tarball's SHA-512 in base64, as npm's "integrity" has it."""
     name: str
     version: str
     sha512: str
@@ -31,7 +31,7 @@ D3 = Package("d3", "7.9.0", "e1U46jVP+w7Iut8Jt8ri1YsPOvFpg46k+K8TpCb0P+zj"
 D3_FLAME_GRAPH = Package("d3-flame-graph", "5.0.0", "ALZQ4at8Dex8HCoj9D5p5TY6gLNEc2vAZAy+NKO/"
                          "6GLEfhYJmGxYuRClO6RPoplndyOHxQTPipdlGeMggkjtnQ==")
 
-# npm's own patience with a network that is down is three minutes.
+# By default, npm tries for three minutes when the network is down.
 _PATIENCE = ("--fetch-retries=1", "--fetch-retry-mintimeout=1000", "--fetch-timeout=30000")
 
 
@@ -41,13 +41,13 @@ def _is_whole(package: Package, path: Path) -> bool:
 
 
 def fetch(package: Package) -> Path:
-    """A package's tarball, of the cache or else of npm; it is the one that is pinned."""
+    """Return a package's tarball from the cache or from npm, after checking its SHA-512."""
     folder = cache_dir() / "npm"
     kept = folder / package.tarball
     if kept.exists() and _is_whole(package, kept):
         return kept
     folder.mkdir(parents=True, exist_ok=True)
-    # An .npmrc of whoever is in this folder is none of ours.
+    # Run npm in a new folder, so that an .npmrc in the caller's folder has no effect.
     with tempfile.TemporaryDirectory(dir=folder) as incoming:
         try:
             result = subprocess.run(
@@ -70,7 +70,7 @@ def fetch(package: Package) -> Path:
 
 
 def read(package: Package, member: str) -> str:
-    """The text of a file of the package."""
+    """Return the text of a file in the package."""
     with tarfile.open(fetch(package)) as archive:
         found = archive.extractfile(f"package/{member}")
         assert found
@@ -78,11 +78,11 @@ def read(package: Package, member: str) -> str:
 
 
 def unpack(package: Package, modules: Path) -> Path:
-    """Unpack it to where node looks for it: a folder node_modules."""
+    """Unpack a package into a folder node_modules, where node looks for it."""
     folder = modules / package.name
     with tarfile.open(fetch(package)) as archive:
         for member in archive.getmembers():
-            # The checksum vouches for what is in there.
+            # The paths in the archive are safe, because its checksum is right.
             member.name = member.name.partition("/")[2]
             archive.extract(member, folder)
     return folder

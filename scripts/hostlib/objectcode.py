@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Look at object code for what no test can show: loads under speculation.
+"""Check object code for loads that could leak data under speculation: no test can show these.
 
-The walk of a guest's stack takes words of the guest's for addresses.  Branches keep these
-on their page, but not under speculation, and so each must be masked before a load.
+The walk of a guest's stack uses words from the guest as addresses.  Branches keep these
+on their page, but not under speculation.  So the code must mask each address before a load.
 """
 
 import re
@@ -12,10 +12,10 @@ from typing import List, NamedTuple
 
 from .ui import Failure
 
-# What bounds an offset to a page.
+# The largest offset in a page; a mask up to this value keeps an offset in its page.
 _PAGE_MASK = 0xfff
 
-# Of a kernel's build folder.
+# The object with the walk, in a kernel's build folder.
 _WALK = "arch/x86/kvm/stacktrace.o"
 
 # "add %rax,%rdx" and the like, as objdump prints it.
@@ -25,7 +25,7 @@ _READ_ONLY = re.compile(r"^(cmp|test|bt|push|call|j)")
 
 
 class Insn(NamedTuple):
-    """One instruction: its address, its name, and what it takes; the last is the result."""
+    """One instruction: its address, its name, and its operands; the last one is the result."""
     address: int
     name: str
     operands: List[str]
@@ -36,14 +36,14 @@ def parse(disassembly: str) -> List[Insn]:
     for line in disassembly.splitlines():
         found = _INSN.match(line)
         if found:
-            # Not at the commas within parentheses.
+            # Don't split at commas within parentheses.
             operands = re.split(r",(?![^(]*\))", (found[3] or "").strip())
             result.append(Insn(int(found[1], 16), found[2], [op for op in operands if op]))
     return result
 
 
 def _whole(register: str) -> str:
-    """The 64-bit register that a register is a part of."""
+    """Return the name of the 64-bit register that contains a register."""
     name = register.lstrip("%")
     if re.fullmatch(r"r\d+[dwb]?", name):
         return name.rstrip("dwb")
@@ -53,7 +53,7 @@ def _whole(register: str) -> str:
 
 
 def _is_masked(code: List[Insn], end: int, register: str) -> bool:
-    """Is a mask part of what the instructions before one have put into a register?"""
+    """Return true if a masked value is a part of the register's value before code[end]."""
     for i in range(end - 1, -1, -1):
         name, operands = code[i].name, code[i].operands
         if (not operands or _READ_ONLY.match(name) or not operands[-1].startswith("%")
@@ -78,7 +78,7 @@ def _address_is_masked(code: List[Insn], at: int, address: str) -> bool:
 
 
 def unmasked(disassembly: str, loads: List[int]) -> List[str]:
-    """Which of the loads at these addresses have an address that no mask is a part of."""
+    """Return those of the loads at these addresses that read from an unmasked address."""
     code = parse(disassembly)
     places = {insn.address: i for i, insn in enumerate(code)}
     complaints = []
@@ -92,10 +92,11 @@ def unmasked(disassembly: str, loads: List[int]) -> List[str]:
 
 
 def check(kernel: Path) -> List[str]:
-    """Complaints about a built kernel: loads of a guest's words without a mask.
+    """Return complaints about a built kernel: loads of a guest's words without a mask.
 
-    Loads from user memory are those that the table of exceptions knows: each entry begins
-    with a reference to the instruction.  __get_user() has a function, and fence, of its own.
+    The exception table has an entry for each inlined load from user memory, which begins with
+    a reference to the instruction.  Loads by __get_user() need no mask: they are in a function
+    of their own, which has a fence.
     """
     walk = kernel / _WALK
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which functions a patch changes in a kernel without the option.
+"""Find the functions that a patch changes in a kernel without the option.
 
-A kernel that can't record a guest's callchain is to stay what it was: each patch of the kernel
-series leaves the instructions of all objects alone, or scripts/option-off.txt says why not.
+A kernel that can't record a guest's callchain must stay as it was: each patch of the kernel
+series leaves the instructions in all objects alone, or scripts/option-off.txt tells the reason.
 """
 
 import hashlib
@@ -21,13 +21,13 @@ _FUNCTION = re.compile(r"^[0-9a-f]+ <(\S+)>:$")
 _INSN = re.compile(r"^ +[0-9a-f]+:\t(.*)$")
 _RELOCATION = re.compile(r"^\t+[0-9a-f]+: (\S+)\t(\S+)$")
 
-# Code that alternatives put elsewhere, whose places in a file have no names.
+# The section with the replacement code of alternatives, which has no names of functions.
 _NAMELESS = ".altinstr_replacement"
 
 
 @dataclass(frozen=True)
 class Accepted:
-    """What a patch may change, and why: shell patterns of an object and of its functions."""
+    """A change that a patch may make, and the reason; object and function are shell patterns."""
     patch: str
     object: str
     function: str
@@ -43,14 +43,14 @@ def read_accepted(path: Path = ACCEPTED) -> List[Accepted]:
 
 
 def _unnumbered(name: str) -> str:
-    """A symbol without the number that the compiler gave it: x.7 or .LC7."""
+    """Remove the compiler's number from a symbol, as in x.7 or .LC7."""
     return re.sub(r"\.\d+", "", re.sub(r"^\.LC\d+", ".LC", name))
 
 
 def functions(disassembly: str) -> Dict[str, List[str]]:
-    """The instructions of each function, as "objdump -dr --no-show-raw-insn" prints them.
+    """Return each function's instructions in the output of "objdump -dr --no-show-raw-insn".
 
-    Without what depends on where other functions and data are.
+    Leave out text that depends on the addresses of other functions and data.
     """
     found: Dict[str, List[str]] = {}
     lines: List[str] = []
@@ -68,7 +68,7 @@ def functions(disassembly: str) -> Dict[str, List[str]]:
         if relocation:
             target = _unnumbered(relocation[2])
             if target.startswith("."):
-                # A section, or what the compiler has named.
+                # A section, or a label of the compiler's: drop the offset.
                 target = re.sub(r"[+-]0x[0-9a-f]+$", "", target)
             lines.append(f"{relocation[1]} {target}")
     found.pop(_NAMELESS, None)
@@ -76,13 +76,13 @@ def functions(disassembly: str) -> Dict[str, List[str]]:
 
 
 def changed(before: Dict[str, List[str]], after: Dict[str, List[str]]) -> List[str]:
-    """The functions that differ; also those that are on one side only."""
+    """Return the functions that differ, and those that are on one side only."""
     return sorted(name for name in before.keys() | after.keys()
                   if before.get(name) != after.get(name))
 
 
 class Objects:
-    """The objects of a kernel's build folder, as they were when they were last looked at."""
+    """The objects in a kernel's build folder, as they were at the last call of changed()."""
 
     def __init__(self, kernel: Path) -> None:
         self._kernel = kernel
@@ -90,7 +90,7 @@ class Objects:
         self._functions: Dict[str, Dict[str, List[str]]] = {}
 
     def changed(self, tops: Sequence[str]) -> List[str]:
-        """What has changed since the last call below some folders, as "OBJECT: FUNCTION"."""
+        """Return changes below these folders since the last call, as "OBJECT: FUNCTION"."""
         found = []
         for path in sorted(path for top in tops for path in (self._kernel / top).rglob("*.o")):
             name = str(path.relative_to(self._kernel))
@@ -107,10 +107,11 @@ class Objects:
 
 
 def complaints(changes: Dict[str, List[str]], accepted: Sequence[Accepted]) -> List[str]:
-    """What no line of the list covers, and lines that cover nothing any more.
+    """Return changes that no line of the list covers, and lines that no longer cover anything.
 
     Args:
-        changes: by the name of the patch, see Objects.changed()
+        changes: for each patch, by name, the changes that Objects.changed() returned
+        accepted: the lines of the list
     """
     found = [f"{patch} changes {name}" for patch, names in changes.items() for name in names
              if not any(entry.covers(patch, name) for entry in accepted)]

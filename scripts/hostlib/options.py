@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The options of all commands: each may be given as a variable as well, as make has them."""
+"""The options of all commands; each can also be set by a variable, as with make."""
 
 import argparse
 from dataclasses import dataclass, fields
@@ -8,13 +8,13 @@ from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from .arch import ARCHS
 from .ui import Failure
 
-# Whose kernel the demo's guest may run: Debian's as distributed, or the one that was built here.
+# The kernels that the demo's guest can run: Debian's, as distributed, or the one built here.
 GUESTS = ("debian", "own")
 
 
 @dataclass(frozen=True)
 class Options:
-    """What a command is asked for."""
+    """The values of all options, for one run of a command."""
     build: str = ""
     kernel_src: str = ""
     kernel_tarball: str = ""
@@ -47,16 +47,16 @@ class Options:
 
 @dataclass(frozen=True)
 class Option:
-    """One of them.
+    """One option.
 
     Args:
-        variable: that make hands over in the environment
-        help: what it does; the command may have its own words
-        metavar: what the value is; none for a switch
-        choices: the only values, if so
-        alone: what --option means without a value, if that is allowed
-        ambient: the variable may be set whether a command heeds it or not, for it says where
-            and how, and not what
+        variable: the environment variable by which make passes it
+        help: what it does; a command may have another text for it, see Command.words
+        metavar: the help's name for the value; empty for a switch, and if there are choices
+        choices: the allowed values; empty if there is no such list
+        alone: the value of --option without a value; empty if that is not allowed
+        ambient: the variable may be set even for a command that does not use it, because it
+            tells where or how a command works, not what it does
     """
     variable: str
     help: str
@@ -74,20 +74,20 @@ OPTIONS: Dict[str, Option] = {
                              ambient=True),
     "kernel_sha256": Option("KERNEL_SHA256", "the SHA-256 that the tarball must have", "HEX",
                             ambient=True),
-    "mirror": Option("MIRROR", "fetch what is Debian's there, not where apt does", "URL",
+    "mirror": Option("MIRROR", "fetch Debian's packages from there, not from apt's mirror", "URL",
                      ambient=True),
-    "base": Option("BASE", "lay the patches over another Linux, whose differences are in "
-                   "patches/vVERSION", "VERSION"),
+    "base": Option("BASE", "apply the patches to another Linux; patches/vVERSION has the "
+                   "differences", "VERSION"),
     "jobs": Option("JOBS", "build with N jobs, not one for each CPU", "N", ambient=True),
     "accel": Option("ACCEL", "how QEMU runs the host; auto takes KVM if it can nest",
                     choices=("auto", "tcg", "kvm"), ambient=True),
-    "arch": Option("ARCH", "of which architecture the host is; arm64 is emulated by QEMU",
+    "arch": Option("ARCH", "architecture of the host; QEMU emulates arm64",
                    choices=tuple(ARCHS)),
-    "vendor": Option("VENDOR", "whose CPU the host has; Bochs emulates Intel's",
+    "vendor": Option("VENDOR", "CPU of the host; Bochs emulates Intel's",
                      choices=("amd", "intel")),
-    "guest": Option("GUEST", "whose kernel the guest runs: Debian's, or the one built here",
+    "guest": Option("GUEST", "kernel of the guest: Debian's, or the one built here",
                     choices=GUESTS),
-    "kargs": Option("KARGS", "boot the host with them, e.g. kvm_amd.npt=0", "ARGS"),
+    "kargs": Option("KARGS", "boot the host with these, e.g. kvm_amd.npt=0", "ARGS"),
     "kconfig": Option("KCONFIG", "merge this fragment into the configuration of the host's kernel",
                       "FILE"),
     "baseline": Option("BASELINE", "build a host that can walk as the series of 2023 did",
@@ -95,21 +95,21 @@ OPTIONS: Dict[str, Option] = {
     "tests": Option("TESTS", "run just these, e.g. guest_callchain_test", "NAMES"),
     "all": Option("ALL", "compare all KVM selftests of Linux with an unpatched kernel"),
     "quick": Option("QUICK", "do less"),
-    "fuzz_seconds": Option("FUZZ_SECONDS", "fuzz for so long, builds aside (60)", "N"),
+    "fuzz_seconds": Option("FUZZ_SECONDS", "fuzz for N seconds, not counting builds (60)", "N"),
     "fuzz_cases": Option("FUZZ_CASES", "sample N guests instead, and fuzz user space 50 N times",
                          "N"),
-    "seed": Option("SEED", "fuzz other cases than those of seed 1", "N"),
-    "mutants": Option("MUTANTS", "try just these, as their files in patches/mutants are called",
+    "seed": Option("SEED", "fuzz with another seed than 1", "N"),
+    "mutants": Option("MUTANTS", "try just these, by the names of their files in patches/mutants",
                       "NAMES"),
-    "today": Option("TODAY", "try N of them, on each day others", "N"),
-    "one_today": Option("TODAY", "run one of the two passes, on each day another"),
-    "config": Option("CONFIG", "configure the kernel as this file does, not as the running one",
+    "today": Option("TODAY", "try N of them, others each day", "N"),
+    "one_today": Option("TODAY", "run one of the two passes, the other one tomorrow"),
+    "config": Option("CONFIG", "configure the kernel by this file, not as the running one",
                      "FILE"),
     "localmod": Option("LOCALMOD", "leave out modules that are not loaded; let VMs run here"),
-    "release": Option("RELEASE", "write them to series/, from nobody and not signed off"),
+    "release": Option("RELEASE", "write them to series/, without an author and a sign-off"),
     "junit": Option("JUNIT", "write the results to it, as JUnit's XML", "FILE"),
     "json": Option("JSON", "write the results as KernelCI's JSON, to standard output unless FILE "
-                   "is named; all else goes to standard error then", "FILE", alone="-"),
+                   "is named; all other output then goes to standard error", "FILE", alone="-"),
 }
 assert {field.name for field in fields(Options)} == OPTIONS.keys()
 
@@ -121,9 +121,9 @@ class Command:
     Args:
         run: takes the options, returns an exit status
         help: what it does, in a line
-        options: the names of those that it heeds
-        needs: groups of scripts/deps.txt that it takes, beyond those of its options
-        words: what an option means here, where that differs
+        options: the names of the options that it uses
+        needs: the groups in scripts/deps.txt that it needs, besides those for its options
+        words: for options with another meaning here, the name and the help
     """
     run: Callable[[Options], int]
     help: str
@@ -133,8 +133,8 @@ class Command:
 
 
 _EPILOG = """
-A variable in the environment does what the option does that its name is behind; make hands
-over its own.
+Each option can also be set by the environment variable whose name follows it; make passes its
+variables on.
 """
 
 
@@ -155,12 +155,12 @@ def _add(parser: argparse.ArgumentParser, name: str, option: Option, words: str)
 
 def _number(text: str) -> int:
     if not text.isdecimal() or text == "0":
-        raise argparse.ArgumentTypeError(f"{text} is no number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text} must be a number, at least 1")
     return int(text)
 
 
 def parser_of(commands: Mapping[str, Command], description: str) -> argparse.ArgumentParser:
-    """The parser of a program with these commands."""
+    """Return the parser of a program with these commands."""
     parser = argparse.ArgumentParser(prog="host.py", description=description, epilog=_EPILOG,
                                      allow_abbrev=False)
     subparsers = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
@@ -174,7 +174,7 @@ def parser_of(commands: Mapping[str, Command], description: str) -> argparse.Arg
 
 
 def _from_environment(command: Command, environment: Mapping[str, str]) -> List[str]:
-    """The variables that are set, as options."""
+    """Return the variables that are set in the environment, as command-line options."""
     arguments = []
     for name in command.options:
         value = environment.get(OPTIONS[name].variable)
@@ -183,27 +183,27 @@ def _from_environment(command: Command, environment: Mapping[str, str]) -> List[
             option = OPTIONS[name]
             is_switch = not (option.choices or option.metavar)
             if is_switch and value != "1":
-                raise Failure(f"{option.variable}={value} is neither yes nor no; say "
+                raise Failure(f"{option.variable}={value} is not valid; say "
                               f"{option.variable}=1, or leave it out")
             arguments.append(flag if is_switch else f"{flag}={value}")
     return arguments
 
 
 def _check_heeded(name: str, command: Command, environment: Mapping[str, str]) -> None:
-    """Raise Failure if a variable is set that says what to do, and that this doesn't heed."""
+    """Raise Failure if a variable is set that the command does not use, and is not ambient."""
     heeded = {OPTIONS[option].variable for option in command.options}
     vain = sorted({option.variable for option in OPTIONS.values()
                    if not option.ambient and environment.get(option.variable)} - heeded)
     if vain:
-        raise Failure(f"{name} does not heed {', '.join(vain)}; leave it away, and see "
+        raise Failure(f"{name} does not use {', '.join(vain)}; omit it, and see "
                       f"\"scripts/host.py {name} --help\"")
 
 
 def parse(commands: Mapping[str, Command], description: str, argv: Sequence[str],
           environment: Mapping[str, str]) -> Tuple[str, Options]:
-    """The command that is asked for, and its options.
+    """Return the command's name and its options, from the arguments and the environment.
 
-    Raises Failure if the environment asks for something else.
+    Raises Failure if the environment sets variables that the command can't use.
     """
     parser = parser_of(commands, description)
     given = parser.parse_args(argv)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Packages of the patched kernel and its perf, to install beside a distribution's own."""
+"""Build packages of the patched kernel and its perf, to install beside a distribution's own."""
 
 import gzip
 import os
@@ -18,23 +18,24 @@ from .source import SERIES, Source
 from .tree import Tree
 from .ui import Failure, run_logged, say
 
-# Without and with the debug information that BTF is made of: estimates.
+# Estimates of the disk space for a build without debug information, and with it. BTF is made
+# from debug information.
 _NEEDS_GIB, _NEEDS_GIB_DEBUG = 8, 30
 
-# The modules that are loaded now.
+# Lists the modules that are loaded now.
 _LOADED = Path("/proc/modules")
 
-# Where distributions keep the configuration of the kernel that runs.
+# Paths at which distributions keep the running kernel's configuration.
 _RUNNING = ("/boot/config-{release}", "/lib/modules/{release}/config",
             "/usr/lib/modules/{release}/config", "/proc/config.gz")
 
-# No distribution uses these names now; Debian's perf was called so before bookworm.
+# No distribution uses these names now. Before bookworm, Debian's perf had a name like PERF.
 PERF_PACKAGE = "perf-guest-callchain"
 PERF = f"perf_{SERIES}"
 _PERF_ABOUT = "perf of Linux, with callchains and names of KVM guests"
 
-# With the text interface; without what the builder's machine happens to have, and the machine
-# where perf is to run may not.
+# Build perf with the text interface. Leave out libraries that the builder's machine may have, but
+# the machine that runs perf may lack.
 _PERF_FLAGS = [*(flag for flag in PERF_FLAGS if flag != "NO_SLANG=1"),
                "NO_LIBLLVM=1", "NO_JVMTI=1"]
 
@@ -72,11 +73,11 @@ cp -a {stage}/. %{{buildroot}}/
 
 @dataclass(frozen=True)
 class Config:
-    """What the kernel of a package is configured with.
+    """The configuration of a package's kernel.
 
     Args:
         base: a distribution's configuration, or that of the running kernel
-        fragment: more, of the user's
+        fragment: the user's own settings, merged into it
         localmod: leave out modules that are not loaded on this machine now
     """
     base: Path
@@ -86,17 +87,17 @@ class Config:
 
 def find_config(given: str, folder: Path, running: str = platform.release(),
                 top: Path = Path("/")) -> Path:
-    """The configuration to start from: the one that is given, or the running kernel's.
+    """Find the configuration to start from: the one that is given, or the running kernel's.
 
     Args:
-        given: a file's name, or nothing
-        folder: for a copy
-        running: what "uname -r" says
-        top: where the system's files are
+        given: the name of a file; empty for the running kernel's configuration
+        folder: a folder for the copy
+        running: the running kernel's release, as "uname -r" prints it
+        top: the root of the system's files
 
-    Returns a copy of it, as text, under a name that the kernel's scripts can take.
+    Returns a copy of it, uncompressed, with a name that the kernel's scripts accept.
 
-    Raises Failure if there is none, or if it is none of an x86-64 kernel with modules.
+    Raises Failure if there is none, or if it is not for an x86-64 kernel with modules.
     """
     if given:
         names = [Path(given).expanduser()]
@@ -128,17 +129,17 @@ def find_config(given: str, folder: Path, running: str = platform.release(),
 
 
 class Packages:
-    """What is built from one source and one configuration.
+    """The packages that are built from one source and one configuration.
 
     Args:
         folder: the folder of these builds
         source: the kernel's source
         config: what the kernel is configured with
-        jobs: how many things to do at once; as many as there are CPUs if it is 0
+        jobs: how many jobs run at once; 0 means as many as there are CPUs
     """
 
     def __init__(self, folder: Path, source: Source, config: Config, jobs: int = 0) -> None:
-        # No instruments: they open holes for tests.
+        # Leave out the instruments: they export a function for tests.
         self._tree = Tree(folder, instruments=False)
         self._folder = folder
         self._source = source
@@ -147,8 +148,9 @@ class Packages:
         self._perf = folder / "perf"
         self._logs = folder / "log"
         self._jobs = f"-j{jobs or os.cpu_count() or 1}"
-        # Debug information is for who debugs this kernel, and is large: no package of it, and
-        # none in modules.  The kernel strips these by itself for Debian, but not for RPM.
+        # Debug information is large, and only needed to debug this kernel: make no package of it,
+        # and strip modules.  The kernel's build strips them for Debian without being told, but
+        # not for RPM.
         self._env = {"CCACHE_BASEDIR": str(folder), "CCACHE_NOHASHDIR": "1",
                      "INSTALL_MOD_STRIP": "1",
                      "DEB_BUILD_PROFILES": "pkg.linux-upstream.nokerneldbg"}
@@ -161,7 +163,7 @@ class Packages:
         run_logged(title, self._make_argv(*args), self._logs / log, env=self._env)
 
     def _ask(self, *argv: str) -> str:
-        """What a command prints; Failure with its last words if it fails."""
+        """Return a command's output. If it fails, raise Failure with its last error message."""
         done = subprocess.run(argv, cwd=self._folder, text=True, check=False,
                               stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         if done.returncode:
@@ -170,13 +172,13 @@ class Packages:
         return done.stdout.strip()
 
     def _local_config(self) -> Path:
-        """The configuration without what is not loaded on this machine."""
+        """Return the configuration without modules that are not loaded on this machine."""
         if not os.environ.get("LSMOD") and not (_LOADED.exists() and _LOADED.read_text()):
             raise Failure("LOCALMOD=1 leaves out modules that are not loaded, and on this machine "
                           "none are; leave LOCALMOD=1 out")
         config, local = self._kernel / ".config", self._kernel / "localmod.config"
         shutil.copy(self._config.base, config)
-        # It asks about each option that is new; the answer is the default.
+        # localmodconfig asks about each new option; an empty answer takes the default.
         run_logged("Leave out modules that are not loaded",
                    ["sh", "-c", 'yes "" | "$@"', "sh", *self._make_argv("localmodconfig")],
                    self._logs / "localmod.log")
@@ -206,25 +208,25 @@ class Packages:
                 "what DEBUG_INFO_BTF depends on.")
 
     def build(self, kind: str) -> List[Path]:
-        """Build all packages of a kind, a key of KINDS; return those that are to be installed."""
+        """Build all packages of a kind, a key of KINDS; return the packages to install."""
         self._tree.assemble(self._source)
         self._configure()
         stage = self._stage_perf()
         return [*KINDS[kind].kernel(self), KINDS[kind].perf(self, stage)]
 
     def _build_kernel(self, target: str, where: str, pattern: str, *args: str) -> List[Path]:
-        """Make one of the kernel's own kinds of packages, and return what it left."""
+        """Build packages with one of the kernel's own make targets, and return them."""
         for old in (self._folder / where).rglob(pattern):
             old.unlink()
-        # The kernel adds one to this number, and names its packages by it.  Take the time: later
-        # packages must have higher numbers.
+        # The kernel's build adds one to this number, and uses it in the names of packages.  Write
+        # the time there, so that later packages have higher numbers.
         (self._kernel / ".version").write_text(f"{time.strftime('%y%m%d%H%M', time.gmtime())}\n")
         self._make("Build the kernel and its package, 10 minutes to hours", f"{target}.log", target,
                    *args)
         return sorted((self._folder / where).rglob(pattern))
 
     def kernel_deb(self) -> List[Path]:
-        # The C library's headers are the distribution's.
+        # Leave out linux-libc-dev: the distribution's own headers for the C library stay.
         return [package for package in self._build_kernel("bindeb-pkg", ".", "linux-*.deb")
                 if not package.name.startswith("linux-libc-dev")]
 
@@ -235,7 +237,7 @@ class Packages:
                 if not package.name.startswith("kernel-headers")]
 
     def _stage_perf(self) -> Path:
-        """Build and install perf into a folder, and return that."""
+        """Build perf, install it into a folder, and return the folder."""
         stage = self._folder / "perf-root"
         shutil.rmtree(stage, ignore_errors=True)
         self._perf.mkdir(parents=True, exist_ok=True)
@@ -250,12 +252,12 @@ class Packages:
         return stage
 
     def _version(self) -> str:
-        """The kernel's version, in which a candidate comes before its release."""
+        """Return the kernel's version; with "~", a release candidate sorts before the release."""
         version = self._ask(*self._make_argv("-s", "kernelversion")).splitlines()[-1]
         return version.replace("-rc", "~rc")
 
     def _perf_facts(self, stage: Path) -> Dict[str, str]:
-        """What control files say of perf; the revision is that of the kernel beside it."""
+        """Return the values for perf's control files; the revision is that of the kernel built."""
         return {"name": PERF_PACKAGE,
                 "version": self._version(),
                 "revision": (self._kernel / ".version").read_text().strip(), "about": _PERF_ABOUT,
@@ -263,7 +265,7 @@ class Packages:
 
     def perf_deb(self, stage: Path) -> Path:
         facts = self._perf_facts(stage)
-        # This asks for a source package's control file.
+        # dpkg-shlibdeps needs the control file of a source package.
         control = self._folder / "debian" / "control"
         control.parent.mkdir(exist_ok=True)
         control.write_text(f"Source: {PERF_PACKAGE}\n\nPackage: {PERF_PACKAGE}\n"
@@ -296,8 +298,8 @@ class Kind:
     """A kind of packages.
 
     Args:
-        kernel: builds the kernel's, returns them
-        perf: packs perf from a folder, returns the package
+        kernel: builds the kernel's packages, and returns them
+        perf: packs perf from a folder, and returns the package
         install: the command that installs them
     """
     kernel: Callable[[Packages], List[Path]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Remember what has passed, so that a second run does only what changed."""
+"""Remember the checks that passed, so that a second run repeats only those with changed inputs."""
 
 import hashlib
 import json
@@ -8,16 +8,16 @@ from typing import Dict, List, Optional
 
 
 def digest(*parts: str) -> str:
-    """A name for some texts: others have another one."""
+    """Return a digest of some texts; other texts have another digest."""
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 class Passed:
-    """What has passed, by the digest of all that it depends on; kept in a file.
+    """The checks that passed, by the digest of all their inputs; they are kept in a file.
 
     Args:
-        path: the file; it is written at once when something passes.  None if what passes is to
-            be forgotten with this run
+        path: the file, which is written each time a check passes; None if the checks shall be
+            forgotten after this run
     """
 
     def __init__(self, path: Optional[Path]) -> None:
@@ -26,14 +26,14 @@ class Passed:
         try:
             self._found = json.loads(path.read_text()) if path else {}
         except (OSError, ValueError):
-            # There was no run yet, or it was killed while it wrote.
+            # There was no run yet, or the file is damaged.
             pass
 
     def __contains__(self, key: object) -> bool:
         return key in self._found
 
     def notes(self, key: str) -> Optional[List[str]]:
-        """What was noted when this passed; None if it has not."""
+        """Return the notes that were added when this check passed; None if it has not passed."""
         return self._found.get(key)
 
     def add(self, key: str, notes: Optional[List[str]] = None) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Run what perf test has of ours; it needs perf and no host."""
+"""Run our tests in perf test; they need perf, but no emulated host."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from .emulated import EmulatedHost
 from .selftests import Counts
 from .ui import Step
 
-# By their titles, as perf test takes them, and how many tests each one has.
+# The titles of our tests, as perf test takes them, and how many tests each title has.
 _TITLES = {"Deferred callchains": 2, "Callchains of guests": 1,
            "Unwinding guests' kernels by ORC": 1, "Sample parsing": 1,
            "Stacks of guests": 1, "Names of guests from their memory": 1,
@@ -22,10 +22,10 @@ _TITLES = {"Deferred callchains": 2, "Callchains of guests": 1,
 _PASSED = re.compile(r"^\s*[\d.]+: .+?\s*: Ok$", re.MULTILINE)
 _BAD = re.compile(r"^\s*[\d.]+: (.+?)\s*: ((?:FAILED!|Skip).*)$", re.MULTILINE)
 
-# What these take is not on other architectures' hosts: Python, and guests of x86.
+# These need Python and x86 guests, which hosts of other architectures don't have.
 _X86_ONLY = ("Callchains of guests", "Names of guests from their memory")
 
-# Where they run on an emulated host; $1 is a title, and names the log.
+# A function for the emulated host, which runs the tests with the title $1 and writes $1.log.
 _THERE = """
 mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
 perf_test()
@@ -37,7 +37,7 @@ perf_test()
 """
 _THERE_DEADLINE = 900
 
-# Seconds; they take one.
+# Seconds for one title, which takes about one.
 _DEADLINE = 300
 
 
@@ -47,7 +47,7 @@ def count(title: str, status: int, output: str) -> Counts:
     Args:
         title: as in _TITLES
         status: perf's exit status
-        output: what it has printed
+        output: perf's output
     """
     bad = _BAD.findall(output)
     counts = Counts(len(_PASSED.findall(output)), len(bad), remarks=[
@@ -60,8 +60,8 @@ def count(title: str, status: int, output: str) -> Counts:
 
 
 def run(build: Build, folder: Path) -> Counts:
-    """Run all of them, and leave their output in a folder."""
-    # The shell tests lie beside perf's source, and call the perf on the path.
+    """Run all our tests in perf test, and write their output to a folder."""
+    # perf test takes the shell tests from perf's source, and these call the perf in $PATH.
     env = {**os.environ, "PATH": f"{build.perf.parent}:{os.environ['PATH']}"}
     counts = Counts()
     for title in _TITLES:
@@ -79,7 +79,7 @@ def run(build: Build, folder: Path) -> Counts:
 
 
 def run_there(build: Build, accel: str, folder: Path) -> Counts:
-    """Run those on an emulated host that this machine can't run."""
+    """Run the tests on an emulated host of another architecture, with that host's perf."""
     titles = [title for title in _TITLES if title not in _X86_ONLY]
     said: List[str] = []
     job = _THERE + "".join(f"perf_test {shlex.quote(title)}\n" for title in titles)

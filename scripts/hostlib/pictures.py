@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Test pictures as people use them: in a browser, and in viewers that others made."""
+"""Test pictures as people use them: in a browser, and in viewers of other projects."""
 
 import json
 import os
@@ -15,8 +15,8 @@ from .ui import Failure, Step, say
 
 _SCRIPTS = Path(__file__).resolve().parent.parent
 
-# What the tests take; Debian bookworm's node, 18, can run these.  Firefox Profiler's
-# importer is in no package.
+# The packages that the tests need, in versions that Debian bookworm's node, 18, can run.  Firefox
+# Profiler's importer is in no package, so it is not tested.
 _PACKAGES = (
     npm.Package("playwright-core", "1.49.1", "BzmpVcs4kE2CH15rWfzpjzVGhWERJfmnXmniSyKeRZUs9Ws65m+R"
                 "GIi7mjJK/euCegfn3i7jvqWeWyHe9y3Vgg=="),
@@ -26,8 +26,8 @@ _PACKAGES = (
                 "wvkw3zcLkM/F76LhVIKvPyrxmp6iiw=="),
 )
 
-# Comm, pid and tid, mode, and frames: innermost first, K is the guest's kernel, U its user
-# mode, H the host's kernel.
+# Comm, pid, tid, mode, and the frames, innermost first.  A frame begins with K for the guest's
+# kernel, U for its user mode, or H for the host's kernel.
 _Stack = Tuple[str, str, str, str, Tuple[str, ...]]
 _VCPU, _TASK = ("CPU 0/KVM", "300", "301"), ("work", "77", "77")
 _READ = (*_TASK, "G", ("K vfs_read", "K do_syscall_64", "U main"))
@@ -53,7 +53,7 @@ _EXPECTED: Dict[str, Any] = {
 
 
 def _print(samples: List[_Stack], modes: bool) -> str:
-    """What perf script prints of samples, with their modes or with their times and events."""
+    """Print samples as perf script does, either with their modes or with times and events."""
     lines = []
     for number, (comm, pid, tid, mode, frames) in enumerate(samples):
         last = f"{mode:6}" if modes else f"{40 + number / 1000:12.6f}: cpu-clock: "
@@ -103,7 +103,7 @@ def run(folder: Path) -> Counts:
 
 
 def _count(output: str) -> Counts:
-    """What node's tests say in the end, in TAP or for a terminal."""
+    """Count tests from the summary that node prints at the end, in TAP or for a terminal."""
     found = dict(re.findall(r"^\S (pass|fail|skipped|cancelled) (\d+)$", output, re.MULTILINE))
     numbers = {key: int(value) for key, value in found.items()}
     return Counts(numbers.get("pass", 0), numbers.get("fail", 0) + numbers.get("cancelled", 0),

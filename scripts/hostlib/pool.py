@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Packages of Debian's for machines without its apt: pinned, and checked by SHA-256.
 
-What is here was read from lists that Debian had signed.  Packages that newer ones have
-replaced are gone from Debian's mirrors, and stay in its snapshot archive.
+The paths, sizes and checksums here are from package lists that Debian had signed.  When newer
+packages replace these, they disappear from Debian's mirrors, but stay in its snapshot archive.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from typing import Optional
 
 from .ui import Failure, Step
 
-# When the packages below were current.
+# A day on which the packages below were current, for the snapshot archive.
 _DAY = "2026-11-24"
 
 _CHUNK = 1 << 20
@@ -25,7 +25,7 @@ _TIMEOUT = 30
 
 @dataclass(frozen=True)
 class Pinned:
-    """A package: its path below a mirror of Debian, and what it must be."""
+    """A package: its path below a mirror of Debian, its size and its SHA-256."""
     path: str
     size: int
     sha256: str
@@ -54,7 +54,7 @@ KERNELS = {
         13604064, "c4fbc8e404958693b28825474c20742d70594d65ca58aea7be6a279c81eb6fa0"),
 }
 
-# Their modules, where a package of its own has them.
+# The modules of these kernels, if they are in a package of their own.
 MODULES = {
     "trixie-backports": Pinned(
         "pool/main/l/linux/linux-modules-7.3.4+deb13-cloud-amd64_7.3.4-1~bpo13+1_amd64.deb",
@@ -63,7 +63,7 @@ MODULES = {
 
 
 def mirror() -> str:
-    """Where packages are fetched: only the user knows a mirror where there is no apt."""
+    """Return the mirror to fetch packages from. Without apt, only the user can name one."""
     url = os.environ.get("MIRROR")
     if not url:
         raise Failure("This machine has no apt that knows a mirror of Debian; name one with "
@@ -81,13 +81,16 @@ def sha256(file: Path) -> str:
 
 
 def fetch(package: Pinned, folder: Path, url_of_mirror: Optional[str] = None) -> Path:
-    """The package in a folder; downloaded if it is not there, from MIRROR= if none is given."""
+    """Return the package's file in a folder; download it if it is not there.
+
+    Without url_of_mirror, download from MIRROR=.
+    """
     target = folder / package.name
     if target.exists():
         return target
     incoming = folder / "incoming" / package.name
     incoming.parent.mkdir(parents=True, exist_ok=True)
-    # apt prints its mirrors with a slash, and not all of them forgive two.
+    # apt prints mirrors with a slash at the end, and not all mirrors accept a double slash.
     url = f"{(url_of_mirror or mirror()).rstrip('/')}/{package.path}"
     with Step(f"Download {package.name}, {package.size / 1e6:.0f} MB") as step:
         try:
@@ -107,7 +110,7 @@ def fetch(package: Pinned, folder: Path, url_of_mirror: Optional[str] = None) ->
 
 
 def _download(url: str, file: Path, size: int, step: Step) -> None:
-    """Download to a file, or the rest of it."""
+    """Download to a file; if it has the beginning already, download only the rest."""
     have = file.stat().st_size if file.exists() else 0
     if have >= size:
         return

@@ -8,7 +8,7 @@ from typing import Dict, Iterable, List, Tuple
 
 from .stacks import Frame
 
-# Numbers of fields, of github.com/google/pprof/proto/profile.proto.
+# Numbers of fields, from github.com/google/pprof/proto/profile.proto.
 _SAMPLE_TYPE, _SAMPLE, _LOCATION, _FUNCTION, _STRINGS = 1, 2, 4, 5, 6
 _TYPE, _UNIT = 1, 2
 _SAMPLE_LOCATIONS, _SAMPLE_VALUES, _SAMPLE_LABEL = 1, 2, 3
@@ -19,7 +19,7 @@ _FUNCTION_ID, _FUNCTION_NAME, _FUNCTION_SYSTEM_NAME, _FUNCTION_FILE = 1, 2, 3, 4
 
 
 def _varint(value: int) -> bytes:
-    """Seven bits in a byte, the lowest first; the eighth says that there is more."""
+    """Encode seven bits in each byte, the lowest first; the eighth bit tells that more follow."""
     out = bytearray()
     while value > 0x7f:
         out.append(value & 0x7f | 0x80)
@@ -40,7 +40,7 @@ def _packed(field: int, values: Iterable[int]) -> bytes:
 
 
 class _Numbers:
-    """A table of what is referred to by number."""
+    """A table of items that the profile refers to by number."""
 
     def __init__(self, first: int) -> None:
         self._first = first
@@ -51,7 +51,7 @@ class _Numbers:
 
 
 def encode(folded: "Counter[Tuple[Frame, ...]]") -> bytes:
-    """The profile, not compressed.  Each sample has a label: whose code it hit."""
+    """Return the uncompressed profile.  Each sample has a label with the kind of code it hit."""
     strings, frames = _Numbers(0), _Numbers(1)
     assert strings[""] == 0
     out: List[bytes] = [_bytes(_SAMPLE_TYPE, _number(_TYPE, strings["samples"])
@@ -60,7 +60,7 @@ def encode(folded: "Counter[Tuple[Frame, ...]]") -> bytes:
         label = _number(_KEY, strings["mode"]) + _number(_STRING, strings[stack[-1].kind])
         out.append(_bytes(_SAMPLE, _packed(_SAMPLE_LOCATIONS, (frames[f] for f in stack[::-1]))
                           + _packed(_SAMPLE_VALUES, [count]) + _bytes(_SAMPLE_LABEL, label)))
-    # A location for each function: perf script's text may have no addresses of files.
+    # Make one location for each function: perf script's text may not have addresses in files.
     for frame, number in frames.table.items():
         assert isinstance(frame, Frame)
         line = _number(_LINE_FUNCTION, number)

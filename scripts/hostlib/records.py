@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Compare what an unpatched perf records on a kernel with our patches and on one without.
+"""Compare the records of an unpatched perf on a kernel with our patches and on one without.
 
-Events that don't ask for a guest's callchain must get what stock Linux gives them.  Two
-runs never hit the same instructions, so it is shapes that are compared: of each record its
-type, flags and layout, of each callchain its context markers and what lies between them.
+Events that don't ask for a guest's callchain must get the same records as from stock Linux.
+Two runs never hit the same instructions, so this compares shapes: each record's type, flags
+and layout, and each callchain's context markers and the number of addresses between them.
 """
 
 import shutil
@@ -20,14 +20,14 @@ from .ui import Failure, say
 JOB = REPO / "scripts" / "guest" / "records-host.sh"
 _DEADLINE = 600
 
-# How often both kernels record until each shape of one was seen on the other.
+# Both kernels record until each shape of one was seen on the other, but at most this often.
 _TRIES = 4
 
-# Of the host's samples, so many of a shape may be on one kernel only: some are rare, e.g.
-# those of a process that ends.
+# The other kernel may lack a shape of host samples that occurs at most this often: some shapes
+# are rare, e.g. in samples of a process that ends.
 _RARE = 3
 
-# What the doctor must say on either kernel.
+# Text that the doctor must print on each kernel.
 _DOCTOR = {"patched": "This host can record guests.",
            "unpatched": "no the kernel refuses guest_callchain: the patches or "
                         "CONFIG_GUEST_PERF_CALLCHAIN are missing > install the kernel"}
@@ -44,12 +44,15 @@ _SAMPLE = {"IP": 1 << 0, "TID": 1 << 1, "TIME": 1 << 2, "ADDR": 1 << 3, "READ": 
 _ONE_WORD_EACH = ("IDENTIFIER", "IP", "TID", "TIME", "ADDR", "ID", "STREAM_ID", "CPU", "PERIOD")
 _CONTEXT_MAX = (1 << 64) - 4095
 
-# What makes two records alike.
+# Two records count as equal if their shapes are equal.
 Shape = Tuple[object, ...]
 
 
 def _chain(words: List[int], whole: bool) -> Shape:
-    """Markers, and how many addresses lie behind each; only whether any does, unless whole."""
+    """Return a callchain's markers, each with the number of addresses after it.
+
+    Unless whole is set, the number is 1 for any number of addresses above 0.
+    """
     shape: List[object] = []
     for word in words:
         if word >= _CONTEXT_MAX:
@@ -92,7 +95,7 @@ def _sample(body: bytes, misc: int, sample_type: int, regs_user: int) -> Shape:
 
 
 def shapes(path: Path) -> Tuple[bytes, "Counter[Shape]"]:
-    """The first event's attributes, and how often each shape occurs in a file of perf's."""
+    """Return the first event's attributes in a file of perf's, and how often each shape occurs."""
     data = path.read_bytes()
     if data[:8] != b"PERFILE2":
         raise Failure(f"{path} is no file of perf's")
@@ -140,7 +143,7 @@ def _of_folder(folder: Path) -> Iterator[Tuple[str, bytes, "Counter[Shape]"]]:
 
 
 def compare(patched: Build, unpatched: Build, accel: str, results: Path) -> bool:
-    """Record on both kernels with the unpatched perf; whether they record the same."""
+    """Record on both kernels with the unpatched perf; return true if they record the same."""
     guest = patched.path / "selftests" / "kvm" / BENCH
     kernels = (("patched", patched), ("unpatched", unpatched))
     attrs: Dict[str, Set[bytes]] = {}

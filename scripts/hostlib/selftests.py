@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Run the KVM selftests on the emulated host, and count what they say."""
+"""Run the KVM selftests on the emulated host, and count their results."""
 
 import re
 from dataclasses import dataclass, field
@@ -16,15 +16,15 @@ from .ui import Failure, say
 
 EXPECTED_SKIPS = REPO / "scripts" / "expected-skips.txt"
 
-# For one boot, and for one of its tests: twenty times what they take, for an
-# emulated host that complains is slow, and so may be this machine.
+# Seconds for one boot, and for one of its tests: twenty times what they need, because
+# an emulated host with a kernel for debugging is slow, and this machine may be slow, too.
 _DEADLINE = 3600
 _TEST_TIMEOUT = 900
 
 # arm64's emulation is slower, and one program has 127 tests.
 _ARM64_SLOWER = 3
 
-# The kernel's own runner: timeouts, settings files and KTAP are its business.
+# Tests run in the kernel's own runner, which handles timeouts, settings files and KTAP.
 _JOB = """
 export BASE_DIR="$BUILD_TREE/tools/testing/selftests"
 . "$BASE_DIR/kselftest/runner.sh"
@@ -44,7 +44,7 @@ for test in {tests}; do
 	*) failed=1 ;;
 	esac
 done
-# A leak is one when a second scan finds it unchanged; the console has their number.
+# Scan twice: objects that the second scan finds again are leaks; the console has their number.
 leaks=/sys/kernel/debug/kmemleak
 if [ -e $leaks ]; then
 	sleep 6
@@ -55,7 +55,7 @@ fi
 exit $failed
 """
 
-# What must not be called before an NMI is dispatched, for kernels that can tell.
+# Trace functions that must not be called before an NMI is dispatched, if this kernel can.
 TRACE = """
 tracing=/sys/kernel/tracing
 mount -t tracefs tracefs $tracing 2>/dev/null
@@ -65,7 +65,7 @@ if grep -qw function $tracing/available_tracers 2>/dev/null; then
 fi
 """
 
-# Where the kernel has the module: one of two CPUs hangs for so long that the watchdog has both
+# If the kernel has this module, it makes one of two CPUs hang so long that the watchdog has both
 # print a backtrace.
 _LOCKUP = """
 if modprobe -d "$BUILD_MODULES" -qn test_lockup; then
@@ -75,7 +75,7 @@ fi
 """
 
 _PREPARE_OURS = TRACE + _LOCKUP + """
-# A PMU whose PMIs are NMIs; where there is a hardware counter, tests take that.
+# A PMU whose PMIs are NMIs; tests use a hardware counter instead if there is one.
 insmod guest_callchain/test_pmi.ko &&
 	export KVM_SELFTEST_NMI_PMU=test_pmi \
 		KVM_SELFTEST_BACKTRACE_IRQ=/sys/module/test_pmi/parameters/backtrace
@@ -87,7 +87,7 @@ export KVM_SELFTEST_RELOAD=1 KVM_SELFTEST_HOTPLUG=1
 """
 
 
-# What of this there is on other architectures' hosts: a counter, and no NMIs.
+# The same for arm64's host.  It has a hardware counter; its test PMU can't send NMIs.
 _PREPARE_ARM64 = TRACE + _LOCKUP + """
 case " $(cat /proc/cmdline) " in
 *" irqchip.gicv3_pseudo_nmi=1 "*)
@@ -104,7 +104,7 @@ export KVM_SELFTEST_HOTPLUG=1
 
 @dataclass
 class Counts:
-    """How many tests passed, failed and were skipped, and why the latter."""
+    """How many tests passed, failed and were skipped, with remarks on the last two."""
     passed: int = 0
     failed: int = 0
     skipped: int = 0
@@ -121,14 +121,14 @@ class Counts:
 
 
 def count_test(counts: Counts, wrong: Iterable[str]) -> bool:
-    """Count one test, which has passed if nothing was wrong; say whether it has."""
+    """Count one test, which has passed if nothing was wrong; return true if it has passed."""
     remarks = list(wrong)
     counts.add(Counts(failed=1, remarks=remarks) if remarks else Counts(passed=1))
     return not remarks
 
 
 def judge(title: str, cases: Dict[str, bool]) -> Counts:
-    """Say what holds and what does not, and count it."""
+    """Print which cases hold and which do not, and count them."""
     counts = Counts()
     for case, holds in cases.items():
         name = f"{title}: {case}"
@@ -146,12 +146,14 @@ class ExpectedSkip:
 
 def expected_skips(accel: str, host: str,
                    path: Path = EXPECTED_SKIPS) -> Optional[List[ExpectedSkip]]:
-    """What an emulated host may skip; none if it has this machine's CPU.
+    """Return the cases that an emulated host may skip.
+
+    None means that it may skip any case: with KVM, it has this machine's CPU.
 
     Args:
-        accel: what emulates it
-        host: what sets it apart: its architecture, its kernel's arguments, its configuration's
-            name, "intel"
+        accel: how it is emulated: "tcg", "kvm" or "bochs"
+        host: its traits, with spaces between them: its architecture, its kernel's arguments, its
+            configuration's name, "intel"
         path: the list
     """
     if accel == "kvm":
@@ -171,13 +173,13 @@ def expected_skips(accel: str, host: str,
 
 
 def job(tests: List[str], timeout: int, prepare: str = "") -> str:
-    """The script that runs test programs on the host, for so many seconds each at most."""
+    """Return a script that runs test programs on the host, and ends each after timeout seconds."""
     return _JOB.format(number=len(tests), tests=" ".join(tests), timeout=timeout,
                        prepare=prepare)
 
 
 def choose(build: Build, only: str) -> List[str]:
-    """All our test programs that this kernel can run, or those of them that TESTS= names."""
+    """Return our test programs that this kernel can run: all, or those that TESTS= names."""
     tests = {test.split("/")[-1]: test for test in build.tests}
     unknown = set(only.split()) - tests.keys()
     if unknown:
@@ -193,13 +195,13 @@ def run(build: Build, accel: str, results: Path, kernel_args: str = "",
 
     Args:
         build: the host and its tests
-        accel: what emulates it
-        results: the folder for what is said
-        kernel_args: more for the kernel's command line
-        only: names of tests; all if it is empty
-        timeout: how many seconds one test may take; enough for a busy machine if it is 0
-        deadline: how many they may take together, likewise
-        show: is given each part of the output
+        accel: QEMU's accelerator, "tcg" or "kvm"
+        results: a folder for the output
+        kernel_args: more arguments for the kernel's command line
+        only: names of tests; if it is empty, all tests run
+        timeout: how many seconds one test may take; 0 means enough for a busy machine
+        deadline: how many seconds all tests may take; 0 means enough for a busy machine
+        show: called with each part of the output
     """
     said: List[str] = []
 
@@ -233,11 +235,11 @@ def by_program(text: str, tree: Path) -> Dict[str, List[Any]]:
     """The test cases of each program in the output of run(), by the kernel's own parser."""
     programs: Dict[str, List[Any]] = {}
     for program in ktap.parse(text, tree).subtests:
-        # A host that dies in the midst of a line leaves a test without a name.
+        # If the host dies in the middle of a line, the last test may have no name.
         cases = programs.setdefault((program.name.split() or ["?"])[-1], [])
         leaves = list(_leaves(program))
         cases += leaves
-        # A program may fail although its cases have passed, e.g. as it ends.
+        # A program may fail although its cases have passed, e.g. when it exits.
         if not leaves or (program.status.name not in ("SUCCESS", "SKIPPED") and
                           all(case.status.name in ("SUCCESS", "SKIPPED") for case in leaves)):
             cases.append(program)
@@ -254,14 +256,14 @@ def _may_skip(name: str, expected: Optional[List[ExpectedSkip]]) -> bool:
 
 
 def fail_unexpected(text: str, expected: Optional[List[ExpectedSkip]]) -> str:
-    """KTAP in which the cases have failed that count() fails, as they were skipped."""
+    """Return KTAP in which unexpected skips are failures, as count() counts them."""
     def line(found: "re.Match[str]") -> str:
         return found[0] if _may_skip(found[3], expected) else f"{found[1]}not {found[2]}"
     return re.sub(r"^(# )(ok \d+ (\S+)) # SKIP\b.*$", line, text, flags=re.MULTILINE)
 
 
 def count(text: str, tree: Path, expected: Optional[List[ExpectedSkip]] = None) -> Counts:
-    """Count the test cases in the output of run(), and fail those that skip unexpectedly."""
+    """Count the test cases in the output of run(); unexpected skips count as failures."""
     counts = Counts()
     tests = cases(text, tree)
     for test in tests:
@@ -276,10 +278,11 @@ def count(text: str, tree: Path, expected: Optional[List[ExpectedSkip]] = None) 
             counts.remarks.append(f"skipped: {test.name}: {test.skip_reason or 'no reason given'}")
         else:
             counts.failed += 1
-            counts.remarks.append(f"failed, as it was skipped: {test.name}: "
+            counts.remarks.append(f"failed, because it was skipped unexpectedly: {test.name}: "
                                   f"{test.skip_reason or 'no reason given'}")
     for e in expected or []:
         found = [test for test in tests if fnmatchcase(test.name, e.pattern)]
         if found and not any(test.status.name == "SKIPPED" for test in found):
-            counts.remarks.append(f"no longer skipped, correct {EXPECTED_SKIPS.name}: {e.pattern}")
+            counts.remarks.append(f"no longer skipped, remove it from {EXPECTED_SKIPS.name}: "
+                                  f"{e.pattern}")
     return counts

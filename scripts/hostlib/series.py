@@ -16,19 +16,20 @@ from .tree import (PATCHES, REPO, Topic, Tree, apply_patch, git_environment, new
 from .ui import Failure, Step
 
 
-# The series as the repository has them: a reader needs no command of ours.
+# The copy of the series in the repository, so that a reader needs no command of ours.
 RELEASE = REPO / "series"
 
-# There, the source that they were written with: mails have context, and digests of files.
+# A file there with the name of the source for which they were written: the context and the file
+# digests in mails depend on it.
 _MADE_WITH = "source"
 
-# Nobody signs these off, and no setting of the git user's changes them.
+# These mails have no sign-off, and do not depend on the git user's settings.
 _RELEASE_SENDER = "Guest callchains"
 _SETTINGS = (("core.attributesFile", os.devnull), ("core.excludesFile", os.devnull),
              ("core.hooksPath", os.devnull),
              # root may apply the mails to a copy of another user's tree.
              ("safe.directory", "*"),
-             # Nothing runs on in the background when a repository is removed.
+             # Start no background process, which might still run when a repository is removed.
              ("gc.auto", "0"), ("maintenance.auto", "false"))
 _RELEASE_ENV = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1",
                 "GIT_ATTR_NOSYSTEM": "1", "GIT_TEMPLATE_DIR": "",
@@ -39,7 +40,7 @@ _RELEASE_ENV = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1",
 
 
 def parts() -> List[List[Topic]]:
-    """The patches of each series, in the order in which these are posted."""
+    """Return the patches of each series, in the order in which the series are posted."""
     names = list(dict.fromkeys(topic.series for topic in topics()))
     return [[topic for topic in topics() if topic.series == name] for name in names]
 
@@ -49,11 +50,11 @@ def write(source: Source, build: Path, folder: Path, release: bool = False) -> L
 
     Args:
         folder: gets a folder for each series
-        release: write the same bytes whoever writes them, and when, and sign nothing off;
-            otherwise sender and sign-off are those of the git user
+        release: write the same bytes for every user and at any time, without sign-off;
+            otherwise the git user is the sender and signs off
 
     Returns:
-        these folders, in the order in which "git am" takes what is in them
+        the folders of all series, in the order in which "git am" must apply them
     """
     written = []
     tree = Tree(build)
@@ -70,7 +71,7 @@ def write(source: Source, build: Path, folder: Path, release: bool = False) -> L
         first = _first_versions(repo.path / ".git" / "first")
         for number, part in enumerate(parts(), 1):
             name = part[0].series
-            # The cover letter's text is the description of a branch.
+            # git format-patch takes the cover letter's text from the description of a branch.
             repo.git("checkout", "-q", "-b", name)
             repo.git("config", f"branch.{name}.description",
                      (PATCHES / f"cover-{name}.txt").read_text())
@@ -78,7 +79,7 @@ def write(source: Source, build: Path, folder: Path, release: bool = False) -> L
                 repo.commit(topic, first)
             mails = folder / f"{number}-{name}"
             repo.format_patches(mails, f"{name}~{len(part)}..{name}")
-            # "git am" would stumble over it.
+            # "git am" would fail on the cover letter.
             (mails / "0000-cover-letter.patch").rename(mails / "cover-letter.txt")
             written.append(mails)
     return written
@@ -89,7 +90,7 @@ class Repository:
 
     Args:
         path: its top
-        release: commit as nobody, whatever the git user's settings are
+        release: commit as nobody@example.com, and ignore the git user's settings
     """
 
     def __init__(self, path: Path, release: bool) -> None:
@@ -113,7 +114,7 @@ class Repository:
             raise Failure(f"git {args[0]} failed, it says: {said}{name}")
 
     def commit(self, topic: Topic, first: Path) -> None:
-        """Commit one patch, with its new files as the folder "first" has them."""
+        """Commit one patch, with its new files from the folder "first"."""
         apply_patch(topic.patch, self.path)
         for path in topic.new_files:
             (self.path / path).parent.mkdir(parents=True, exist_ok=True)
@@ -127,15 +128,15 @@ class Repository:
         self.git("-c", "core.abbrev=12", "format-patch", "-q", "--cover-letter",
                  "--cover-from-description=subject", *same, "-o", str(folder), commits)
         if self._release:
-            # "git am" takes the present time for the date that is not there.
+            # Remove the date, so that mails stay the same; "git am" then uses the current time.
             for mail in folder.glob("*.patch"):
                 mail.write_text(re.sub(r"^Date: .*\n", "", mail.read_text(), count=1,
                                        flags=re.MULTILINE))
 
 
 def release(source: Source, build: Path) -> List[Path]:
-    """Write the series that the repository has."""
-    # Only copies for another base have this.
+    """Write the copy of the series in the repository."""
+    # Only copies of the repository for another base have a pinned source.
     if PINNED:
         raise Failure(f"series/ is for Linux {SERIES}; leave RELEASE=1 out, or BASE=")
     if source.tree or source.tarball:
@@ -147,7 +148,7 @@ def release(source: Source, build: Path) -> List[Path]:
     with tempfile.TemporaryDirectory() as tmp:
         names = [mails.name for mails in write(source, build, Path(tmp), release=True)]
         shutil.copytree(tmp, partial)
-    # The temporary folder is its owner's alone.
+    # The copy has the mode of the temporary folder, which only its owner may enter.
     partial.chmod(0o755)
     (partial / _MADE_WITH).write_text(f"{source.name}\n")
     if RELEASE.exists():
@@ -158,13 +159,13 @@ def release(source: Source, build: Path) -> List[Path]:
 
 
 def made_with() -> str:
-    """The name of the source that the repository's series were written with; none if unknown."""
+    """Return the name of the source for which series/ was written; "" if it is unknown."""
     path = RELEASE / _MADE_WITH
     return path.read_text().strip() if path.exists() else ""
 
 
 def stale(mails: Path) -> List[str]:
-    """Files of the repository's series that are not what write() has written to a folder."""
+    """Return the files that differ between series/ and a folder to which write() has written."""
     def contents(top: Path) -> Dict[str, Path]:
         return {str(path.relative_to(top)): path for path in top.rglob("*") if path.is_file()}
 
@@ -176,9 +177,9 @@ def stale(mails: Path) -> List[str]:
 
 
 def _first_versions(folder: Path) -> Path:
-    """New files as the patches have them that bring them.
+    """Copy new files to a folder, in the version of the patch that adds each.
 
-    The repository has them as the last patch leaves them.
+    The repository has them as the last patch leaves them, so undo all edits by patches.
     """
     for path in new_files():
         (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -189,6 +190,6 @@ def _first_versions(folder: Path) -> Path:
 
 
 def message(patch: Path) -> str:
-    """The commit message at the head of a patch."""
+    """Return the commit message at the head of a patch."""
     head = patch.read_text().split("\ndiff --git ", 1)[0]
     return re.sub(r"^Subject: ", "", head, count=1).strip() + "\n"

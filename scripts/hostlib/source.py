@@ -16,12 +16,15 @@ from .ui import Failure, Step, one_at_a_time
 # The kernel that patches/ is made for.
 SERIES = "7.3"
 
-# Only in the copies that bases.py makes: a line with another kernel, and its package.
+# A file that only the copies made by bases.py have: a line with another kernel and its package.
 THIS_BASE = "patches/base"
 
 
 def read_base(path: Path) -> Tuple[str, Optional[pool.Pinned]]:
-    """The kernel's version, and its package if that is no other one's: path, size, SHA-256."""
+    """Return the kernel's version, and its package if path names another kernel.
+
+    The file has a line with the version, and the package's path, size and SHA-256.
+    """
     if not path.exists():
         return SERIES, None
     version, package, size, sha256 = path.read_text().split()
@@ -31,8 +34,8 @@ def read_base(path: Path) -> Tuple[str, Optional[pool.Pinned]]:
 LINUX, PINNED = read_base(Path(__file__).resolve().parents[2] / THIS_BASE)
 PACKAGE = f"linux-source-{LINUX}"
 
-# Where Debian may have it; a suite that a mirror doesn't carry is left out.  By
-# codename: mirrors are slow to move aliases like stable-backports.
+# Debian's suites that may have the source; suites that a mirror does not carry are ignored.  Use
+# codenames, because mirrors update aliases like stable-backports late.
 SUITES = ("trixie-backports", "forky-backports", "forky", "sid", "experimental")
 
 KEYRING = Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -48,7 +51,7 @@ class Source:
 
 
 def cache_dir() -> Path:
-    """Where downloads are kept, outside of any tree."""
+    """Return the folder where downloads are kept, outside of any tree."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "kvm-guest-callchains"
 
@@ -60,9 +63,9 @@ def _run(argv: List[str]) -> "subprocess.CompletedProcess[str]":
 
 
 def apt_mirror() -> Optional[str]:
-    """The mirror of Debian to use with apt: MIRROR=, or what this machine's own apt uses.
+    """Return the mirror of Debian to use with apt: MIRROR=, or the one of this machine's own apt.
 
-    None if there is no apt, or it is another distribution's, and knows none.
+    None if there is no apt, or if it is another distribution's and knows no such mirror.
     """
     if not (shutil.which("apt-get") and shutil.which("apt-cache") and KEYRING.exists()):
         return None
@@ -87,7 +90,7 @@ def apt_mirror() -> Optional[str]:
 
 
 def archive_names(simulated: str) -> List[str]:
-    """How apt calls the files of what "apt-get --simulate install" would install."""
+    """Return apt's names of the files that "apt-get --simulate install" would install."""
     rows = re.findall(r"^Inst (\S+) \((\S+) .*\[(\w+)\]\)", simulated, re.MULTILINE)
     return [f"{name.split(':')[0]}_{version.replace(':', '%3a')}_{architecture}.deb"
             for name, version, architecture in rows]
@@ -113,7 +116,7 @@ class PrivateApt:
         ]
         self._archives = folder / "archives"
         if architecture != "amd64":
-            # What is installed here is another architecture's.
+            # The packages installed on this machine are of another architecture: ignore them.
             (folder / "status").write_text("")
             self._options += [
                 "-o", f"APT::Architecture={architecture}",
@@ -132,10 +135,12 @@ class PrivateApt:
         return result.stdout if result.returncode else ""
 
     def download_all(self, packages: Sequence[str]) -> List[Path]:
-        """Packages and all that they depend on, for a machine that has none of them.
+        """Download packages, and all dependencies that this apt does not know as installed.
+
+        For another architecture than amd64, it knows none as installed.
 
         Returns:
-            where they are; nothing if one could not be had
+            the files; nothing if one could not be downloaded
         """
         install = ("install", "--yes", "--no-install-recommends", *packages)
         planned = self._get("--simulate", *install)
@@ -151,7 +156,7 @@ class PrivateApt:
         return bool(self.cache("search", "--names-only", "^linux-source-").strip())
 
     def versions(self) -> List[str]:
-        """The versions of the package that are no release candidates, newest first."""
+        """Return the package's versions without release candidates, newest first."""
         rows = [row.split("|") for row in self.cache("madison", PACKAGE).splitlines()]
         found = {row[1].strip() for row in rows if len(row) == 3 and row[0].strip() == PACKAGE
                  and "~rc" not in row[1]}
@@ -163,7 +168,7 @@ class PrivateApt:
 
 
 def _cached(downloads: Path) -> List[Path]:
-    """Packages that apt has fetched and checked."""
+    """Return the packages of the source that were downloaded and checked, oldest file first."""
     return sorted(downloads.glob(f"{PACKAGE}_*.deb"), key=lambda p: p.stat().st_mtime)
 
 
@@ -176,7 +181,8 @@ def _fetch() -> Source:
 def _fetch_alone(folder: Path) -> Source:
     downloads = folder / "sources"
     if PINNED:
-        # Not beside the usual one, which may have the same name, and then has another version.
+        # Use another folder than for the usual source: both packages may have the same name, and
+        # differ in the version only.
         package = pool.fetch(PINNED, downloads / "bases", apt_mirror())
         return Source(package.stem, tarball_package=package)
     cached = _cached(downloads)
@@ -188,7 +194,7 @@ def _fetch_alone(folder: Path) -> Source:
         package = pool.fetch(pool.LINUX_SOURCE, downloads)
         return Source(package.stem, tarball_package=package)
 
-    # What lies in there may be half of a package; apt goes on from it.
+    # This folder may have a part of the package; apt downloads the rest.
     incoming = downloads / "incoming"
     incoming.mkdir(parents=True, exist_ok=True)
     apt = PrivateApt(folder / "apt", mirror)
@@ -218,7 +224,7 @@ def _fetch_alone(folder: Path) -> Source:
 
 
 def _tarball(given: str, sha256: str) -> Source:
-    """A tarball of the user's; its name has what is in it."""
+    """Return a tarball of the user's as a source, with its SHA-256 in the source's name."""
     path = Path(given).expanduser().resolve()
     if not path.is_file():
         raise Failure(f"KERNEL_TARBALL={given} is no file; name a linux-{LINUX}.x.tar.xz")
@@ -230,11 +236,11 @@ def _tarball(given: str, sha256: str) -> Source:
 
 
 def check_version(tree: Path, name: str) -> None:
-    """Refuse a source that is not of the Linux that the patches are made for.
+    """Raise Failure if a source is another Linux than the one that the patches are made for.
 
     Args:
         tree: the source
-        name: what to call it
+        name: its name in the message
     """
     makefile = tree / "Makefile"
     text = makefile.read_text(errors="replace") if makefile.exists() else ""
@@ -246,7 +252,7 @@ def check_version(tree: Path, name: str) -> None:
 
 
 def find(kernel_src: str = "", kernel_tarball: str = "", kernel_sha256: str = "") -> Source:
-    """The source to use: KERNEL_SRC or KERNEL_TARBALL if one is given, else Debian's."""
+    """Return the source to use: KERNEL_SRC or KERNEL_TARBALL if one is given, else Debian's."""
     if kernel_src and kernel_tarball:
         raise Failure("KERNEL_SRC= and KERNEL_TARBALL= both name a source; use one of them")
     if kernel_sha256 and not kernel_tarball:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Read the samples that "perf script -F comm,misc,ip,sym" prints, and fold them.
 
-It may print pid, tid, cpu, time, period, event, symoff and dso as well.
+The output may have pid, tid, cpu, time, period, event, symoff and dso as well.
 """
 
 import re
@@ -14,8 +14,8 @@ _THREAD = r"(?=[-\d ]{7}) *(?:(?P<pid>-?\d+)/)?(?P<tid>-?\d+) +"
 _CPU = r"\[\d{3,}\] +"
 _MISC = r"(?P<misc>[KUHGg]+)(?: +\d+\.\d+:)?(?: +\d+)?(?: +\S+:)? *$"
 
-# A guest chooses its tasks' names, which may look like fields.  Those that all samples
-# have are fields: the pattern that demands most and matches all lines is the right one.
+# A guest chooses its tasks' names, which may look like fields.  But all samples have the same
+# fields: so the right pattern is the one with the most fields that matches all samples.
 _HEADERS = [re.compile(r"^(?P<comm>.*?) +" + fields + _MISC)
             for fields in (_THREAD + _CPU, _THREAD, _CPU, "")]
 
@@ -25,30 +25,30 @@ _DSO = re.compile(r" \((?:[^()]|\([^()]*\))*\)$")
 _OFFSET = re.compile(r"\+0x[0-9a-f]+$")
 _GUEST_DSO = re.compile(r"\(\[guest\.kernel\.kallsyms\.(\d+)\]\)$")
 
-# What perf script prints last where the deferred part of a callchain was lost.
+# perf script prints this as the last frame if the deferred part of a callchain was lost.
 _COOKIE = "(cookie)"
 
-# perf's letters for samples of a guest.  It takes the mode for a mask, and so has
-# "KGg" for a guest's user mode: the last letter is what counts.
+# perf's letters for samples of a guest.  perf uses the mode like a bit mask, and so prints
+# "KGg" for a guest's user mode: only the last letter counts.
 _GUEST_KERNEL, _GUEST_USER = "G", "g"
 
 GUEST_KERNEL, GUEST_USER, HOST = KINDS = ("guest kernel", "guest user", "host")
 
-# Where the kernel's half of the addresses begins, in 64-bit code and in 32-bit Linux.
+# The lowest addresses of kernels, in 64-bit code and in 32-bit Linux.
 _UPPER_HALF, _UPPER_GIB = 1 << 63, 3 << 30
 
 
 class Frame(NamedTuple):
-    """A function, and whose it is: one of KINDS."""
+    """A function, and its kind, which is one of KINDS."""
     name: str
     kind: str
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One sample: where it hit, the functions and addresses, innermost first, and the task.
+    """One sample: its mode, the functions and addresses, innermost first, and the task.
 
-    The task of a guest's sample is the guest's if perf knows it, else the VMM's thread.
+    In a guest's sample, this is the guest's task if perf knows it, else the VMM's thread.
     """
     mode: str
     functions: Tuple[str, ...]
@@ -67,7 +67,7 @@ class Sample:
 
     @property
     def vmm(self) -> str:
-        """The PID of the guest's VMM, where the name of the guest's kernel has it."""
+        """The PID of the guest's VMM, if the name of the guest's kernel has it; otherwise empty."""
         found = (_GUEST_DSO.search(function) for function in self.functions)
         return next((match.group(1) for match in found if match), "")
 
@@ -80,7 +80,7 @@ class Sample:
         if not self.is_guest_kernel:
             yield from [GUEST_USER if self.is_guest else HOST] * len(self.addresses)
             return
-        # User mode's code lies below the kernel's, and called it.
+        # User mode has lower addresses than the kernel, and its frames are the outer ones.
         places = [int(address, 16) for address in self.addresses]
         border = next((half for half in (_UPPER_HALF, _UPPER_GIB) if places[:1] >= [half]), 0)
         kind = GUEST_KERNEL
@@ -104,7 +104,7 @@ def _sample(header: "Optional[re.Match[str]]", frames: Sequence[Tuple[str, str]]
 
 
 def read(lines: Iterable[str]) -> Iterator[Sample]:
-    """The samples in perf script's output, which puts an empty line behind each."""
+    """Return the samples in perf script's output, which has an empty line after each."""
     lines = [*lines, ""]
     pattern = _pattern(lines)
     header: "Optional[re.Match[str]]" = None
@@ -122,7 +122,7 @@ def read(lines: Iterable[str]) -> Iterator[Sample]:
 
 
 def read_bytes(text: bytes) -> List[Sample]:
-    """The samples in perf script's output; a guest may put any bytes into names."""
+    """Return the samples in perf script's output; a guest may put any bytes into names."""
     return list(read(text.decode(errors="replace").split("\n")))
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Guests that nobody here built: Debian's kernels, sampled from the host and unwound by ORC."""
+"""Test guests with kernels that Debian built: sample them from the host, and unwind by ORC."""
 
 import re
 import shutil
@@ -14,79 +14,93 @@ from .emulated import EmulatedHost, pass_on
 from .selftests import Counts, count_test
 from .ui import Failure, Step, say
 
-# Three formats of ORC tables: 6.1, 6.12, 7.3.
+# Their kernels, 6.1, 6.12 and 7.3, have three formats of ORC tables.
 SUITES = ("bookworm", "trixie", "trixie-backports")
 
-# What stock-host.sh has them do: with one CPU, and with two.
+# The work that stock-host.sh lets guests do: files with one CPU, the others with two.
 WORKS = ("files", "network", "block")
 WAYS = ("orc", "orc,nodefer")
-# With no file of the guest's.
+# The way of sampling that uses no file of the guest's kernel.
 OUTSIDE = "outside"
 
-# The same from outside only: tasks whose shares of user mode's time are known, while modules are
-# loaded, and a guest that boots again while it is recorded, by a reset and by kexec.
+# More work, which is sampled in the way OUTSIDE only. TASKS: tasks with known shares of user
+# mode's time, while modules are loaded. REBOOTS: the guest boots again while it is recorded, by
+# a reset and by kexec.
 TASKS = "tasks"
 REBOOTS = ("reboot", "kexec")
-# A guest whose users don't want to be seen, see workload.sh.
+# The guest's users try to hide from perf and to confuse it, see workload.sh.
 HOSTILE = "hostile"
 
-# What block I/O takes: a disk that is a module.
+# The modules for block I/O: the disk is null_blk.
 MODULES = ("configfs", "null_blk")
 
-# Seconds; this machine may be several times slower than others.
+# Seconds. This machine may be several times slower than others.
 _DEADLINE = 5400
 
-# How many samples of a guest's kernel there must be, and which parts of them.
+# The lowest number of samples of a guest's kernel, and the lowest shares of them that must be
+# unwound, and that must have two frames or more.
 _ENOUGH_SAMPLES = 200
 _UNWOUND = 0.97
 _WITH_FRAMES = 0.99
 
-# Where kernels are entered, and where their threads and CPUs start, with an offset that is in
-# the function: perf takes code for a part of the last symbol before it, and has only these.
+# Functions where kernels are entered, and where their threads and CPUs start. The offset must be
+# small enough to lie in the function: perf may have no other symbols than these, and takes all
+# code after a symbol as part of it.
 _OUTERMOST = re.compile(r"(?:asm|entry|ret_from_fork|secondary_startup|x86_64_start)\w*"
                         r"\+0x[0-9a-f]{1,3}$")
 
-# The program that has frame pointers, from the function that calls the kernel outwards.
+# Functions of the program with frame pointers, from the one that calls the kernel outwards.
 _PROGRAM = ("transfer", "transfer_many", "work", "main")
 _PROGRAM_SAMPLES = 50
 _PROGRAM_WHOLE = 0.97
 
-# What perf must name in samples of each program, by the guest's comm.  The C library has no frame
-# pointers: the function that has called it, transfer(), is missing.
+# The functions that perf must name in samples of each program, by the guest's comm.  program_libc
+# calls the C library, which has no frame pointers: so the library's caller, transfer(), is
+# missing.
 _NAMES = {"program": _PROGRAM, "program_libc": _PROGRAM[1:]}
 
-# By which it calls the kernel.
+# Kernel functions by which the program copies data.
 _COPY = {"vfs_read", "vfs_write"}
 
-# How many samples must have functions of modules.
+# The lowest number of samples with functions of modules.
 _MODULE_SAMPLES = 50
 
-# Ends of a walk, as perf report --stats calls them, that lost nothing.
+# The ends of complete walks, by their names in the output of perf report --stats.
 _WHOLE = ("user mode", "outermost frame")
 
-# The tasks of guest_program, which do one unit of work, two, and so on to ten; by how much
-# their shares of user mode's samples may deviate, and which part of these they must have.
+# The tasks of guest_program: the first does one unit of work, the second two, and so on to ten.
+# Then the largest deviation of their shares of user mode's samples, in sigma, and the lowest
+# share of these samples that all of them together must have.
 _TASKS = [f"task{number}" for number in range(10)]
 _SIGMAS = 4
 _BUSY = 0.9
 
-# What perf makes of the name of the hostile guest's program.
+# The name of the hostile guest's program, as perf prints it.
 _STRANGE_COMM = "a?[2J?b"
 _STRANGE_FILE = f"{_STRANGE_COMM} (deleted)"
 
-# How many samples of each of two kernels must have names, and which part.
+# For a guest that boots again: the lowest number of samples of each of its two kernels, the
+# lowest share of them that must have names, and the size of the range that holds a kernel.
 _KERNEL_SAMPLES = 500
 _NAMED = 0.99
 _KERNEL_SIZE = 1 << 26
 
-# The end of a chain in which a return address has no call before it, and how many may.
+# perf's name for the end of a walk at a return address with no call before it, and the largest
+# share of samples with this end.
 _NO_CALL = "no call before a return address"
 _FAILED = 0.001
 
 
 @dataclass(frozen=True)
 class Unwound:
-    """How many samples of a guest's kernel were unwound, and how it ended."""
+    """Numbers of samples of a guest's kernel.
+
+    Args:
+        ends: for each end of a walk, by its name, how many walks ended so
+        samples: all of them
+        with_frames: those with two frames or more
+        entered: those unwound to a function where kernels are entered, or where threads start
+    """
     ends: Dict[str, int]
     samples: int
     with_frames: int
@@ -98,20 +112,20 @@ class Unwound:
 
 
 def read_ends(stats: str) -> Dict[str, int]:
-    """How walks ended, from the output of perf report --stats."""
+    """Return how many walks ended in each way, from the output of perf report --stats."""
     return {end: int(number) for end, number in
             re.findall(r"^\s*GUEST_STACK end: (.*):\s+(\d+)$", stats, re.MULTILINE)}
 
 
 def outermost(sample: stacks.Sample) -> str:
-    """The outermost function of the kernel's; what follows is user mode's."""
+    """Return the kernel's outermost function; all functions after it are user mode's."""
     kernel = [function for function, address in zip(sample.functions, sample.addresses)
               if is_kernel(address)]
     return kernel[-1] if kernel else ""
 
 
 def functions(program: Path) -> Dict[str, range]:
-    """Where a program's functions lie."""
+    """Return the address ranges of a program's functions."""
     listed = subprocess.run(["nm", "-S", "--defined-only", str(program)], check=True,
                             stdout=subprocess.PIPE, text=True).stdout
     rows = [line.split() for line in listed.splitlines()]
@@ -121,7 +135,7 @@ def functions(program: Path) -> Dict[str, range]:
 
 @dataclass(frozen=True)
 class Program:
-    """How many samples of the kernel came from the program, and have all of its functions."""
+    """The number of kernel samples below the program, and of those with all its functions."""
     samples: int
     whole: int
 
@@ -133,20 +147,20 @@ def from_program(samples: Iterable[stacks.Sample], places: Dict[str, range]) -> 
         user = [int(address, 16) for address in sample.addresses if not is_kernel(address)]
         if user and user[0] in places[_PROGRAM[0]]:
             total += 1
-            # The outermost one was called by what has no frame.
+            # Ignore frames after main(), which was called by code without frame pointers.
             whole += (len(user) >= len(_PROGRAM) and
                       all(address in places[name] for address, name in zip(user, _PROGRAM)))
     return Program(total, whole)
 
 
 def named(samples: Iterable[stacks.Sample], comm: str, names: Tuple[str, ...]) -> Program:
-    """Look for a program's functions by name, below the kernel's that it has called to copy."""
+    """Look for a program's functions by name, in samples in which the kernel copies for it."""
     total = whole = 0
     for sample in samples:
         functions = [function.split("+")[0] for function in sample.functions]
         user = [function for function, address in zip(functions, sample.addresses)
                 if not is_kernel(address)]
-        # It does other things as it starts.
+        # Skip other samples of the program, e.g. those at its start.
         if sample.comm == comm and user and _COPY.intersection(functions):
             total += 1
             whole += any(tuple(user[i:i + len(names)]) == names for i in range(len(user)))
@@ -154,20 +168,23 @@ def named(samples: Iterable[stacks.Sample], comm: str, names: Tuple[str, ...]) -
 
 
 def modules_of(proc_modules: str) -> List[range]:
-    """Where a guest has its modules, from its /proc/modules: name, size, ..., address."""
+    """Return the address ranges of a guest's modules, from its /proc/modules.
+
+    A line there has the name, the size, three more fields, and the address.
+    """
     return [range(int(row[5], 16), int(row[5], 16) + int(row[1]))
             for row in map(str.split, proc_modules.splitlines())]
 
 
 @dataclass(frozen=True)
 class InModules:
-    """How many samples have functions of modules, and were unwound to where all begins."""
+    """The number of samples with functions of modules, and of those that are fully unwound."""
     samples: int
     whole: int
 
 
 def in_modules(samples: Iterable[stacks.Sample], modules: List[range]) -> InModules:
-    """Look for functions of modules in chains, the innermost function or any other."""
+    """Find samples with a function of a module anywhere in the chain."""
     found = [sample for sample in samples
              if any(int(address, 16) in module for address in sample.addresses
                     for module in modules)]
@@ -176,7 +193,7 @@ def in_modules(samples: Iterable[stacks.Sample], modules: List[range]) -> InModu
 
 
 def is_kernel(address: str) -> bool:
-    """Does an address lie in the upper half?"""
+    """Return true if an address lies in the upper half."""
     return len(address) == 16 and address >= "8"
 
 
@@ -189,7 +206,7 @@ def _samples(folder: Path, work: str, way: str) -> List[stacks.Sample]:
 
 
 def _user_samples(folder: Path, work: str) -> List[stacks.Sample]:
-    """Those of the guest's user mode, in the way that takes no file of the guest's."""
+    """Return the samples of the guest's user mode that were taken in the way OUTSIDE."""
     return [sample for sample in _read_script(folder, work, OUTSIDE)
             if sample.is_guest and not sample.is_guest_kernel]
 
@@ -202,7 +219,7 @@ def _read(folder: Path, work: str, way: str) -> Unwound:
 
 
 def _judge(name: str, unwound: Unwound) -> Iterator[str]:
-    """What is wrong with the chains of a guest."""
+    """Yield complaints about the chains of a guest."""
     total = unwound.samples
     say(f"{name}: {total} samples of the kernel, "
         f"{100 * unwound.whole / max(total, 1):.2f} % unwound to user mode or a thread's start, "
@@ -213,19 +230,20 @@ def _judge(name: str, unwound: Unwound) -> Iterator[str]:
     if total < _ENOUGH_SAMPLES:
         yield f"{name}: only {total} samples"
     if sum(unwound.ends.values()) > total:
-        yield f"{name}: {sum(unwound.ends.values())} ends of {total} samples"
+        yield f"{name}: {sum(unwound.ends.values())} walks ended, but there are {total} samples"
     if unwound.ends.get(_NO_CALL, 0) > _FAILED * total:
-        yield f"{name}: {unwound.ends[_NO_CALL]} of {total} chains have no call where one must be"
+        yield (f"{name}: {unwound.ends[_NO_CALL]} of {total} chains end at a return address that "
+               "follows no call")
     if unwound.whole < _UNWOUND * total:
         yield f"{name}: only {unwound.whole} of {total} samples were unwound"
     if unwound.entered < _UNWOUND * total:
-        yield f"{name}: only {unwound.entered} of {total} begin where kernels are entered"
+        yield f"{name}: only {unwound.entered} of {total} chains reach the kernel's entry"
     if unwound.with_frames < _WITH_FRAMES * total:
         yield f"{name}: only {unwound.with_frames} of {total} samples have frames"
 
 
 def _judge_program(name: str, program: Program) -> Iterator[str]:
-    """What is wrong with the chains of the program that has frame pointers."""
+    """Yield complaints about the chains of the program that has frame pointers."""
     say(f"{name}: {program.whole} of {program.samples} samples of the kernel that the program "
         "with frame pointers has called show its functions")
     if program.samples < _PROGRAM_SAMPLES:
@@ -236,7 +254,7 @@ def _judge_program(name: str, program: Program) -> Iterator[str]:
 
 
 def _judge_modules(name: str, found: InModules) -> Iterator[str]:
-    """What is wrong with the chains through modules."""
+    """Yield complaints about the chains through modules."""
     say(f"{name}: {found.samples} samples have functions of modules, {found.whole} of them are "
         "unwound")
     if found.samples < _MODULE_SAMPLES:
@@ -246,25 +264,25 @@ def _judge_modules(name: str, found: InModules) -> Iterator[str]:
 
 
 def _judge_names(name: str, compared: str) -> Iterator[str]:
-    """What is wrong with the names that perf has found in a guest's memory."""
+    """Yield complaints about the names that perf has found in a guest's memory."""
     if compared != "same\n":
-        yield f"{name}: the guest itself tells others: {compared.strip()}"
+        yield f"{name}: the guest reports other names: {compared.strip()}"
 
 
 def vms(report: str) -> Dict[str, float]:
-    """Each VM's share, in percent, from the output of perf report --sort guest."""
+    """Return each VM's share, in percent, from the output of perf report --sort guest."""
     return {name: float(share) for share, name in
             re.findall(r"^ +(\d+\.\d+)%  (\S+) *$", report, re.MULTILINE)}
 
 
 def _judge_vm(name: str, vm: str, report: str) -> Iterator[str]:
-    """What is wrong with the name of the only VM; the rest of the shares is the host's."""
+    """Yield a complaint if the report does not name the only VM; other samples are the host's."""
     if set(vms(report)) != {vm}:
         yield f"{name}: perf report --sort guest has {vms(report)}"
 
 
 def build_id(file: Path) -> str:
-    """An ELF file's build-id, in hexadecimal digits."""
+    """Return an ELF file's build-id, in hexadecimal digits."""
     notes = subprocess.run(["readelf", "-n", str(file)], check=True, stdout=subprocess.PIPE,
                            stderr=subprocess.DEVNULL, text=True).stdout
     return str(re.findall(r"Build ID: ([0-9a-f]+)", notes)[0])
@@ -272,7 +290,7 @@ def build_id(file: Path) -> str:
 
 def _judge_build_ids(name: str, kernel: str, modules: Dict[str, str],
                      listed: str) -> Iterator[str]:
-    """What is wrong with the build-ids in a file, of the guest's kernel and its modules."""
+    """Yield complaints about the build-ids of a guest's kernel and modules in perf's file."""
     found = {dso: digits for digits, dso in
              re.findall(r"^([0-9a-f]+) (\S+)", listed, re.MULTILINE)}
     kernels = {found[dso] for dso in found if dso.startswith("[guest.kernel.kallsyms.")}
@@ -284,7 +302,7 @@ def _judge_build_ids(name: str, kernel: str, modules: Dict[str, str],
 
 
 def deviations(samples: List[stacks.Sample]) -> Dict[str, float]:
-    """By how many sigma each task's share of their samples is not what it does."""
+    """Return by how many sigma each task's samples deviate from its share of the tasks' work."""
     found = {task: sum(sample.comm == task for sample in samples) for task in _TASKS}
     total, units = sum(found.values()), sum(range(1, len(_TASKS) + 1))
     shares = {task: number / units for number, task in enumerate(_TASKS, 1)}
@@ -293,7 +311,7 @@ def deviations(samples: List[stacks.Sample]) -> Dict[str, float]:
 
 
 def _judge_tasks(name: str, samples: List[stacks.Sample]) -> Iterator[str]:
-    """What is wrong with the tasks that samples of a guest are given."""
+    """Yield complaints about the tasks to which perf assigns samples of a guest."""
     of_tasks = sum(sample.comm in _TASKS for sample in samples)
     found = deviations(samples)
     say(f"{name}: {of_tasks} of {len(samples)} samples of user mode are of the ten tasks, whose "
@@ -306,9 +324,9 @@ def _judge_tasks(name: str, samples: List[stacks.Sample]) -> Iterator[str]:
 
 
 def _judge_reboot(name: str, samples: List[stacks.Sample], starts: List[int]) -> Iterator[str]:
-    """What is wrong with the names of a guest that has booted again."""
+    """Yield complaints about the names in samples of a guest that has booted again."""
     if len(set(starts)) != 2:
-        yield f"{name}: perf has found {len(set(starts))} kernels of two"
+        yield f"{name}: perf has found {len(set(starts))} kernels, not two"
     for start in set(starts):
         of_kernel = [sample for sample in samples
                      if start <= int(sample.addresses[0], 16) < start + _KERNEL_SIZE]
@@ -322,7 +340,7 @@ def _judge_reboot(name: str, samples: List[stacks.Sample], starts: List[int]) ->
 
 def _judge_hostile(name: str, strange: int, report: str,
                    samples: List[stacks.Sample]) -> Iterator[str]:
-    """What is wrong with what a hostile guest's program has made perf print."""
+    """Yield complaints about text that perf has printed because of a hostile guest."""
     found = sum(sample.comm == _STRANGE_COMM for sample in samples)
     say(f"{name}: {found} of {len(samples)} samples are of {_STRANGE_COMM}, "
         f"{strange} bytes change a terminal")
@@ -335,7 +353,7 @@ def _judge_hostile(name: str, strange: int, report: str,
 
 
 def _module(place: Path, name: str) -> Path:
-    """A module of a guest's that unpack_modules() has left, not compressed."""
+    """Return the uncompressed file of a guest's module, which unpack_modules() has made."""
     plain = place / f"{name}.ko"
     return plain if plain.exists() else next((place / "root").rglob(f"{name}.ko"))
 
@@ -351,7 +369,7 @@ def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts
             guest.unpack(package, build.tree.path, place)
             modules = guest.unpack_modules(with_modules, place / "root", MODULES)
         guest.install(programs, place / "files")
-        # The guest boots it by kexec.
+        # The guest boots this copy by kexec.
         shutil.copy(place / "vmlinuz", place / "files")
         guest.write_initrd(place / "initrd.img", "stock-guest.sh", place / "files", modules)
     job = (guest.SCRIPTS / "stock-host.sh").read_text()
@@ -362,11 +380,11 @@ def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts
 
 
 def judge(folder: Path, program: Path) -> Counts:
-    """Count what is right of what was sampled.
+    """Judge the samples, and count the tests.
 
     Args:
-        folder: what run() was given
-        program: the one that the guests ran
+        folder: the folder of run(), with all results
+        program: the program with frame pointers that the guests ran
     """
     counts = Counts()
     for suite in SUITES:

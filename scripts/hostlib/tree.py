@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Lay our new files and patches over a kernel's source, in the build folder.
 
-A second run changes only what differs, so that an incremental build stays one.
+A second run changes only files that differ, so that make builds only what depends on them.
 """
 
 import os
@@ -20,29 +20,29 @@ from .ui import Failure, Step, run_logged
 REPO = Path(__file__).resolve().parents[2]
 SCRIPTS = REPO / "scripts"
 PATCHES = REPO / "patches" / f"v{SERIES}"
-# Laid over each tree, and no part of the series.
+# Laid over each tree, but no part of the series.
 INSTRUMENTS = REPO / "patches" / "instruments"
 BASELINE_V3 = REPO / "patches" / "baseline-v3"
 
 # The folders of this repository that hold new kernel files, at Linux's paths.
 _OVERLAY = ("arch", "include", "kernel", "tools", "virt", "Documentation")
 
-# Ours only in name: it stands where Linux has a file of its own.
+# Not laid over a tree: Linux has its own file at this path, which must stay there.
 _NOT_OVERLAID = {"tools/testing/selftests/Makefile"}
 
 
 @lru_cache(maxsize=None)
 def _git_local() -> FrozenSet[str]:
-    """The variables by which git is told which repository to use."""
+    """Return the environment variables that tell git which repository to use."""
     return frozenset(subprocess.run(["git", "rev-parse", "--local-env-vars"], check=True,
                                     stdout=subprocess.PIPE, text=True).stdout.split())
 
 
 def git_environment(**more: str) -> Dict[str, str]:
-    """The environment of a git that is to work where it is run.
+    """Return an environment with which git uses the repository of the folder where it runs.
 
-    A git hook has variables that name the user's repository and its index: with them git would
-    work there.  Those that say who the user is stay.
+    In a git hook, variables name the user's repository and its index, and git would use these.
+    The variables that tell who the user is stay.
     """
     return {**{name: value for name, value in os.environ.items() if name not in _git_local()},
             **more}
@@ -50,14 +50,14 @@ def git_environment(**more: str) -> Dict[str, str]:
 
 @dataclass(frozen=True)
 class Topic:
-    """One patch, and the new files that belong to it; and which series it is posted in."""
+    """One patch, the new files that belong to it, and the series in which it is posted."""
     patch: Path
     new_files: List[str]
     series: str
 
 
 def topics(folder: Path = PATCHES) -> List[Topic]:
-    """All patches of a folder, in order.  The format is told in patches/README.md."""
+    """Return all patches of a folder, in order.  patches/README.md describes the format."""
     result: List[Topic] = []
     series = ""
     for number, line in enumerate((folder / "series").read_text().splitlines(), 1):
@@ -77,7 +77,7 @@ def topics(folder: Path = PATCHES) -> List[Topic]:
 
 
 def new_files() -> Set[str]:
-    """Paths of our new files, the instruments' as well, below the repository and Linux alike."""
+    """Return the paths of our new files and of the instruments', in the repository as in Linux."""
     found = {str(path.relative_to(REPO))
              for top in _OVERLAY for path in (REPO / top).rglob("*") if path.is_file()}
     ours = {path for path in found - _NOT_OVERLAID if not _is_product(path)}
@@ -97,23 +97,23 @@ def _touched(patch: Path) -> List[str]:
 
 
 def patched_files() -> Set[str]:
-    """Linux's own files that patches edit."""
+    """Return the paths of Linux's own files that patches edit."""
     return {path for topic in topics() for path in _touched(topic.patch)} - new_files()
 
 
 def edits(patch: Path) -> Dict[str, str]:
-    """A patch's diffs, by the file that each edits."""
+    """Return a patch's diffs, by the file that each edits."""
     return edits_of(patch.read_text())
 
 
 def edits_of(text: str) -> Dict[str, str]:
-    """The same of a text."""
+    """Return the diffs in a text, by the file that each edits."""
     diffs = re.split(r"^(?=diff --git )", text, flags=re.MULTILINE)[1:]
     return {re.findall(r"^\+\+\+ b/(\S+)", diff, re.MULTILINE)[0]: diff for diff in diffs}
 
 
 def _function(lines: List[str], line: int) -> str:
-    """The function that a line of C stands in, or that it comes behind: its first line."""
+    """Return the first line of the function that contains a line of C, or that precedes it."""
     for text in reversed(lines[:line - 1]):
         if re.match(r"[A-Za-z_]", text) and not re.match(r"\w+:", text):
             return text
@@ -121,14 +121,14 @@ def _function(lines: List[str], line: int) -> str:
 
 
 def misplaced(text: str, said: str, before: Dict[str, List[str]]) -> List[str]:
-    """Hunks that were moved to another function than the one that they name.
+    """Return the places of hunks that patch moved out of the function in their header.
 
-    Hunks have little context, for which patch may find another place.
+    Hunks have little context, so patch may find a wrong place with the same lines.
 
     Args:
         text: diffs
-        said: what patch says of them
-        before: lines of the files that they edit, or of some
+        said: the output of patch for these
+        before: for files that they edit, the lines before; hunks in other files are not checked
     """
     found = []
     diffs = edits_of(text)
@@ -147,13 +147,15 @@ def misplaced(text: str, said: str, before: Dict[str, List[str]]) -> List[str]:
 
 def apply_patch(patch: Path, folder: Path, only: Callable[[str], bool] = lambda path: True,
                 reverse: bool = False) -> None:
-    """Apply one patch, exactly, or say where it does not fit.
+    """Apply one patch, without fuzz.
 
     Args:
         patch: the patch
         folder: the top of the tree
-        only: which of the files that it edits
-        reverse: take the edits back
+        only: returns true for paths of files to edit
+        reverse: undo the edits
+
+    Raises Failure with the place if it does not fit.
     """
     text = "".join(diff for path, diff in edits(patch).items() if only(path))
     if not text:
@@ -181,11 +183,11 @@ def apply_patch(patch: Path, folder: Path, only: Callable[[str], bool] = lambda 
 
 
 class Tree:
-    """The assembled kernel source, and the pristine copies of what was patched.
+    """The assembled kernel source, and pristine copies of the files that were patched.
 
     Args:
         build: the build folder
-        extra: a folder with a series of its own, to lay over all else, and its new files
+        extra: a folder with another series and its new files, which is laid over all else
         patched: false for Linux without our series, to compare with
         instruments: lay patches/instruments over it as well, patched or not
     """
@@ -228,7 +230,7 @@ class Tree:
         self.path.mkdir(parents=True)
         tarball = f"./usr/src/linux-source-{LINUX}.tar.xz"
         if source.tarball_package:
-            # A package is an archive of ar's, and the tarball lies in a tarball there.
+            # A package is an ar archive, and the tarball is in a tarball in this archive.
             script = ('ar p "$1" data.tar.xz | tar -x -J -O "$3" | xz -d -T0 | '
                       'tar -x -C "$2" --strip-components=1')
         else:
@@ -238,11 +240,15 @@ class Tree:
             str(source.tarball_package or source.tarball), str(self.path), tarball],
             self._logs / "unpack.log")
         check_version(self.path, source.name)
-        # Only a tree that is whole gets its stamp.
+        # Write the stamp last, so that only a complete tree has it.
         self._stamp.write_text(source.name)
 
     def _changes(self, tree: Path) -> List[str]:
-        """What is not committed of the files that patches edit, in a git tree."""
+        """Return files with changes that are not committed, of those that patches edit.
+
+        Args:
+            tree: a source; if it is no git tree, there are none
+        """
         if not self._patched or not (tree / ".git").exists():
             return []
         done = subprocess.run(["git", "status", "--porcelain", "--untracked-files=no", "--",
@@ -274,11 +280,11 @@ class Tree:
         self._stamp.write_text(source.name)
 
     def ours(self) -> Set[str]:
-        """What assemble() writes, and so brings back if it was changed."""
+        """Return the paths of files that assemble() writes, and restores if they were changed."""
         return self._patched | self.new_files.keys()
 
     def original(self, source: Source, path: str) -> Path:
-        """A file as it was before any patch."""
+        """Return the path of a file as it was before any patch."""
         if source.tree:
             return source.tree / path
         copy = self._pristine / path
@@ -303,7 +309,7 @@ class Tree:
                 shutil.copy2(original, scratch / path)
                 wanted[path] = scratch / path
             for topic in self.topics:
-                # Edits of new files stand in these already.
+                # New files have the edits that patches make to them already.
                 apply_patch(topic.patch, scratch, lambda path: path in self._patched)
 
             for path, ours in self.new_files.items():
@@ -334,7 +340,7 @@ class Tree:
 
 
 def _update(target: Path, content: Path) -> None:
-    """Write a file if that changes it; whole, or not at all."""
+    """Write a file if its content differs, and replace it in one step."""
     data = content.read_bytes()
     if target.exists() and target.read_bytes() == data:
         return

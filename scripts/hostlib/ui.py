@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a person sees: steps, how long they take, and how they fail."""
+"""Output for people: steps, how long they take, and how they fail."""
 
 import fcntl
 import os
@@ -13,13 +13,13 @@ from pathlib import Path
 from threading import Lock
 from typing import Dict, Iterator, Mapping, Optional, Sequence, Set, TextIO, Tuple
 
-# How often a step that goes on for long says so, in seconds.
+# A step that still runs prints how long it has taken, once in so many seconds.
 _REMIND_TTY = 1
 _REMIND_LOG = 60
 
 
 class Failure(Exception):
-    """An expected way to fail: one clear sentence, and what mends it."""
+    """An expected failure: one clear sentence, which also tells how to solve the problem."""
 
 
 def say(text: str) -> None:
@@ -27,12 +27,14 @@ def say(text: str) -> None:
 
 
 def host_folder(vendor: str, config: Optional[Path], kernel_args: str) -> str:
-    """The name of a folder for one host's results; QEMU's options can't quote a comma.
+    """Return the name of a folder for one host's results, with "+" for commas in arguments.
+
+    The path becomes a part of QEMU's options, where a comma ends a value.
 
     Args:
-        vendor: whose CPU the host has, or its architecture if that is another one
-        config: its fragment of a kernel's configuration
-        kernel_args: what its kernel is told
+        vendor: the vendor of the host's CPU; for another architecture than x86, its name
+        config: the host's fragment of a kernel's configuration
+        kernel_args: the arguments of its kernel
     """
     parts = [vendor] if vendor != "amd" else []
     if config:
@@ -40,12 +42,12 @@ def host_folder(vendor: str, config: Optional[Path], kernel_args: str) -> str:
     return "-".join(parts + kernel_args.replace(",", "+").split())
 
 
-# Open as long as this process runs, and with them their locks.
+# Lock files. They stay open, and so locked, as long as this process runs.
 _claims: Dict[Path, TextIO] = {}
 
 
 def claim(folder: Path) -> None:
-    """Have a folder for this process alone, until it ends."""
+    """Lock a folder until this process ends. Raise Failure if another process has locked it."""
     if folder in _claims:
         return
     folder.parent.mkdir(parents=True, exist_ok=True)
@@ -78,7 +80,7 @@ def end_as_interrupted(signum: int, frame: object) -> None:
 
 
 class Step:
-    """Say what is done, how long it has taken so far, and in the end.
+    """Print the title of a step, and how long it takes, while it runs and at its end.
 
     Use as a context manager; call tick() now and then.
     """
@@ -131,7 +133,7 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 class Processes:
-    """Commands that threads wait for, and that another thread can end, with what they started."""
+    """Commands that threads run; another thread can end them, with all processes they started."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -139,7 +141,7 @@ class Processes:
         self._ended = False
 
     def run(self, argv: Sequence[str], cwd: Path) -> Tuple[int, str]:
-        """Run a command; return its exit status and what it says."""
+        """Run a command; return its exit status and its output."""
         with self._lock:
             if self._ended:
                 raise Failure("interrupted")
@@ -158,7 +160,7 @@ class Processes:
         return process.returncode, said
 
     def end(self) -> None:
-        """End all that run, and start no more."""
+        """End all running commands, and let run() start no more."""
         with self._lock:
             self._ended = True
             running = list(self._running)
@@ -171,7 +173,7 @@ _FULL = 16 << 20
 
 
 def explain(log: Path) -> str:
-    """Why a command failed, by its log."""
+    """Return the reason why a command failed, from its log."""
     lines = log.read_text(errors="replace").splitlines()
     # A full disk leaves no room for the message that says so.
     if (shutil.disk_usage(log.parent).free < _FULL or
@@ -185,7 +187,7 @@ def explain(log: Path) -> str:
 def run_logged(title: str, argv: Sequence[str], log: Path, *,
                cwd: Optional[Path] = None,
                env: Optional[Mapping[str, str]] = None) -> None:
-    """Run a command as a step, its output in a log; raise Failure if it fails."""
+    """Run a command as a step, with its output in a log. Raise Failure if it fails."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with Step(title) as step, log.open("wb") as out:
         process = subprocess.Popen(argv, cwd=cwd, stdin=subprocess.DEVNULL,

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""perf kvm's whole workflow on two guests of Debian's, as an operator would use it."""
+"""Test perf kvm's whole workflow on two guests of Debian's, as an operator would use it."""
 
 import re
 from pathlib import Path
@@ -11,28 +11,29 @@ from .emulated import EmulatedHost, check_console, pass_on
 from .selftests import Counts, count_test
 from .ui import Failure, Step, say
 
-# Six boots, and twelve records; a slow emulator needs most of it.
+# Seconds for six boots of guests, eleven records, and three runs of perf top; a slow emulator
+# needs most of them.
 _DEADLINE = 2400
 
-# What workflow-host.sh calls its guests, and whose kernels they run: two that differ.
+# The guests, as workflow-host.sh names them, and the suites whose kernels they run, which differ.
 _SUITES = {"web": "bookworm", "db": "trixie-backports"}
 
-# Functions of the kernel of each which the other's has not.  A short record may miss any one.
+# Functions that only one of the two kernels has.  A short record may miss any one of them.
 _OWN = {"web": {"clear_user_erms", "copy_user_enhanced_fast_string", "memset_erms"},
         "db": {"clear_highpages_kasan_tagged", "pvclock_clocksource_read_nowd",
                "rep_stos_alternative", "set_pte_range"}}
 
-# A line of a report: its share, what it is sorted by, the level of the function, the function.
+# A line of a report: its share, its sort keys, the level of the function, the function.
 _ROW = re.compile(r"^ +(\d+\.\d+)% +(.*?) +\[([kgu.])\] (\S+)", re.MULTILINE)
 
 # A line of perf diff: one of the two shares may be missing.
 _CHANGE = re.compile(r"^ +(?:\d+\.\d+%)? +(?:[+-]\d+\.\d+%)? .*\[[gu]\] \S+", re.MULTILINE)
 
-# Functions that the guests' kernels run through, and those of the program, outwards.
+# Functions by which kernels are entered, and functions of the program, innermost first.
 _ENTRY = ("do_syscall_64", "entry_SYSCALL_64_after_hwframe")
 _PROGRAM = ("transfer", "transfer_many", "work", "main")
 
-# Situations that workflow-host.sh prepares, and what the doctor must say there.
+# Situations that workflow-host.sh prepares, and texts that the doctor must print there.
 _DOCTOR: Dict[str, Sequence[str]] = {
     "well": ('VM "web" with 1 vCPU', "it runs Linux 6.1", "it has ORC tables",
              "perf kvm --guest record -e cpu-clock -g -p ", "status 0"),
@@ -57,11 +58,12 @@ _DOCTOR: Dict[str, Sequence[str]] = {
                "status 1"),
 }
 
-# What the guest's memory has, and what perf writes of it if it may; see workflow-host.sh.
+# Traces of the guest's memory, which perf must write if it may read the guest, and only then;
+# see workflow-host.sh.
 _PLANTED = ("callers", "word", "release", "names", "folders", "printed")
 
-# What the VMM says and the level of the administrator's sysctl, as workflow-host.sh calls them,
-# and whether the guest may be read.
+# The VMM's policy and the level of the administrator's sysctl, as workflow-host.sh names them,
+# and whether perf may read the guest.
 _MAY_READ = {"undecided-at-0": False, "undecided-at-1": False, "undecided-at-2": True,
              "allowed-at-0": False, "allowed-at-1": True, "forbidden-at-2": False}
 
@@ -69,13 +71,13 @@ Row = Tuple[float, str, str, str]
 
 
 def rows(report: str) -> List[Row]:
-    """Share, sort keys, level and function of each line of a report."""
+    """Return the share, sort keys, level and function of each line of a report."""
     return [(float(share), " ".join(keys.split()), level, function)
             for share, keys, level, function in _ROW.findall(report)]
 
 
 def judge_levels(callers: str, wanted: Mapping[str, Sequence[str]]) -> Iterator[str]:
-    """What is wrong with the levels of functions in a --children report, in any of its lines."""
+    """Yield the functions with a wrong level in any line of a --children report."""
     for level, functions in wanted.items():
         for function in functions:
             found = {row[2] for row in rows(callers) if row[3] == function}
@@ -84,7 +86,7 @@ def judge_levels(callers: str, wanted: Mapping[str, Sequence[str]]) -> Iterator[
 
 
 def judge_comms(report: str) -> Iterator[str]:
-    """What is wrong with the names of a guest's tasks: a tid is none."""
+    """Yield complaints about the names of a guest's tasks; a tid does not count as a name."""
     nameless = [row for row in rows(report) if re.search(r"(?:^| ):\d+ ", row[1])]
     if not rows(report):
         yield "the report is empty"
@@ -93,21 +95,21 @@ def judge_comms(report: str) -> Iterator[str]:
 
 
 def judge_sides(report: str, wanted: str) -> Iterator[str]:
-    """What is wrong with the levels of a report: it must have those that are wanted, only."""
+    """Yield a complaint if a report does not have exactly the levels that are wanted."""
     found = {level for _, _, level, _ in rows(report)}
     if found != set(wanted):
         yield f"the report has the levels {''.join(sorted(found))}, not {wanted}"
 
 
 def judge_vms(report: str) -> Iterator[str]:
-    """What is wrong with a report that is sorted by guest."""
+    """Yield a complaint if a report that is sorted by guest does not have exactly our guests."""
     found = {keys.split()[0] for _, keys, _, _ in rows(report)}
     if found != set(_SUITES):
         yield f"the report has the guests {', '.join(sorted(found))}, not {', '.join(_SUITES)}"
 
 
 def judge_kernels(report: str) -> Iterator[str]:
-    """What is wrong with the names of each guest's kernel: they must be its own."""
+    """Yield complaints about the functions of each guest's kernel: the names must be its own."""
     for vm in _SUITES:
         found = [function for _, keys, level, function in rows(report)
                  if level == "g" and keys.split()[0] == vm]
@@ -122,29 +124,29 @@ def judge_kernels(report: str) -> Iterator[str]:
 
 
 def judge_planted(found: str) -> Iterator[str]:
-    """What is wrong with where the guest's memory was found in what perf has written.
+    """Yield complaints about traces of the guest's memory in perf's files: wrong or missing ones.
 
     Args:
-        found: lines with one of _MAY_READ, what was sought, and how often it was found
+        found: lines with a key of _MAY_READ, the trace, and how often it was found
     """
     for policy, may_read in _MAY_READ.items():
         for sought, wanted in (("samples", True), *((sought, may_read) for sought in _PLANTED)):
             number = re.search(rf"^{policy} {sought} (\d+)$", found, re.MULTILINE)
             if not number:
-                yield f"at {policy}, nobody has looked for the {sought}"
+                yield f"at {policy}, there is no result for the {sought}"
             elif bool(int(number[1])) != wanted:
-                yield f"at {policy}, found of the {sought}: {number[1]}"
+                yield f"at {policy}, the {sought} was found {number[1]} times, which is wrong"
 
 
 def judge_diff(diff: str) -> Iterator[str]:
-    """What is wrong with the comparison of two records of a guest."""
+    """Yield a complaint about the comparison of two records of a guest."""
     if len(_CHANGE.findall(diff)) < 10:
         yield "perf kvm diff has fewer than ten functions"
 
 
 def judge_top(screen: str) -> Iterator[str]:
-    """What is wrong with what perf top shows: the guest's kernel must have names."""
-    # Names that are cut don't count.
+    """Yield complaints about perf top's screen: the guest's kernel must have names."""
+    # Don't count short names: the screen may have cut them.
     named = re.findall(r"\[g\] [a-z_]\w{7,}", screen)
     if len(named) < 5:
         yield f"perf kvm top shows {len(named)} functions of the guest's kernel"
@@ -155,11 +157,11 @@ def judge_top(screen: str) -> Iterator[str]:
 
 
 def judge_doctor(said: str, words: Sequence[str]) -> Iterator[str]:
-    """What the doctor should say, and does not.
+    """Yield the texts that the doctor should have printed, but has not.
 
     Args:
-        said: what it printed, in lines, and its exit status
-        words: what must be in there, wherever lines end
+        said: its output and its exit status
+        words: the texts; a line may end anywhere between their words
     """
     line = " ".join(said.split())
     for word in words:
@@ -168,7 +170,7 @@ def judge_doctor(said: str, words: Sequence[str]) -> Iterator[str]:
 
 
 def judge(folder: Path) -> Counts:
-    """What all commands have printed, as tests."""
+    """Judge the output of all commands, and count the tests."""
     def text(name: str) -> str:
         return (folder / f"{name}.txt").read_text()
 
@@ -196,7 +198,7 @@ def judge(folder: Path) -> Counts:
 
 
 def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts:
-    """Boot the host and its guests, use each command, and count what is right."""
+    """Boot the host and its guests, use each command, and count the tests."""
     for vm, suite in _SUITES.items():
         package = guest.fetch(suite)
         with Step(f"Unpack {package.stem}"):

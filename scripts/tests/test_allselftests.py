@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What counts as a difference between two runs of Linux's selftests."""
+"""Tests of finding the differences between two runs of Linux's selftests."""
 
 import unittest
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The arm64 host: how it is built, what QEMU emulates, and what it sees of this machine."""
+"""Tests of the arm64 host: its build, its machine in QEMU, and its access to this machine."""
 
 import os
 import re
@@ -179,13 +179,13 @@ class OptionsTest(unittest.TestCase):
         for wrong, why in ((Options(arch="arm64", accel="kvm"), "this machine is x86"),
                            (Options(arch="arm64", vendor="intel"), "VENDOR= is for ARCH=x86"),
                            (Options(arch="arm64", baseline="v3"), "BASELINE= is for ARCH=x86"),
-                           (Options(arch="arm64", all=True), "leave ARCH=arm64 away")):
+                           (Options(arch="arm64", all=True), "omit ARCH=arm64")):
             with mock.patch.object(commands, "built"), \
                     mock.patch.object(commands, "with_and_without"), \
                     self.assertRaisesRegex(Failure, why):
                 commands.cmd_selftests(wrong)
         with mock.patch.object(commands, "built"), \
-                self.assertRaisesRegex(Failure, "leave it or ARCH=arm64 away"):
+                self.assertRaisesRegex(Failure, "omit it or ARCH=arm64"):
             commands.cmd_build(Options(arch="arm64", baseline="v3"))
 
     def test_peers_share_its_user_space(self) -> None:
@@ -210,7 +210,7 @@ class OptionsTest(unittest.TestCase):
         self.assertEqual([one.kargs for one in ran],
                          ["", "kvm-arm.mode=nvhe", "irqchip.gicv3_pseudo_nmi=1"])
         self.assertTrue(all(one.kconfig.endswith("/debug-arm64.config") for one in ran))
-        # The name of the folder of its build, and a word of expected-skips.txt.
+        # "debug-arm64" is also the name of its build's folder, and a word of expected-skips.txt.
         self.assertEqual(commands.host_traits(ran[1]).split(),
                          ["arm64", "kvm-arm.mode=nvhe", "debug-arm64"])
 

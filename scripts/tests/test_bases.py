@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Other kernels that the series is for."""
+"""Tests of the other kernels that the series supports."""
 
 import shutil
 import tempfile
@@ -46,7 +46,7 @@ class FoldersTest(unittest.TestCase):
 
     def test_unknown(self) -> None:
         with tempfile.TemporaryDirectory() as tmp:
-            with self.assertRaisesRegex(Failure, "BASE=1.0 is not known, there are 7.2, "):
+            with self.assertRaisesRegex(Failure, "BASE=1.0 is unknown, known are 7.2, "):
                 bases.run("1.0", Path(tmp) / "build", ["series"], {})
             self.assertEqual(list(Path(tmp).iterdir()), [])
 

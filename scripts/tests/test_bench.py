@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is made of the lines that the benchmark program prints."""
+"""Tests of evaluating the output of the benchmark program."""
 
 import json
 import subprocess
@@ -54,7 +54,7 @@ class FiguresTest(unittest.TestCase):
         off, ours = _figures([_OFF] * 3 + [_OURS] * 3, lines)
         self.assertEqual(off.slowdown, 0)
         self.assertAlmostEqual(ours.slowdown or 0, 0.1)
-        # Quartiles of 500 and 920, and of 950 and 1050.
+        # The quartiles of ours are 500 and 920, those of off are 950 and 1050.
         self.assertAlmostEqual(ours.spread or 0, 0.21 + 0.9 * 0.05)
         self.assertEqual(benchreport._lost(ours), "10 ± 26 %")
 
@@ -93,7 +93,7 @@ class FiguresTest(unittest.TestCase):
 
 class DumpsTest(unittest.TestCase):
     def setUp(self) -> None:
-        # Each figure tells its run; those with dumps come first, as nothing says they don't.
+        # A figure's values tell its run.  Runs with dumps come first, as any order is allowed.
         runs = sorted(bench.plan(quick=False, timed=False), key=lambda run: -run.dump)
         self.results = Results({}, [
             Figure(run, {"median": (1000 if run.source == "nmi" else 0) + run.depth + run.dump},
@@ -137,7 +137,7 @@ class DumpsTest(unittest.TestCase):
 
 class Arm64Test(unittest.TestCase):
     def test_plans_are_what_it_can(self) -> None:
-        """A module can't send NMIs, no walk is immediate, and there are no dumps."""
+        """On arm64, a module can't send NMIs, no walk is immediate, and there are no dumps."""
         for runs in (bench.arm64_plan(True), bench.arm64_plan(False), bench.gate_plan(ARM64),
                      bench.peers_plan(bench.pmis("arm64"))):
             self.assertEqual({run.source for run in runs}, {"irq"})
@@ -149,7 +149,7 @@ class Arm64Test(unittest.TestCase):
     def test_tables_have_all_figures(self) -> None:
         environment = {name: "some" for name in ("kernel", "qemu", "compiler", "accel", "commit")}
         for quick, rows in ((True, 1), (False, 4)):
-            # Latencies, costs and slowdowns can be told apart.
+            # Give latencies, costs and slowdowns values that can be told apart.
             figures = [Figure(run, {"median": 1000.0 + run.depth, "max": 9.0},
                               cost=5000.0 + run.depth, slowdown=0.01, pages=run.stride // 16)
                        for run in bench.arm64_plan(quick)]
@@ -262,7 +262,7 @@ class PeersTest(unittest.TestCase):
             self.assertAlmostEqual(each.slowdown, lost)
 
     def test_script_runs_each_way(self) -> None:
-        """With programs that do nothing; the benchmark's first line is no figure."""
+        """Use programs that do nothing.  The benchmark's first line is no result."""
         with tempfile.TemporaryDirectory() as tmp:
             programs = Path(tmp) / "guest_callchain"
             programs.mkdir()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What "make check" makes of what tools say."""
+"""Tests of how "make check" judges the output of tools."""
 
 import contextlib
 import io
@@ -112,7 +112,7 @@ class RunTest(unittest.TestCase):
         self.assertEqual(len(self._checkpatch(1, "a.c:1: CHECK:A: a\n").complaints), 1)
         self.assertRegex(self._checkpatch(2, "Can't locate a.pm\n").complaints[0],
                          "exit status 2: Can't locate")
-        # What it says can't be read any more.
+        # Output that can't be parsed is a complaint.
         self.assertEqual(len(self._checkpatch(1, "a.c line 1: other words\n").complaints), 1)
 
     def test_a_tool_that_finds_something(self) -> None:
@@ -126,8 +126,8 @@ class RunTest(unittest.TestCase):
         with contextlib.redirect_stdout(out):
             self.assertFalse(check.report([Result("a"), Result("b", ["wrong"], ["later"])]))
             self.assertTrue(check.report([Result("a", to_mend=["later"])]))
-        self.assertEqual(out.getvalue(), "to be mended: later\nfailed: b: wrong\n"
-                         "1 passed, 1 failed\nto be mended: later\n1 passed, 0 failed\n")
+        self.assertEqual(out.getvalue(), "to be corrected: later\nfailed: b: wrong\n"
+                         "1 passed, 1 failed\nto be corrected: later\n1 passed, 0 failed\n")
 
     def test_results_have_the_order_of_jobs(self) -> None:
         jobs = [lambda: Result("a"), lambda: Result("b")]

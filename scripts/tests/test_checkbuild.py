@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What "make check ALL=1" makes of what compilers say."""
+"""Tests of how "make check ALL=1" judges the output of compilers."""
 
 import difflib
 import os
@@ -62,7 +62,7 @@ class ObjtoolTest(unittest.TestCase):
 
 
 class ClangTest(unittest.TestCase):
-    """A PATH with programs of ours."""
+    """Tests with a PATH that has programs made by the tests."""
 
     def setUp(self) -> None:
         tmp = tempfile.TemporaryDirectory()
@@ -147,7 +147,7 @@ def _mail(folder: str, *paths: str) -> Path:
 
 
 class KeysTest(unittest.TestCase):
-    """What makes something be checked again that has passed."""
+    """Tests of the changes after which a check that has passed is done again."""
 
     def test_a_tree_of_the_users_may_change_at_any_time(self) -> None:
         with tempfile.TemporaryDirectory() as tmp:
@@ -180,7 +180,7 @@ class KeysTest(unittest.TestCase):
 
 class EachPatchTest(unittest.TestCase):
     def _made(self, *paths: str, with_arm64: bool = True, listed: str = "") -> List[List[str]]:
-        """What make is told to compile programs after edits of these files."""
+        """Return make's arguments to compile programs after edits of these files."""
         self.kernels = {checkbuild.EACH_ON: mock.Mock(folder=Path("/each/kernel0"))}
         if with_arm64:
             self.kernels[checkbuild.EACH_ARM64] = mock.Mock(folder=Path("/each/kernel2"))
@@ -193,7 +193,7 @@ class EachPatchTest(unittest.TestCase):
             checkbuild._compile_programs(
                 _mail(tmp, *paths), Path(tmp), self.kernels,  # type: ignore[arg-type]
                 Path(tmp), Path("/log"), 1)
-            # No two of them have a log or a folder in common.
+            # No two runs of make have a log or a folder in common.
             calls = [call[0] for call in run.call_args_list]
             self.assertEqual(len({log for _, _, log in calls}), len(calls))
             made = [[each.replace(tmp, "") for each in argv] for _, argv, _ in calls]
@@ -232,7 +232,7 @@ class EachPatchTest(unittest.TestCase):
             self.kernels[checkbuild.EACH_ARM64].headers.assert_called_once_with()
         for path in ("x86/a_test.c", "lib/guest_stack.c"):
             self.assertEqual(len(self._made(f"{kvm}/{path}", listed=listed)), 1)
-        # Not without its kernel, nor before it has any of our programs.
+        # Compile nothing for arm64 without its kernel, or before it has any of our programs.
         self.assertEqual(len(self._made(f"{kvm}/Makefile.kvm", listed=listed,
                                         with_arm64=False)), 1)
         self.assertEqual(len(self._made(f"{kvm}/Makefile.kvm")), 1)
@@ -294,7 +294,7 @@ class ResumeTest(unittest.TestCase):
         self.addCleanup(tmp.cleanup)
         self.tmp = Path(tmp.name)
         self.texts = ["a", "b", "c"]
-        # Patches that can't be compiled, and those before which nothing can.
+        # Patches that can't be compiled, and patches before which the tree can't be compiled.
         self.fails = ""
         self.fails_before = ""
         self.missing: List[str] = []
@@ -361,7 +361,7 @@ class ResumeTest(unittest.TestCase):
         return self.results
 
     def _passed_before(self) -> List[str]:
-        """Those that passed in an earlier run."""
+        """Return the patches that passed in an earlier run."""
         return [result.name[0] for result in self._run() if result.before]
 
     def _complaints(self) -> Dict[str, List[str]]:
@@ -401,18 +401,18 @@ class ResumeTest(unittest.TestCase):
         self.assertEqual(self._passed_before(), ["a", "c"])
 
     def test_one_that_is_behind_a_broken_one(self) -> None:
-        """What the broken one breaks for it is said once; it is applied, and tried itself."""
+        """The broken patch's failure is reported once; this one is still applied and tried."""
         self.fails, self.fails_before = "b", "c"
         complaints = self._complaints()
         self.assertEqual((complaints["b"], complaints["c"]), (["broken"], []))
         self.assertEqual((self.tree / "f").read_text(), "-abc\n")
         self.assertEqual(self.compiled, ["a", "a", "b", "c", "c"])
-        # Nobody knows what it changes in objects.
+        # It has not passed, because its changes to objects are not known.
         self.fails = self.fails_before = ""
         self.assertEqual(self._passed_before(), ["a"])
 
     def test_one_before_which_nothing_can_be_compiled(self) -> None:
-        """It is applied all the same, and those that follow are what their keys say."""
+        """It is applied nevertheless, so that the files of later patches match their keys."""
         self.fails_before = "a"
         complaints = self._complaints()
         self.assertEqual(complaints["a"], ["broken before"] * 2)
@@ -420,7 +420,7 @@ class ResumeTest(unittest.TestCase):
         self.assertEqual((self.tree / "f").read_text(), "-abc\n")
 
     def test_what_is_compiled_is_what_the_key_says(self) -> None:
-        """An edit of another hand, while all is compiled."""
+        """Somebody edits a file while the patches are compiled."""
         with mock.patch.object(checkbuild, "_compile_programs", lambda mail, *_: (
                 self.tree / "f").write_text("-abc \n") if mail.stem == "c" else None):
             self._run()
@@ -438,14 +438,14 @@ class ResumeTest(unittest.TestCase):
         self.assertEqual(self._passed_before(), ["a", "b"])
 
     def test_one_that_becomes_the_last(self) -> None:
-        """Before, nobody asked for more than that it compiles."""
+        """Before it became the last, it only had to compile."""
         self._run()
         self.missing = ["CONFIG_A=y"]
         del self.texts[2], self.topics[2]
         self.assertTrue(self._complaints()["b"])
 
     def test_kernels_are_those_of_their_ways(self) -> None:
-        """Without gcc, arm64's are not taken for x86's."""
+        """Without gcc, arm64's kernels are not mistaken for x86's."""
         self.not_tried = [checkbuild.EACH_ON, checkbuild.EACH_OFF]
         both = checkbuild.EACH
         for others in ((), (checkbuild.EACH_ARM64, Way("arm64, option off", "", "gcc"))):
@@ -464,7 +464,7 @@ class ResumeTest(unittest.TestCase):
             self.assertEqual((self._run()[0].name, self.results[0].not_tried),
                              (name, "there is no libc for aarch64-linux-gnu-gcc"))
             self.assertEqual(self._passed_before(), ["a", "b", "c"])
-            # Once it is there, all is tried again.
+            # Once there is a libc, all patches are tried again.
             self.has_libc = True
             self.assertEqual(self._passed_before(), [])
 
@@ -479,7 +479,7 @@ class ResumeTest(unittest.TestCase):
                              ["b.patch changes a.o: b", "c.patch changes a.o: c"])
 
     def test_changes_that_nobody_knows(self) -> None:
-        """Then the list is not wrong if it has more."""
+        """If a patch's changes are not known, its entries in the list are not wrong."""
         accepted = checkbuild.optionoff.Accepted("b.patch", "a.o", "x", "why")
         with mock.patch.object(checkbuild.optionoff, "read_accepted", lambda: [accepted]):
             self.assertIn("option-off.txt: b.patch changes no a.o: x", self._run()[-1].complaints)
@@ -496,7 +496,7 @@ class ApplyTest(unittest.TestCase):
             tree.mkdir(parents=True)
             (tree / "f").write_text("1\n")
             mail.write_text("diff --git a/f b/f\n--- a/f\n+++ b/f\n@@ -1 +1 @@\n-1\n+2\n")
-            # There git passes by what lies above the folder that it is run in.
+            # In a repository, git ignores files outside the folder that it is run in.
             with mock.patch.dict(os.environ, {"GIT_DIR": f"{tmp}/.git", "GIT_WORK_TREE": tmp}):
                 checkbuild._apply(mail, tree)
             self.assertEqual((tree / "f").read_text(), "2\n")
@@ -520,5 +520,5 @@ class StatesTest(unittest.TestCase):
             self.assertEqual(len(set(states(first, second))), 3)
             self.assertEqual(states(first, second)[2],
                              states(mail("both", "1\n2\n", "a\nb\n"))[1])
-            # One that does not apply changes nothing.
+            # A mail that does not apply changes nothing.
             self.assertEqual(states(first, first)[1:], [states(first)[1]] * 2)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What "make check ALL=1" makes of what coccicheck and Sphinx say."""
+"""Tests of how "make check ALL=1" judges the output of coccicheck and Sphinx."""
 
 import contextlib
 import io
@@ -123,7 +123,7 @@ class CoccicheckTest(unittest.TestCase):
         self.assertLess(len(tried), 10)
 
     def test_interrupted_while_it_runs(self) -> None:
-        """What spatch has started ends as well."""
+        """The processes that spatch has started end, too."""
         pids = self.tree / "pids"
         (self.tree / "bin").mkdir()
         (self.tree / "bin/spatch").write_text(
@@ -153,7 +153,7 @@ class CoccicheckTest(unittest.TestCase):
 
     @staticmethod
     def _runs(pid: int) -> bool:
-        """Whether there is such a process; one that nobody has waited for has ended."""
+        """Return whether the process runs; a zombie has ended."""
         try:
             return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
         except FileNotFoundError:
@@ -256,7 +256,7 @@ class DocumentationTest(unittest.TestCase):
                 "Documentation/virt/new.rst: document isn't included in any toctree"])
 
     def _build(self, *pages: str, fails: bool = False, missing: str = "") -> Result:
-        """What is said if make writes these pages."""
+        """Return the result if make writes these pages."""
         with tempfile.TemporaryDirectory() as tmp:
             folder = Path(tmp) / "documentation"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The command that draws flame graphs: what it makes of texts, and what it says."""
+"""Tests of the command that draws flame graphs: its pictures and its messages."""
 
 import contextlib
 import io
@@ -79,7 +79,7 @@ class CommandTest(unittest.TestCase):
         self._fails("does not say which samples", self._text("x", ""))
         self._fails("No sample of .* hits a guest", self._text("x", "a K     \n\t10 f\n\n"))
         self._fails("neither a page nor a profile", self.text, page="a.svg")
-        self._fails("pprof compare", self.text, "--diff", self.text, page="a.pb.gz")
+        self._fails("compare them with pprof", self.text, "--diff", self.text, page="a.pb.gz")
         self._fails("can't be both", "-", "--diff", "-")
         self._fails("can't be written", self.text, page="none/a.pb.gz")
         self._fails("--host --guest", self._text("x", _SAMPLES.split("\n\n")[0]), "--joined")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The page that the demo draws, and what it says where it can't."""
+"""Tests of the demo: its checks, its page, and its message if it can't draw the page."""
 
 import contextlib
 import dataclasses
@@ -63,7 +63,7 @@ class SystemCallsTest(unittest.TestCase):
 
 class CheckTest(unittest.TestCase):
     def _failed(self, arch: Arch, **changes: object) -> List[str]:
-        """What fails of a good profile with some changes."""
+        """Return the failures of a good profile with some changes."""
         functions = demo._FUNCTIONS[arch.name]
         known = Counter({("a",) * depth: 50 for depth in demo._DEPTHS})
         with tempfile.TemporaryDirectory() as name:
@@ -101,7 +101,7 @@ class CheckTest(unittest.TestCase):
 
 class PageTest(unittest.TestCase):
     def _write(self) -> Tuple[List[str], str]:
-        """The files that are there then, and what was said."""
+        """Return the files that were written, and the output."""
         said = io.StringIO()
         with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stdout(said):
             demo._write_page(_SAMPLES, "title", Path(folder) / "flamegraph.html")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is missing, in the words of each distribution, and how it gets installed."""
+"""Tests of deps.sh: finding what is missing, and installing it, on each distribution."""
 
 import shutil
 import subprocess
@@ -15,7 +15,7 @@ from hostlib.commands import COMMANDS
 from hostlib.tree import REPO
 
 _TABLE = REPO / "scripts" / "deps.txt"
-# What deps.sh itself takes.
+# Programs that deps.sh and the scripts of these tests need.
 _TOOLS = ("sh", "cat", "dirname", "sed", "sort", "uname", "id", "env", "touch", "chmod")
 
 _SYSTEMS = {
@@ -64,7 +64,7 @@ class ScriptTest(unittest.TestCase):
         (self.tmp / "os-release").write_text(os_release)
 
     def program(self, name: str, script: str) -> None:
-        """A program that says so to a log when it is called, and does what a script says."""
+        """Install a program that logs its calls, and then runs a script."""
         path = self.bin / name
         path.unlink(missing_ok=True)
         path.write_text(f'#!{shutil.which("sh")}\necho "{name} $*" >> {self.tmp}/log\n{script}\n')
@@ -96,8 +96,8 @@ class ScriptTest(unittest.TestCase):
         self.system('ID=void\nPRETTY_NAME="Void Linux"\n')
         for how in ("check", "install"):
             result = self.run_script(how, "unpack")
-            self.assertIn("missing: lz4, zstd; install what has them, the packages of Void Linux "
-                          "are not known here", result.stdout)
+            self.assertIn("missing: lz4, zstd; install the packages that have these; their names "
+                          "on Void Linux are not known here", result.stdout)
             self.assertEqual(result.returncode, 1)
 
     def test_nothing_missing(self) -> None:
@@ -120,7 +120,7 @@ class ScriptTest(unittest.TestCase):
             self.assertIn("qemu-system-aarch64", said)
 
     def test_headers_by_compiling(self) -> None:
-        # A compiler that knows one header.
+        # This compiler knows one header only.
         self.program("gcc", 'text=$(cat)\n[ "$text" = "#include <zlib.h>" ]')
         said = self.run_script("check", "build").stdout
         self.assertIn(" libelf.h,", said)

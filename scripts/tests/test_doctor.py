@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What doctor.py says of prepared hosts and guests, all of it."""
+"""Tests of doctor.py's whole output for prepared hosts and guests."""
 
 import contextlib
 import errno
@@ -46,7 +46,7 @@ _USAGE = " Usage: perf kvm guest-info -p PID [-o DIR]\n"
 
 
 class Machine(doctor.System):
-    """A host that is all well, and a guest of root's: PID.  Tests spoil it."""
+    """A host where all is well, with a guest of root's, PID.  Tests break parts of it."""
 
     def __init__(self, root: str) -> None:
         super().__init__(root)
@@ -130,14 +130,14 @@ class Machine(doctor.System):
             self.kvm(f"callchain_end_{end}", f"{counts.get(end, 0)}\n")
 
     def become(self, uid: int, samples: str, *denied: str) -> None:
-        """Another user, to whom the guest is another's."""
+        """Become a user who doesn't own the guest."""
         self.who = uid
         self.samples = {0: samples, PID: "nothing"}
         self.memory = {PID: errno.EPERM}
         self.write("/proc/self/status", "Name:\tpython3\nCapEff:\t0000000000000000\n")
         self.denied = ["/sys/kernel/debug", f"/proc/{PID}/fd", f"/proc/{PID}/maps", *denied]
 
-    # What the machine answers.
+    # The machine's answers.
 
     def path(self, name: str) -> str:
         if any(name.startswith(part) for part in self.denied):
@@ -250,14 +250,14 @@ RECORD_BY_TIMER = RECORD.replace(" -g", " -e cpu-clock -g")
 
 
 def line(text: str, words: str) -> str:
-    """The one line that has the words."""
+    """Return the one line that has the words."""
     found = [part for part in text.splitlines(True) if words in part]
     assert len(found) == 1, found
     return found[0]
 
 
 class SituationTest(DoctorTest):
-    """All that is said, in situations that users are in."""
+    """Tests of the whole output, in situations of users."""
 
     def test_all_is_well(self) -> None:
         self.assertEqual(self.told(), HOST + GUEST + RECORD)
@@ -563,7 +563,7 @@ to a tree of yours, and build it with CONFIG_GUEST_PERF_CALLCHAIN=y.
 
 
 class FactTest(DoctorTest):
-    """Single facts that the situations don't have."""
+    """Tests of single facts that are in none of the situations."""
 
     def fact(self, name: str, about: str = "guest") -> str:
         found = self.check(name, about)
@@ -578,7 +578,7 @@ class FactTest(DoctorTest):
 
     def test_config_of_another_kernel(self) -> None:
         self.host.is_patched = False
-        self.assertIn("so it is another kernel's", self.fact("kernel", "host"))
+        self.assertIn("so it belongs to another kernel", self.fact("kernel", "host"))
 
     def test_config_that_the_kernel_tells(self) -> None:
         self.host.option = False
@@ -650,7 +650,7 @@ kernel.perf_event_paranoid=1.
                          "it samples guests, kvm_amd starts none with a PMU")
 
     def test_files_of_another_user_can_be_listed_but_not_read(self) -> None:
-        """So it is in containers, for root."""
+        """Root finds this in containers."""
         with mock.patch.object(Machine, "link", return_value=None):
             found = self.check("vmm")
         self.assertEqual(found and (found.state, found.mend),
@@ -788,7 +788,7 @@ class ProgramTest(DoctorTest):
         system = doctor.System()
         self.assertEqual(system.read_memory(os.getpid()), errno.EFAULT)
         self.assertEqual(system.read_memory(1 << 30), errno.ESRCH)
-        # Whether or not this user may open events, a kernel looks at the bit before.
+        # The kernel finds the bit invalid, unless this user may not open events at all.
         self.assertIn(system.open_event(doctor.SOFTWARE_CPU_CLOCK, doctor.RESERVED),
                       (errno.EINVAL, errno.EACCES, errno.EPERM, errno.ENOSYS))
         before = os.listdir("/proc/self/fd")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""How a run of the emulated host is judged."""
+"""Tests of judging a run of the emulated host."""
 
 import tempfile
 import unittest
@@ -56,7 +56,7 @@ class JudgeTest(unittest.TestCase):
 
 class BootTest(unittest.TestCase):
     def _run(self, *consoles: str) -> int:
-        """Boot hosts with these consoles one after the other; return how many."""
+        """Boot hosts with these consoles one after the other; return the number of boots."""
         boots = iter(consoles)
 
         def boot(_: EmulatedHost, shared: Path, _deadline: int, console: Path,

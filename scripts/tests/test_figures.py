@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Figures in texts are those of the committed results."""
+"""Tests that figures in texts are those of the committed results."""
 
 import re
 import unittest
@@ -12,7 +12,7 @@ DEPTHS = (1, 16, 64, 127)
 
 
 def _medians() -> Dict[str, List[str]]:
-    """What a PMI takes at each depth, as texts write it."""
+    """Return the cost of a PMI at each depth, as texts write it."""
     results = bench.read(REPO / "results/bench/bench.json")
 
     def row(target: str, mode: str, dump: int = 0) -> List[str]:
@@ -54,7 +54,7 @@ class FiguresTest(unittest.TestCase):
         self.assertEqual(rows["host"], medians["host"])
 
     def test_second_record(self) -> None:
-        """What a deferred sample costs more than an immediate one, to the next ten."""
+        """A deferred sample's extra cost over an immediate one's, rounded to tens."""
         whole = (REPO / "results/bench/table.md").read_text().split("| Whole cost of a sample")[1]
         cost = {cells[1].strip(): int(cells[2].replace(" ", "")) for cells in
                 (line.split("|") for line in whole.splitlines()[2:8])}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The boxes of flame graphs, and the static picture."""
+"""Tests of the boxes of flame graphs, and of the static picture."""
 
 import tempfile
 import unittest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The interactive flame graph: what a hostile guest's names are in the page."""
+"""Tests of the interactive flame graph: a hostile guest's names can't change the page."""
 
 import base64
 import hashlib

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The packages of another architecture: which they are, and when they are unpacked."""
+"""Tests of another architecture's packages: their choice, and when they are unpacked."""
 
 import tempfile
 import unittest

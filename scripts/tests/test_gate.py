@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the gate lets pass, what it stops, and what it refuses to compare."""
+"""Tests of the gate: results that pass, results that fail, and results that it doesn't compare."""
 
 import unittest
 from typing import Any, Dict, List
@@ -69,7 +69,7 @@ class CompareTest(unittest.TestCase):
                          ["callchain with a dump", "dump, deferred"])
 
     def test_a_dump_costs_what_it_adds(self) -> None:
-        # An NMI's cost would have what other CPUs do meanwhile.
+        # The gate must not use the cost by NMIs, which includes the work of other CPUs meanwhile.
         new = _results(kib=200)
         for figure in new.figures:
             if figure.run.source == "nmi":
@@ -120,7 +120,7 @@ class CompareTest(unittest.TestCase):
         first, second = _results(compiler="gcc 14.1.0"), _results(frame=50)
         self.assertIs(gate.choose(_results(), [first, second]), second)
         self.assertIs(gate.choose(_results(compiler="gcc 14.2.0"), [first, second]), first)
-        # To be refused, with the reason.
+        # No reference has this compiler: take any, so that it is refused with the reason.
         self.assertIs(gate.choose(_results(compiler="gcc 15.1.0"), [first, second]), first)
 
     def test_marked_figures_are_refused(self) -> None:
@@ -145,7 +145,7 @@ class CompareTest(unittest.TestCase):
 
 def _arm64_results(pmi: int = 1000, start: int = 6000, frame: int = 100, page: int = 4000,
                    exit_and_entry: int = 1200) -> Results:
-    """An arm64 host: its PMIs know nothing of the walk, whose cost is the guest's alone."""
+    """Results of an arm64 host: the walk adds to samples' cost, not to PMIs' latency."""
     figures = []
     for run in bench.gate_plan(ARM64):
         pages = 1 + max(0, run.depth - 1) * run.stride // 4096

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What host.py hands over from its environment to what it runs."""
+"""Tests of the environment that host.py passes to commands."""
 
 import os
 import subprocess
@@ -15,7 +15,7 @@ from hostlib.options import Command, Options
 
 class EnvironmentTest(unittest.TestCase):
     def _run(self, **environment: str) -> Dict[str, str]:
-        """The environment of a command."""
+        """Return the environment of a command."""
         found: List[Dict[str, str]] = []
 
         def run(options: Options) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What the table of tests by host says."""
+"""Tests of the table of tests by host."""
 
 import tempfile
 import unittest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tests of the Intel host: what its job says, and how its end is noticed."""
+"""Tests of the Intel host: the output of its job, and how its end is noticed."""
 
 import subprocess
 import tempfile
@@ -62,7 +62,7 @@ class Archive(unittest.TestCase):
             out.mkdir()
             intel._unpack(f"said\nbochs: archive\n{packed}bochs: status 0\n", out)
             self.assertEqual((out / "found.txt").read_text(), "frames\n")
-            with self.assertRaisesRegex(Failure, "did not arrive whole"):
+            with self.assertRaisesRegex(Failure, "files from the host are incomplete"):
                 intel._unpack(f"bochs: archive\n{packed[:20]}\nbochs: status 0\n", out)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""One picture of the host and its guests."""
+"""Tests of one picture with the host and its guests."""
 
 import unittest
 from typing import Dict

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Results as other programs read them."""
+"""Tests of results in the formats of other programs."""
 
 import contextlib
 import io
@@ -108,7 +108,7 @@ class TextTest(unittest.TestCase):
         self.assertEqual([line for line in lines if line.startswith(("ok ", "not ok "))],
                          ["not ok 1 unit tests", "ok 2 object code", "ok 3 perf test",
                           "ok 4 selftests", "ok 5 demo debian", "ok 6 demo own"])
-        # No list has it.
+        # The skip is not an expected one, so it is a failure.
         self.assertIn("    # not ok 2 a.nmi.x", lines)
 
     def test_json_is_alone_on_standard_output(self) -> None:

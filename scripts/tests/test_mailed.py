@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Trying the series as someone would who has only the mails."""
+"""Tests of trying the series by its mails alone."""
 
 import tempfile
 import unittest

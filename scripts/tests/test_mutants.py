@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which mutants are tried, and what is said of them."""
+"""Tests of choosing mutants, and of the report on them."""
 
 import datetime
 import tempfile
@@ -62,10 +62,10 @@ class ParseTest(unittest.TestCase):
                           (good.replace("modes_test", "mode_test"), "guest_callchain_mode_test"),
                           (good.replace("debug.config", "gone.config"), "gone.config, is no file"),
                           (good.replace("Kargs:", "Vendor: via\nKargs:"), "neither amd nor intel"),
-                          ("Arch: vax\n" + good, "Arch, vax, is none of x86, arm64"),
+                          ("Arch: vax\n" + good, "Arch, vax, is not one of x86, arm64"),
                           (good.replace("kernel/events", "tools/perf"), "more than the kernel"),
-                          (_HEADER + "not a header\n" + _DIFF, "must come the diff"),
-                          (_HEADER + "\n", "must come the diff")):
+                          (_HEADER + "not a header\n" + _DIFF, "its diff must begin"),
+                          (_HEADER + "\n", "its diff must begin")):
             with self.subTest(why), self.assertRaisesRegex(Failure, f"some.patch is no.*{why}"):
                 self._parse(text)
 
@@ -86,7 +86,7 @@ class ChooseTest(unittest.TestCase):
 
     def test_by_name(self) -> None:
         self.assertEqual(self._names("d a"), ["a", "d"])
-        with self.assertRaisesRegex(Failure, "no mutant x, y; those that there are: a, b"):
+        with self.assertRaisesRegex(Failure, "no mutant x, y; the mutants are: a, b"):
             self._names("a y x")
 
     def test_all_in_turn_by_day(self) -> None:
@@ -100,7 +100,7 @@ class ChooseTest(unittest.TestCase):
 
     def test_what_is_no_choice(self) -> None:
         for today in ("0", "-1", "all"):
-            with self.assertRaisesRegex(Failure, f"TODAY={today} is no number"):
+            with self.assertRaisesRegex(Failure, f"TODAY={today} must be a number"):
                 self._names(today=today)
         with self.assertRaisesRegex(Failure, "use one of them"):
             self._names("a", "1")
@@ -167,7 +167,7 @@ class UnfitTest(unittest.TestCase):
                 found.append(mutants.unfit([mutant], tree))
             self.assertEqual(found[0], [])
             self.assertRegex(found[1][0].by, "does not apply at kernel/ours.c:1")
-            self.assertRegex(found[2][0].by, "theirs.c is none of our files")
+            self.assertRegex(found[2][0].by, "theirs.c is neither our file")
             self.assertEqual((tree.path / "kernel/ours.c").read_text(), "old\n")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Getting packages of npm's, and what is said where they can't be had."""
+"""Tests of getting npm's packages, and of the messages if that fails."""
 
 import base64
 import hashlib
@@ -37,7 +37,7 @@ class FetchTest(unittest.TestCase):
         self.package = npm.Package("a", "1.0.0", base64.b64encode(digest).decode())
 
     def _npm(self, script: str) -> None:
-        """Have an npm that is this script; it notes that it was called."""
+        """Install this script as npm.  It logs its calls."""
         (self.folder / "tarball").write_bytes(self.tarball)
         program = self.folder / "npm"
         program.write_text(f"#!/bin/sh\necho \"$*\" >> {self.folder}/calls\n{script}\n")

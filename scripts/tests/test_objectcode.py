@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which loads count as masked."""
+"""Tests of which loads count as masked."""
 
 import unittest
 from typing import List
@@ -8,7 +8,7 @@ from hostlib import objectcode
 
 
 def _unmasked(*lines: str) -> List[str]:
-    """Complaints about the last of some instructions."""
+    """Return the complaints about the last of some instructions."""
     text = "".join(f"  {i:x}:\t{line}\n" for i, line in enumerate(lines))
     return objectcode.unmasked(text, [len(lines) - 1])
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Which functions count as changed."""
+"""Tests of which functions count as changed."""
 
 import tempfile
 import unittest

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Options and variables, and what commands make of them."""
+"""Tests of options and variables, and of their use by commands."""
 
 import contextlib
 import io
@@ -26,7 +26,7 @@ def parse(*argv: str, **environment: str) -> Options:
 
 
 def said_by(*argv: str) -> str:
-    """What is printed before the program ends, for its help or a mistake."""
+    """Return the text that is printed for help or after a mistake."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), \
             contextlib.suppress(SystemExit):
@@ -49,12 +49,13 @@ class ParseTest(unittest.TestCase):
 
     def test_a_switch_is_on_or_not_there(self) -> None:
         for value in ("0", "no", "2"):
-            with self.assertRaisesRegex(Failure, f"LOCALMOD={value} is neither .*LOCALMOD=1, or"):
+            with self.assertRaisesRegex(Failure,
+                                        f"LOCALMOD={value} is not valid; say LOCALMOD=1, or"):
                 parse("deb", LOCALMOD=value)
 
     def test_wrong_values(self) -> None:
         for argv, why in ((("demo", "--vendor=x"), "choose from 'amd', 'intel'"),
-                          (("demo", "--jobs=0"), "0 is no number from 1 on"),
+                          (("demo", "--jobs=0"), "0 must be a number, at least 1"),
                           (("gate", "--quick"), "unrecognized arguments: --quick"),
                           (("x",), "invalid choice: 'x'")):
             self.assertIn(why, said_by(*argv))
@@ -63,9 +64,9 @@ class ParseTest(unittest.TestCase):
         for command, name in (("gate", "QUICK"), ("mutants", "KARGS"), ("bench", "VENDOR"),
                               ("test", "TESTS"), ("test-debug", "KCONFIG")):
             with self.subTest(command), \
-                    self.assertRaisesRegex(Failure, f"{command} does not heed {name}; leave"):
+                    self.assertRaisesRegex(Failure, f"{command} does not use {name}; omit"):
                 parse(command, **{name: "1"})
-        # Where and how things are built says nothing of what is done.
+        # Variables that say where and how to build are allowed for all commands.
         self.assertEqual(parse("clean", ACCEL="tcg", KERNEL_SRC="a", JOBS="2"), Options())
 
     def test_json(self) -> None:
@@ -103,9 +104,9 @@ class HelpTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as tmp:
             said = subprocess.run(["make", "-C", str(REPO), "--no-print-directory", "clean",
                                    f"BUILD={tmp}/no such"], stdout=subprocess.PIPE, text=True,
-                                  # Not what the make was told that runs this test.
+                                  # Don't pass the variables of the make that runs this test.
                                   env={"PATH": os.environ["PATH"]}, check=False)
-        self.assertIn("may have a space", said.stdout)
+        self.assertIn("must not contain a space", said.stdout)
 
     def test_drawing_is_loaded_by_what_draws(self) -> None:
         for argv in (["--help"], ["gate", "--help"], ["demo", "--help"]):
@@ -145,7 +146,7 @@ class CommandTest(unittest.TestCase):
         with self.assertRaisesRegex(Failure, "GUEST=own"):
             commands.demo_guest(Options(vendor="intel", guest="debian"))
         self.assertEqual(commands.demo_guest(Options(vendor="intel")), "own")
-        with self.assertRaisesRegex(Failure, "leave VENDOR=intel away"):
+        with self.assertRaisesRegex(Failure, "omit VENDOR=intel"):
             commands.cmd_selftests(Options(vendor="intel", all=True))
 
     def test_clean_removes_builds_only(self) -> None:
@@ -157,12 +158,12 @@ class CommandTest(unittest.TestCase):
                 (folder / "file").write_text("")
             # A build of the user's own source has no pristine copies.
             (folders["ours"] / "linux.base").write_text("")
-            with self.assertRaisesRegex(Failure, "no build of ours"):
+            with self.assertRaisesRegex(Failure, "not built by this project"):
                 commands.cmd_clean(Options(build=str(folders["other"])))
             self.assertEqual(commands.cmd_clean(Options(build=str(folders["ours"]))), 0)
             self.assertEqual([folder.exists() for folder in folders.values()], [False, True])
 
-            # Only packages were built there.
+            # A build folder in which only packages were built counts as ours, too.
             (folders["other"] / "package").mkdir()
             (folders["other"] / "package/linux.base").write_text("")
             with mock.patch.object(commands, "claim") as claim:

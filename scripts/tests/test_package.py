@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Packages: which configuration they start from, and what it must keep."""
+"""Tests of packages: the configuration that they start from, and the options that it must keep."""
 
 import gzip
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is remembered of earlier runs."""
+"""Tests of remembering the results of earlier runs."""
 
 import tempfile
 import unittest

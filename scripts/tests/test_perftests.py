@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Counting what perf test says."""
+"""Tests of counting the results of perf test."""
 
 import tempfile
 import unittest
@@ -44,7 +44,7 @@ class CountTest(unittest.TestCase):
 
 class ThereTest(unittest.TestCase):
     def _run(self, status: str) -> str:
-        """What is counted if the host runs all of one title, and says how it ended."""
+        """Return the counts if the host runs the tests of one title and prints this status."""
         def run(_: EmulatedHost, job: str, folder: Path, _deadline: int,
                 output: Callable[[str], None]) -> None:
             self.assertIn(f"perf_test '{_TITLE}'\n", job)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Packages of Debian's without apt: from a mirror, checked, and what is done without one."""
+"""Tests of getting Debian's packages without apt: from a mirror, checked, or with no mirror."""
 
 import hashlib
 import os
@@ -21,13 +21,13 @@ _CONTENT = bytes(range(256)) * 100
 
 
 class _Mirror(BaseHTTPRequestHandler):
-    """Has /pool/a.deb; what it sends can be cut short."""
+    """A mirror that has /pool/a.deb.  Tests can cut its answers short."""
     ranges: List[str] = []
     content = _CONTENT
     limit = len(_CONTENT)
 
     def do_GET(self) -> None:
-        # self.path has no second slash at its beginning.
+        # self.path lacks a second slash at the beginning: use the request as it was sent.
         if self.requestline.split()[1] != "/pool/a.deb":
             self.send_error(404)
             return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The profile for pprof, byte by byte; make test-pictures has npm's pprof-format read it."""
+"""Tests of pprof's profile, byte by byte; make test-pictures has npm's pprof-format read it."""
 
 import gzip
 import tempfile

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The commands that README.md has people type."""
+"""Tests of the commands in README.md."""
 
 import re
 import unittest

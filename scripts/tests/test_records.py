@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tests of records.py, with files of perf's made here."""
+"""Tests of records.py with perf.data files that are made here."""
 
 import struct
 import tempfile

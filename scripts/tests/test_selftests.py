@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Counting what selftests say, and which of them may skip."""
+"""Tests of counting the results of selftests, and of which ones may skip."""
 
 import subprocess
 import tempfile
@@ -33,7 +33,7 @@ class CountTest(unittest.TestCase):
     def test_unexpected_skip_fails(self) -> None:
         counts = count([("a.irq.x", "SUCCESS"), ("a.nmi.x", "SKIPPED")], "b.*")
         self.assertEqual(str(counts), "1 passed, 1 failed, 0 skipped")
-        self.assertIn("failed, as it was skipped: a.nmi.x: why", counts.remarks)
+        self.assertIn("failed, because it was skipped unexpectedly: a.nmi.x: why", counts.remarks)
 
     def test_expected_skip_does_not(self) -> None:
         counts = count([("a.irq.x", "SUCCESS"), ("a.nmi.x", "SKIPPED")], "a.nmi.*")
@@ -48,7 +48,7 @@ class CountTest(unittest.TestCase):
 
 class LimitsTest(unittest.TestCase):
     def _limits(self, arch: Arch, timeout: int = 0, deadline: int = 0) -> Tuple[str, int]:
-        """The timeout of the job's tests, and its deadline."""
+        """Return the timeout of the job's tests, and the job's deadline."""
         build: Any = SimpleNamespace(arch=arch, tests=["a_test"])
         host = mock.Mock()
         host.return_value.run.return_value = SimpleNamespace(status=0)
@@ -156,7 +156,7 @@ class JobTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as tmp:
             folder = Path(tmp) / "tools/testing/selftests/kselftest"
             folder.mkdir(parents=True)
-            # Each test's name is how it ends.
+            # Each test's name is its exit status.
             (folder / "runner.sh").write_text(
                 'run_one() { return "$2"; }\nktap_print_header() { :; }\n'
                 "ktap_set_plan() { :; }\n")

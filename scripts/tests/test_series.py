@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tests of the series, as far as they need no Linux."""
+"""Tests of the series that need no source of Linux."""
 
 import os
 import re
@@ -30,7 +30,7 @@ class SeriesTest(unittest.TestCase):
     def test_each_patch_is_in_one_of_three_series(self) -> None:
         parts = series.parts()
         self.assertEqual([part[0].series for part in parts], ["fixes", "kernel", "tools"])
-        # "git am" takes one after the other, so that what is between them is in order.
+        # "git am" applies one part after the other, so their patches must be in this order.
         self.assertEqual([topic for part in parts for topic in part], topics())
 
     def test_the_repository_has_a_mail_for_each_patch(self) -> None:
@@ -51,13 +51,13 @@ class SeriesTest(unittest.TestCase):
                     path.parent.mkdir(parents=True, exist_ok=True)
                     if text:
                         path.write_text(text)
-            # What they were written with is no mail.
+            # The file "source" names the source that the mails were written with; it is no mail.
             (Path(tmp) / "ours" / "source").write_text("linux_1\n")
             self.assertEqual(series.stale(Path(tmp) / "fresh"),
                              ["1-fixes/edited", "1-fixes/gone", "1-fixes/new"])
 
     def test_a_base_has_no_release(self) -> None:
-        # 7.3-rc7 has the version of 7.3, and another package.
+        # The base 7.3-rc7 has the same version as 7.3, but another package.
         with mock.patch.object(series, "PINNED", mock.Mock()), \
                 mock.patch.object(series, "write") as write, \
                 self.assertRaisesRegex(Failure, "RELEASE=1"):
@@ -121,7 +121,7 @@ class SeriesTest(unittest.TestCase):
             self.assertEqual(sorted(path for path in mine.rglob("*")), before)
 
     def _mails(self, folder: Path) -> Dict[str, str]:
-        """What a release has of a repository with two commits."""
+        """Return the mails of a release of a repository with two commits."""
         repo = series.Repository(folder, release=True)
         folder.mkdir()
         repo.git("init", "-q")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Finding a kernel's source, and saying what to do where there is none."""
+"""Tests of finding a kernel's source, and of the advice if there is none."""
 
 import os
 import tempfile
@@ -100,7 +100,7 @@ class FetchTest(unittest.TestCase):
                 run.start()
             for run in runs:
                 run.join()
-        # One looks and downloads, the other finds what that one has fetched.
+        # One thread updates and downloads; the other finds the file that was fetched.
         self.assertEqual(most, [1, 1])
 
 

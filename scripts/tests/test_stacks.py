@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Reading and folding what perf script prints."""
+"""Tests of reading and folding the output of perf script."""
 
 import unittest
 from typing import List

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tests of what is read of Debian's packages and of perf's output."""
+"""Tests of reading Debian's packages and perf's output."""
 
 import lzma
 import subprocess
@@ -157,7 +157,7 @@ class StockTest(unittest.TestCase):
                  for task in range(10) for _ in range(20 * (task + 1))]
         self.assertLess(max(abs(sigma) for sigma in stock.deviations(right).values()), 1e-9)
         self.assertEqual(list(stock._judge_tasks("a", right)), [])
-        # task0 has none then: 4.5 sigma; task1 has half as many again: 3.2.
+        # task0 has no sample then, 4.5 sigma off; task1 has 60 instead of 40, 3.2 sigma off.
         wrong = [Sample("G", ("f",), ("ffffffff81000000",),
                         "task1" if sample.comm == "task0" else sample.comm) for sample in right]
         self.assertEqual(len(list(stock._judge_tasks("a", wrong))), 1)

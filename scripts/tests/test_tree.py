@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Assembling a tree from a source, patches and new files."""
+"""Tests of assembling a tree from a source, patches and new files."""
 
 import subprocess
 import tempfile
@@ -67,7 +67,7 @@ int g(int a,
 
 
 class MisplacedTest(unittest.TestCase):
-    """A hunk that fits in two functions."""
+    """Tests with a hunk that fits in two functions."""
 
     def _apply(self, line: int, function: str) -> str:
         with tempfile.TemporaryDirectory(dir=REPO / "patches") as tmp:
@@ -96,7 +96,7 @@ class SourceTest(unittest.TestCase):
             find(str(REPO))
 
     def _own(self, tmp: str, makefile: str = "VERSION = 7\nPATCHLEVEL = 3\n") -> Path:
-        """A tree of the user's own that has nothing to patch."""
+        """Make a tree of the user's own that has nothing to patch."""
         own = Path(tmp) / "own"
         (own / "arch/x86/kvm").mkdir(parents=True)
         (own / "Kbuild").write_text("")
@@ -104,7 +104,7 @@ class SourceTest(unittest.TestCase):
         return own
 
     def _refused(self, own: Path, reason: str) -> None:
-        """It is refused for a reason, and stays as it is."""
+        """Assert that a tree is refused for this reason and stays unchanged."""
         def files() -> Dict[str, bytes]:
             return {str(path): path.read_bytes() for path in own.rglob("*") if path.is_file()}
 

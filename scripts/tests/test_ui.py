@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What a person reads when a command fails."""
+"""Tests of the messages of a command that fails."""
 
 import tempfile
 import unittest

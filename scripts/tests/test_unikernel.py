@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Judging the samples of a guest whose call paths and shares are known."""
+"""Tests of judging the samples of a guest whose call paths and shares are known."""
 
 import unittest
 from typing import Dict, List, Tuple
@@ -19,7 +19,7 @@ def _due() -> Dict[Path, int]:
 
 
 def _samples(counts: Dict[Path, int]) -> List[Sample]:
-    """perf script has the innermost function first."""
+    """Return samples as perf script has them, with the innermost function first."""
     return [Sample("G", path[::-1], ("100000",) * len(path))
             for path, count in counts.items() for _ in range(count)]
 
@@ -63,12 +63,12 @@ class UnikernelTest(unittest.TestCase):
         failed = _failed(self.counts)
         self.assertIn("0.0 % of chains are start > main > serve > compress > huffman > spin, "
                       "20 % are due: -31.6 sigma", failed)
-        self.assertIn("1000 samples have other chains, 2 % may; "
+        self.assertIn("1000 samples have other chains, at most 2 % are allowed; "
                       "start > main > serve > huffman > spin", failed)
 
     def test_the_order_of_a_chain_counts(self) -> None:
         self._move(_path("match"), ("start", "serve", "main", "compress", "match", "spin"), 1500)
-        self.assertIn("1500 samples have other chains, 2 % may; "
+        self.assertIn("1500 samples have other chains, at most 2 % are allowed; "
                       "start > serve > main > compress > match > spin", _failed(self.counts))
 
     def test_chains_without_callers_are_noticed(self) -> None:
@@ -80,12 +80,14 @@ class UnikernelTest(unittest.TestCase):
         self._move(_path("match"), ("start", "main", "serve"), 40)
         self.assertEqual(_failed(self.counts), [])
         self._move(_path("match"), ("[unknown]",), 1)
-        self.assertEqual(_failed(self.counts), ["101 samples have other chains, 2 % may; "
-                                                "start > main; start > main > serve; [unknown]"])
+        self.assertEqual(_failed(self.counts), ["101 samples have other chains, at most 2 % are "
+                                                "allowed; start > main; start > main > serve; "
+                                                "[unknown]"])
 
     def test_samples_without_a_chain_are_others(self) -> None:
         self._move(_path("checksum"), (), 101)
-        self.assertEqual(_failed(self.counts), ["101 samples have other chains, 2 % may"])
+        self.assertEqual(_failed(self.counts),
+                         ["101 samples have other chains, at most 2 % are allowed"])
 
     def test_few_samples_prove_nothing(self) -> None:
         self.assertEqual(_failed({path: count // 10 for path, count in self.counts.items()}),

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What is judged of perf kvm's whole workflow."""
+"""Tests of judging perf kvm's whole workflow."""
 
 import tempfile
 import unittest
