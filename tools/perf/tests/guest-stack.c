@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Test the stacks of guests: read records that may hold anything, and unwind stacks by the tables
- * of a vmlinux and of a module.
+ * Test the stacks of guests: parse records with right and with wrong sizes, and unwind stacks by
+ * the tables of a vmlinux and of modules.
  */
 #include <elf.h>
 #include <fcntl.h>

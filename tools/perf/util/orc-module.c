@@ -20,7 +20,7 @@
 /* Offsets in a table have 32 bits. */
 #define MAX_SIZE	BIT_ULL(30)
 
-/* Far more than any module has: those of Debian's cloud kernel have up to 30,000 rows. */
+/* Far more than any module has: those of Debian's cloud kernel have up to 30,267 rows. */
 #define MAX_ROWS	BIT(22)
 
 /* A row of a table that is not sorted yet. */

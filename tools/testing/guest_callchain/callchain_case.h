@@ -45,7 +45,7 @@ extern const unsigned int case_depths[];
  * @race:	a word changes while the stack is walked
  * @race_off:	offset of that word in @mem
  * @race_size:	size of that word in bytes
- * @race_words:	the two values of that word; it has the first one when the walk begins
+ * @race_words:	the two values of that word; case_generate() leaves the first one in memory
  */
 struct callchain_case {
 	u64 (*rnd)(void *arg, unsigned int nr_bytes);

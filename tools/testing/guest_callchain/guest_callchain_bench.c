@@ -204,8 +204,8 @@ static void check_chain(const u64 *ras, u64 nr)
 {
 	TEST_ASSERT(nr == bench.layout.nr_frames, "%s: %lu frames, not %u",
 		    mode_names[bench.mode], nr, bench.layout.nr_frames);
-	TEST_ASSERT(!memcmp(ras, bench.stack.ras, nr * sizeof(*ras)), "%s: a return address is wrong",
-		    mode_names[bench.mode]);
+	TEST_ASSERT(!memcmp(ras, bench.stack.ras, nr * sizeof(*ras)),
+		    "%s: a return address is wrong", mode_names[bench.mode]);
 }
 
 /* Check that the dump is complete: a shorter one would cost less. */
@@ -640,7 +640,7 @@ static void help(const char *name)
 	       " -H sample this process, not a guest\n"
 	       " -x time exits of a guest; off or deferred\n"
 	       " -5 let the guest have 5-level paging, if there is any\n"
-	       " -m off, ip, empty (a callchain of nothing), callchain, deferred, or userspace\n"
+	       " -m off, ip, empty (an empty callchain), callchain, deferred, or userspace\n"
 	       " -i nmi or irq, of the test_pmi module; cpu-clock; or cycles\n"
 	       " -d return addresses on the stack\n"
 	       " -s bytes from one frame to the next\n"

@@ -350,7 +350,7 @@ static u64 alloc_piece(u64 size)
 {
 	u64 off = (f.next_off + size - 1) & ~(size - 1);
 
-	/* When memory runs out, all further allocations get the 64 KiB below ODD_OFF. */
+	/* A piece that no longer fits gets the 64 KiB below ODD_OFF instead. */
 	if (off + size > ODD_OFF)
 		return ODD_OFF - 0x10000;
 	f.next_off = off + size;

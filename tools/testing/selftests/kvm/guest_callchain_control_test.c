@@ -141,7 +141,7 @@ static void sample_guest(struct kvm_vcpu *vcpu, enum pmi_source source, struct c
 			    "%s: perf_event_open() failed: %s", name, strerror(errno));
 		vcpu_run_until_sampled(vcpu, &event, NR_SAMPLES);
 		callchain_event_read(&event, check_sample, control);
-		TEST_ASSERT(!event.waits, "%s: a sample lacks what was deferred", name);
+		TEST_ASSERT(!event.waits, "%s: the deferred record of a sample is missing", name);
 		in_ring = ring_has_stack(&event, &control->stack);
 		TEST_ASSERT(control->c->shown || !in_ring,
 			    "%s: the stack is in the ring buffer", name);
