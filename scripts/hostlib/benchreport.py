@@ -276,7 +276,7 @@ def _page_cost_table(results: Results) -> str:
 def _hyperfine_table(path: Path) -> str:
     results = json.loads(path.read_text())["results"]
     base = results[0]["median"]
-    return _table(["Whole command, timed by hyperfine", "median, relative to perf without events"],
+    return _table(["Whole command, timed by hyperfine", "median, relative to perf record of nothing"],
                   [[r["command"], f"{r['median'] / base:.2f} ± {r['stddev'] / base:.2f}"]
                    for r in results])
 

@@ -16,7 +16,7 @@ from .ui import Failure, run_logged
 
 CONFIGS = REPO / "scripts" / "configs"
 
-# A tree, its objects, perf, and the cache of the compiler.
+# The space for a tree, its objects, perf, and the compiler's cache.
 _NEEDS_GIB = 6
 
 # Our selftests; a kernel has a hundred more, which need not be built here.
@@ -27,19 +27,19 @@ SELFTESTS = [*COMMON_SELFTESTS, *(f"x86/guest_callchain_{name}" for name in (
     "entry_test", "hostile_test", "lbr_test", "memory_test", "modes_test", "no_side_effects_test",
     "pkru_test", "reload_test", "stack_test"))]
 
-# Of perf's selftests, which are built into a folder beside KVM's.
+# One of perf's selftests, which are built into a folder below KVM's.
 PERF_EVENTS_TEST = "perf_events/sw_event_samples"
 
-# Of Linux's own, some that show whether another architecture's host does what ours need, within
-# a minute each.  Not debug-exceptions, which takes many without VHE; not get-reg-list, which says
-# several times that all is skipped, and passes; and not psci_test: where the kernel is preempted
-# it may end in a warning of KVM's.
+# Some of Linux's own tests.  They show whether the host of another architecture has what our
+# tests need, and take at most a minute each.  These are left out: debug-exceptions takes many
+# minutes without VHE; get-reg-list says several times that all is skipped, and passes; and
+# psci_test may end in a warning of KVM's if the kernel is preempted.
 LINUX_TESTS = {"arm64": ["arm64/hypercalls", "arm64/vpmu_counter_access"]}
 
-# The instruments.  Tests of theirs run last: their module slows down what it watches.
+# The instruments.  Their tests run last: their module slows down the code that it watches.
 MIDWALK_TEST = "guest_callchain/guest_callchain_midwalk_test"
 INSTRUMENT_TESTS = ["guest_callchain/guest_callchain_bound_test", MIDWALK_TEST]
-# A 32-bit program, for kernels that run such.
+# A 32-bit program, for kernels that can run it.
 TEST_32BIT = "guest_callchain/guest_callchain_vmm32_test"
 BENCH = "guest_callchain/guest_callchain_bench"
 FUZZER = "guest_callchain/guest_callchain_fuzz"
@@ -48,37 +48,37 @@ LIBC_PROGRAM = "guest_callchain/guest_program_libc"
 UNIKERNEL = "guest_callchain/unikernel"
 VMM_POLICY = "guest_callchain/vmm_policy.so"
 
-# The same input is to give the same kernel.
+# The same input must give the same kernel.
 _REPRODUCIBLE = {"KBUILD_BUILD_TIMESTAMP": "2026-01-01", "KBUILD_BUILD_USER": "build",
                  "KBUILD_BUILD_HOST": "host", "KBUILD_BUILD_VERSION": "1"}
 
-# As the Makefile has it.
+# The same Python as in the Makefile.
 _PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else "python3"
 
-# perf without what needs more than Debian's small set of libraries.
+# Build perf without the parts that need more than Debian's small set of libraries.
 PERF_FLAGS = ["NO_RUST=1", "NO_LIBPYTHON=1", "NO_LIBPERL=1", "NO_JEVENTS=1", "NO_SLANG=1",
               "BUILD_BPF_SKEL=0", "NO_SHELLCHECK=1", f"PYTHON={_PYTHON}"]
 
 
 def cached_cc(compiler: str = "gcc") -> List[str]:
-    """What make is told so that ccache keeps what is compiled, if it is there."""
+    """Return make's arguments that have ccache keep the compiled objects, if it is installed."""
     return [f"CC=ccache {compiler}", "HOSTCC=ccache gcc"] if shutil.which("ccache") else []
 
 
 def _cross(arch: Arch, root: Optional[Path] = None, headers: Iterable[Path] = ()) -> List[str]:
-    """What make is told to build for an architecture.
+    """Return make's arguments to build for an architecture.
 
     Args:
         arch: the architecture
-        root: of the system whose headers and libraries programs take
-        headers: folders with headers that go before these
+        root: the root of the system that has the headers and libraries for programs
+        headers: folders with headers that are searched before these
     """
     if not arch.prefix:
         return cached_cc()
     cache = "ccache " if shutil.which("ccache") else ""
     options = ""
     if root:
-        # A cross compiler has a libc of its own, and would find that first.
+        # A cross compiler has its own libc, and would find that one first.
         triplet = arch.prefix.rstrip("-")
         folders = [*headers, root / "usr/include" / triplet, root / "usr/include"]
         options = "".join([f" --sysroot={root} -B{root}/usr/lib/{triplet}",
@@ -88,14 +88,14 @@ def _cross(arch: Arch, root: Optional[Path] = None, headers: Iterable[Path] = ()
 
 
 def _compiler(arch: Arch) -> str:
-    """Which compiler this is: another one is to build all anew."""
+    """Return the compiler's name and version: another compiler must build all anew."""
     said = subprocess.run([f"{arch.prefix}gcc", "--version"], stdout=subprocess.PIPE, text=True,
                           check=True)
     return said.stdout.splitlines()[0]
 
 
 def _hash(parts: Iterable[object]) -> str:
-    """A hash of texts, and of the contents of files."""
+    """Return a hash of texts and of the contents of files."""
     digest = hashlib.sha256()
     for part in parts:
         data = part.read_bytes() if isinstance(part, Path) else str(part).encode()
@@ -104,16 +104,16 @@ def _hash(parts: Iterable[object]) -> str:
 
 
 class Build:
-    """What is built from one source with one configuration.
+    """The kernel and programs that are built from one source with one configuration.
 
     Args:
         build: the build folder
         source: the kernel's source
         extra_config: a fragment that is merged over host.config
-        extra_patches: a folder with a series that is laid over ours
+        extra_patches: a folder with a series that is applied after ours
         patched: false for a kernel without our series; it has Linux's selftests only
-        jobs: how many things to do at once; as many as there are CPUs if it is 0
-        arch: what the host is
+        jobs: the number of parallel jobs; 0 for one per CPU
+        arch: the host's architecture
     """
 
     def __init__(self, build: Path, source: Source, extra_config: Optional[Path],
@@ -135,12 +135,12 @@ class Build:
         self.kernel = self.path / "kernel"
         self.modules = self.path / "modules"
         self.perf = build / "perf" / "perf"
-        # User space of a host that can't run this machine's.
+        # The user space of a host that can't run this machine's programs.
         self.root = build / "root"
         self.tsc_khz = build / "tsc_khz"
         self.selftests = self.path / "selftests" / "kvm"
         self._jobs = f"-j{jobs or os.cpu_count() or 1}"
-        # Another clone compiles the same files under another path.
+        # ccache must find objects of another clone, which has the same files under another path.
         self._env = {**_REPRODUCIBLE, "CCACHE_BASEDIR": str(build), "CCACHE_NOHASHDIR": "1"}
         if arch is not X86:
             libraries = f"{self.root}/usr/lib/{arch.prefix.rstrip('-')}/pkgconfig"
@@ -152,7 +152,7 @@ class Build:
         return self.kernel / self.arch.image
 
     def _walks_guests(self) -> bool:
-        """Do our patches have this architecture walk guests' stacks?"""
+        """Return True if our patches make this architecture walk guests' stacks."""
         kconfig_of_kvm = f"arch/{self.arch.name}/kvm/Kconfig"
         return any("+\tselect HAVE_GUEST_PERF_CALLCHAIN" in edits(topic.patch).get(
             kconfig_of_kvm, "") for topic in self.tree.topics)
@@ -167,7 +167,7 @@ class Build:
                 *INSTRUMENT_TESTS]
 
     def _selftests(self) -> List[str]:
-        """What the selftests' Makefile builds, by its names below their folder."""
+        """Return the programs that the selftests' Makefile builds, as paths below its folder."""
         if self.arch is X86:
             return SELFTESTS
         folder = "tools/testing/selftests/kvm/"
@@ -176,14 +176,14 @@ class Build:
         return [*COMMON_SELFTESTS, *ours, *LINUX_TESTS[self.arch.name]]
 
     def _instruments(self) -> List[str]:
-        """What is built with their library beside them, likewise."""
+        """Return the other programs that are built with the selftests' library."""
         if self.arch is not X86:
             return [MIDWALK_TEST, BENCH]
         return [*INSTRUMENT_TESTS, TEST_32BIT, BENCH, FUZZER, GUEST_PROGRAM, LIBC_PROGRAM,
                 UNIKERNEL, VMM_POLICY]
 
     def assemble(self) -> None:
-        """Make the tree what the source, patches and new files say; undo what else changed."""
+        """Assemble the tree from source, patches and new files; undo other changes in it."""
         self.tree.assemble(self._source)
 
     def all(self) -> None:
@@ -194,9 +194,9 @@ class Build:
         self._build_selftests(kernel_inputs)
 
     def host_and_bench(self, programs: Path) -> None:
-        """Build a host for the benchmark program of another build, whose selftests these are.
+        """Build a host for another build's benchmark program; programs is its selftests' folder.
 
-        A kernel without our patches has no selftests library that it could be built with.
+        A kernel without our patches lacks the selftests library that the program needs.
         """
         kernel_inputs = self._build_host()
         folder = (self.selftests / BENCH).parent
@@ -213,12 +213,12 @@ class Build:
         stamp.write_text(inputs)
 
     def host_and_perf(self) -> None:
-        """Build no selftests, which a tree without our patches hasn't got."""
+        """Build all but our selftests, which a tree without our patches does not have."""
         self._build_host()
         self._build_perf(self.perf, self.arch)
 
     def _build_host(self) -> str:
-        """Build what boots, and return what it depends on."""
+        """Build what a host needs to boot, and return a hash of the kernel's inputs."""
         self.path.mkdir(parents=True, exist_ok=True)
         free = shutil.disk_usage(self.path).free / 2**30
         if not self.image.exists() and free < _NEEDS_GIB:
@@ -233,7 +233,7 @@ class Build:
         return kernel_inputs
 
     def _overlay(self, tops: Iterable[str]) -> List[object]:
-        """Our files below some folders, and all patches that touch these."""
+        """Return our files below some folders, and all patches that touch these folders."""
         tops = tuple(tops)
         files = [file for path, file in sorted(self.tree.new_files.items())
                  if path.startswith(tops)]
@@ -242,7 +242,10 @@ class Build:
         return [*map(str, files), *files, *patches]
 
     def _is_current(self, stamp: Path, inputs: str, *products: Path) -> bool:
-        """A tree of the user's own may change at any time: let make look."""
+        """Return True if the products need not be built again.
+
+        A tree of the user's own may change at any time, so that make has to look each time.
+        """
         return (not self._source.tree and stamp.exists() and stamp.read_text() == inputs
                 and all(product.exists() for product in products))
 
@@ -254,7 +257,7 @@ class Build:
         run_logged(title, self._make(*args), self.log_dir / log, env=self._env)
 
     def _configure(self) -> None:
-        """tinyconfig and our fragments."""
+        """Configure the kernel with tinyconfig and our fragments."""
         self.kernel.mkdir(parents=True, exist_ok=True)
         tiny = self.kernel / "tiny.config"
         config = self.kernel / ".config"
@@ -278,8 +281,8 @@ class Build:
                        f"INSTALL_MOD_PATH={self.modules}")
 
     def changed_kernel(self) -> None:
-        """Build the kernel alone, of a tree that was changed since all()."""
-        # all() is not to take it for its own.
+        """Build only the kernel, from a tree that was changed since all()."""
+        # all() must not take this kernel for its own.
         self._kernel_stamp().unlink(missing_ok=True)
         self._make_kernel("Build the changed kernel")
 
@@ -296,7 +299,7 @@ class Build:
         return inputs
 
     def perf_here(self) -> Path:
-        """Build perf for this machine, and return where it is: it reads the host's files, too."""
+        """Build perf for this machine, and return its path; it reads the host's files, too."""
         if self.arch is X86:
             return self.perf
         perf = self.folder / "perf-here" / "perf"
@@ -313,7 +316,7 @@ class Build:
         stamp.unlink(missing_ok=True)
         perf.parent.mkdir(parents=True, exist_ok=True)
         cross = arch is not X86
-        # The libraries of pkg-config's variables are those of the host's architecture.
+        # pkg-config's variables name libraries of the host's architecture, not of this machine.
         env = {name: value for name, value in self._env.items()
                if cross or not name.startswith("PKG_CONFIG")}
         run_logged("Build perf" if arch is self.arch else "Build perf for this machine",
@@ -324,7 +327,7 @@ class Build:
         stamp.write_text(inputs)
 
     def _build_modules(self, folder: Path, *names: str) -> None:
-        """Build the test modules, or some of them: the benchmark takes one."""
+        """Build all test modules, or only the ones named: the benchmark needs one."""
         # Another configuration may have another struct module, which make does not notice.
         for product in [*folder.glob("*.ko"), *folder.glob("*.mod.o")]:
             product.unlink()
@@ -365,7 +368,10 @@ class Build:
         stamp.write_text(inputs)
 
     def _make_selftests(self, folder: str = "selftests/kvm", output: str = "") -> List[str]:
-        """How to build what is in a folder of tools/testing, beside KVM's selftests or below."""
+        """Return the make command for a folder of tools/testing.
+
+        The output goes to the folder of KVM's selftests, or to one below it.
+        """
         headers = self.kernel / "usr/include"
         return ["make", "-C", str(self.tree.path / "tools/testing" / folder), self._jobs,
                 f"OUTPUT={self.selftests / output}", f"O={self.kernel}",
@@ -373,7 +379,7 @@ class Build:
                 *([] if self.arch is X86 else _cross(self.arch, self.root, [headers]))]
 
     def all_selftests(self) -> List[str]:
-        """Build the host, and all KVM selftests that it comes with; return their names."""
+        """Build the host and all KVM selftests of its tree; return the selftests' names."""
         self.selftests = self.path / "all-selftests" / "kvm"
         self._build_host()
         self.selftests.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Compile what the series touches as a maintainer's robots would.
+"""Compile the files that the series touches as a maintainer's robots would.
 
-One build for each of WAYS, which must say nothing of a line of ours; then each patch of each
-series, in order, with the option on and off.  What has passed is not built again as long as
-nothing of it changes: see inputs().
+There is one build for each of WAYS; it must not warn about a line of ours.  Then each patch of
+each series is compiled, in order, with the option on and off.  A build that has passed is not
+repeated until its inputs change: see inputs().
 """
 
 import difflib
@@ -25,27 +25,28 @@ from .source import Source
 from .tree import SCRIPTS, Topic, Tree, git_environment, patched_files, topics
 from .ui import Failure, run_logged, say
 
-# What is compiled: all of perf's core, KVM, and the other files that are edited.
+# The make targets of all architectures: perf's core, and an edited file of lib/.  KVM is added.
 _COMMON = ("kernel/events/", "lib/nmi_backtrace.o")
 
-# Where the objects are that this makes.
+# The folders with the compiled objects.
 _OBJECTS = ("arch/x86/events", "arch/x86/kvm", "kernel/events", "lib", "virt/kvm")
 
-# So that the first patches are compiled as well: the architecture selects it in a later one.
+# Without this, the first patches would not be compiled: a later one has the architecture select
+# HAVE_GUEST_PERF_CALLCHAIN.
 _SELECT = """
 config CHECK_EACH_PATCH
 	def_bool KVM
 	select HAVE_GUEST_PERF_CALLCHAIN
 """
 
-# What compilers and sparse say, and kernel-doc.
+# Warnings of compilers and sparse, and of kernel-doc.
 _WARNINGS = (re.compile(r"^(\S+?):(\d+)(?::\d+)?: (?:warning|error): (.*)$", re.MULTILINE),
              re.compile(r"^Warning: (\S+?):(\d+) (.*)$", re.MULTILINE))
 
-# What objtool says of an object, and of no line.
+# A warning of objtool, which names an object and no line.
 _OBJTOOL = re.compile(r"^(\S+\.o): (?:warning|error): (objtool: .*)$", re.MULTILINE)
 
-# What LLVM=, which a way of clang has, takes beside clang.
+# Programs that a build with LLVM= needs beside clang.
 _LLVM = ("ld.lld", "llvm-ar", "llvm-nm", "llvm-objcopy", "llvm-objdump", "llvm-readelf",
          "llvm-strip")
 
@@ -56,9 +57,9 @@ class Way:
 
     Args:
         name: for the report
-        kvm: the folder of the architecture's KVM; none if that is off
-        compiler: the program without which this can't be tried; "clang" stands for any clang
-            that is new enough
+        kvm: the folder of the architecture's KVM; empty if KVM is off
+        compiler: the program that this way needs; "clang" stands for any clang that is new
+            enough
         make: arguments for make
         config: lines of its configuration
     """
@@ -73,11 +74,11 @@ _X86 = ("CONFIG_64BIT=y", "CONFIG_HYPERVISOR_GUEST=y", "CONFIG_KVM_AMD=y", "CONF
         "CONFIG_KVM_SMM=y", "CONFIG_PROCESSOR_SELECT=y", "CONFIG_CPU_SUP_INTEL=y",
         "CONFIG_CPU_SUP_AMD=y", "CONFIG_X86_LOCAL_APIC=y", "CONFIG_HIGH_RES_TIMERS=y")
 ON = (*_X86, "CONFIG_GUEST_PERF_CALLCHAIN=y")
-# objtool looks at frames, at what runs with access to user memory, and at the mitigations.
+# objtool checks stack frames, code that runs with access to user memory, and the mitigations.
 _OBJTOOL_CONFIG = ("CONFIG_OBJTOOL=y", "CONFIG_UNWINDER_ORC=y", "CONFIG_CPU_MITIGATIONS=y",
                    "CONFIG_MITIGATION_RETPOLINE=y", "CONFIG_MITIGATION_RETHUNK=y",
                    "CONFIG_MITIGATION_SLS=y",
-                   # With it, objtool looks at all of the kernel at once, which is not linked.
+                   # With it, objtool checks the linked kernel, and nothing is linked here.
                    "# CONFIG_X86_KERNEL_IBT is not set")
 OFF = (*_X86, "# CONFIG_GUEST_PERF_CALLCHAIN is not set")
 _ARM64 = ("ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-")
@@ -104,7 +105,7 @@ WAYS = (
 )
 
 
-# What each patch is compiled with, as far as it edits what they are made of.
+# The ways in which each patch is compiled, if it edits a file of theirs.
 EACH_ON = Way("option on", "arch/x86/kvm/", "gcc", ("W=e",), ON)
 EACH_OFF = Way("option off", "arch/x86/kvm/", "gcc", ("W=e",), OFF)
 EACH_ARM64 = Way("arm64, option on", "arch/arm64/kvm/", "aarch64-linux-gnu-gcc",
@@ -117,7 +118,7 @@ EACH = (
 
 
 class NotTried(Exception):
-    """Why something can't be tried here."""
+    """Something can't be tried here; the message says why."""
 
 
 def _version(text: str) -> Tuple[int, ...]:
@@ -134,7 +135,7 @@ def clangs() -> List[str]:
 
 
 def find_clang(tree: Path, arch: str) -> str:
-    """A clang that is new enough for a tree."""
+    """Return a clang that is new enough for a tree; raise NotTried if there is none."""
     minimum = said_by("sh", str(tree / "scripts/min-tool-version.sh"), "llvm", SRCARCH=arch)
     versions = {name: said_by(name, "-dumpversion") for name in clangs()}
     if not versions:
@@ -152,7 +153,7 @@ def said_by(*argv: str, **environment: str) -> str:
 
 
 def compiler_of(way: Way, tree: Path) -> List[str]:
-    """What make is told of a way's compiler; raises NotTried if it is not there."""
+    """Return make's arguments for a way's compiler; raise NotTried if there is none."""
     if way.compiler == "clang":
         clang = find_clang(tree, way.kvm.split("/")[1])
         suffix = clang[len("clang"):]
@@ -166,7 +167,7 @@ def compiler_of(way: Way, tree: Path) -> List[str]:
 
 
 class _Kernel:
-    """The objects of a way, of one tree."""
+    """The build of one tree in one way."""
 
     def __init__(self, way: Way, tree: Path, folder: Path, logs: Path, jobs: int) -> None:
         self._way = way
@@ -181,13 +182,13 @@ class _Kernel:
         run_logged(title, [*self._argv, *args], self._logs / log, env=self._env)
 
     def is_edited(self, paths: Iterable[str]) -> bool:
-        """Whether one of these files is a part of it, and not of another architecture alone."""
+        """Return True if one of these files is part of it, not only of another architecture."""
         own = self._way.kvm[:self._way.kvm.index("/", len("arch/")) + 1]
         return any(path.startswith(own) if path.startswith("arch/")
                    else not path.startswith(("tools/", "Documentation/")) for path in paths)
 
     def configure(self) -> None:
-        """Again, if there are other options to choose from."""
+        """Configure the kernel; do it again when a patch has changed a Kconfig file."""
         self.folder.mkdir(parents=True, exist_ok=True)
         tiny, own = self.folder / "tiny.config", self.folder / "own.config"
         self._make("Configure", "config.log", f"KCONFIG_CONFIG={tiny}", "tinyconfig")
@@ -198,31 +199,31 @@ class _Kernel:
         self._make("Complete it", "olddefconfig.log", "olddefconfig")
 
     def missing(self) -> List[str]:
-        """What the configuration was to have, and has not."""
+        """Return the options that the configuration should have, but does not."""
         return kconfig.dropped([CONFIGS / "check.config", self.folder / "own.config"],
                                self.folder / ".config")
 
     def compile(self, title: str, *more: str) -> str:
-        """Return what the compiler says."""
+        """Compile it, and return the output."""
         log = f"{re.sub(r'[^a-z0-9]+', '-', f'{title} {self._way.name}'.lower())}.log"
         events = ["arch/x86/events/"] if self._way.kvm.startswith("arch/x86/") else []
         self._make(title, log, *_COMMON, *events, *filter(None, [self._way.kvm]), *more)
         return (self._logs / log).read_text(errors="replace")
 
     def not_validated(self, ours: Iterable[str]) -> List[str]:
-        """Of our C files that were compiled, those whose objects objtool did not look at."""
+        """Return our C files that were compiled, but whose objects objtool did not check."""
         commands = {path: self.folder / Path(path).parent / f".{Path(path).stem}.o.cmd"
                     for path in ours if path.endswith(".c")}
         return [path for path, command in commands.items()
                 if command.exists() and "/objtool/objtool " not in command.read_text()]
 
     def headers(self) -> None:
-        """What programs of the selftests include."""
+        """Make the kernel's headers, which programs of the selftests include."""
         self._make("Gather its headers", "headers.log", "headers")
 
 
 def our_lines(tree: Tree, source: Source) -> Dict[str, Set[int]]:
-    """The lines of each file that are ours, by number."""
+    """Return the numbers of our lines in each file."""
     ours: Dict[str, Set[int]] = {}
     for path in tree.ours():
         after = (tree.path / path).read_text(errors="replace").splitlines()
@@ -239,7 +240,7 @@ def our_lines(tree: Tree, source: Source) -> Dict[str, Set[int]]:
 
 def complaints(said: str, ours: Dict[str, Set[int]],
                kinds: Iterable["re.Pattern[str]"] = _WARNINGS) -> List[str]:
-    """What a tool says of lines of ours; it may name files from anywhere."""
+    """Return a tool's complaints about our lines; its paths may start in any folder."""
     found = []
     for path, line, text in (each for kind in kinds for each in kind.findall(said)):
         parts = os.path.normpath(path).split("/")
@@ -251,48 +252,51 @@ def complaints(said: str, ours: Dict[str, Set[int]],
 
 
 def of_objects(said: str) -> List[str]:
-    """What objtool says: nothing of any object of Linux's own, so all of it is of ours."""
+    """Return objtool's complaints: Linux's own objects have none, so all are about ours."""
     return [f"{path}: {text}" for path, text in dict.fromkeys(_OBJTOOL.findall(said))]
 
 
 def _checker() -> str:
-    """A digest of what checks: edits of it make all be checked anew."""
+    """Return a digest of the code that checks: if it is edited, all is checked anew."""
     modules = ("build", "checkbuild", "checksource", "kconfig", "optionoff", "passed", "tree")
     files = [CONFIGS / "check.config", *(SCRIPTS / "hostlib" / f"{name}.py" for name in modules)]
     return digest(*(path.read_text() for path in files))
 
 
-# Of what runs: files may be edited meanwhile.
+# The digest of the code that is running: its files may be edited meanwhile.
 _CHECKER = _checker()
 
 
 def inputs(source: Source, tree: Tree) -> str:
-    """A digest of a tree and of what checks it."""
+    """Return a digest of a tree and of the code that checks it."""
     return digest(source.name, _CHECKER,
                   *(f"{path}\n{(tree.path / path).read_text(errors='replace')}"
                     for path in sorted(tree.ours())))
 
 
 def passed_before(source: Source, folder: Path) -> Passed:
-    """What has passed in earlier runs; nothing of a tree of the user's, which has no version."""
+    """Return what has passed in earlier runs.
+
+    A tree of the user's own has no version, so that nothing is kept for it.
+    """
     return Passed(None if source.tree else folder / "passed.json")
 
 
 def _version_of(way: Way, tree: Path) -> str:
-    """What the compilers of a way say that they are; nothing if it can't be tried."""
+    """Return the versions of a way's compilers; empty if the way can't be tried."""
     try:
         compiler_of(way, tree)
     except NotTried:
         return ""
     program = find_clang(tree, way.kvm.split("/")[1]) if way.compiler == "clang" else way.compiler
-    # gcc compiles what programs of the build run, and beside sparse also the kernel.
+    # gcc compiles the programs that the build itself runs; with sparse, also the kernel.
     return "\n".join(said_by(each, "--version") for each in dict.fromkeys((program, "gcc"))
                      if shutil.which(each))
 
 
 def _try_way(way: Way, tree: Tree, ours: Dict[str, Set[int]], folder: Path, logs: Path,
              jobs: int) -> Result:
-    # What an earlier run left has been compiled, and says nothing any more.
+    # Compile all: objects of an earlier run would not be compiled again, and give no warnings.
     shutil.rmtree(folder, ignore_errors=True)
     try:
         kernel = _Kernel(way, tree.path, folder, logs, jobs)
@@ -317,31 +321,31 @@ def _edited(mail: Path) -> List[str]:
 
 
 def _programs(paths: Iterable[str]) -> Set[str]:
-    """What has to be compiled after edits of these files, beside the kernel."""
+    """Return which programs have to be compiled after edits of these files."""
     selftests = "tools/testing/selftests/"
     return {path[len(selftests):].split("/")[0] if path.startswith(selftests) else "perf"
             for path in paths if path.startswith("tools/")}
 
 
 def _state(tree: Path, paths: Iterable[str]) -> str:
-    """A digest of some files of a tree, or of where it has none."""
+    """Return a digest of some files of a tree; files that it does not have are left out."""
     return digest(*(f"{path}\n{(tree / path).read_text(errors='replace')}"
                     for path in sorted(paths) if (tree / path).is_file()))
 
 
 def _states(originals: Path, mails: Sequence[Path], paths: Iterable[str]) -> List[str]:
-    """Digests of what is edited: as it was, and after each mail.
+    """Return digests of the edited files: before the first mail, and after each mail.
 
     Args:
-        originals: the files that mails edit; this applies the mails there
-        paths: of these files
+        originals: the folder with the original files; the mails are applied there
+        paths: the paths of these files
     """
     states = [_state(originals, paths)]
     for mail in mails:
         try:
             _apply(mail, originals)
         except Failure:
-            # Whoever compiles it says so.
+            # The failure is reported when the mail is compiled.
             pass
         states.append(_state(originals, paths))
     return states
@@ -353,10 +357,10 @@ class _Patch:
 
     Args:
         mail: the mail that has it
-        topic: what it is called, and the series that it is in
-        key: a digest of what it depends on: files before it and after it, and what compiles them
+        topic: its name and series
+        key: a digest of its inputs: the files before and after it, and the compilers
         after: a digest of the files after it
-        is_last: whether no other one follows
+        is_last: True if no other patch follows
     """
     mail: Path
     topic: Topic
@@ -367,11 +371,11 @@ class _Patch:
 
 def _patches(source: Source, tree: Path, mails: Sequence[Path], paths: Set[str],
              programs: Iterable[Way]) -> List[_Patch]:
-    """What there is to compile, in order.
+    """Return the patches to compile, in order.
 
     Args:
         paths: the files that mails edit
-        programs: of which ways programs are compiled as well, if these are edited
+        programs: the ways in which edited programs are compiled as well
     """
     if len(mails) != len(topics()):
         raise Failure(f"There are {len(mails)} mails of {len(topics())} patches")
@@ -383,7 +387,7 @@ def _patches(source: Source, tree: Path, mails: Sequence[Path], paths: Set[str],
                 (Path(tmp) / path).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy2(tree / path, Path(tmp) / path)
         states = _states(Path(tmp), mails, paths)
-    # More is asked of the last one.
+    # The last patch has to meet more conditions, see _missing().
     lasts = [False] * (len(mails) - 1) + [True]
     return [_Patch(mail, topic, digest(same, before, after, str(last)), after, last)
             for mail, topic, before, after, last
@@ -394,11 +398,11 @@ class _Each:
     """Compile one patch after the other.
 
     Args:
-        tree: what they are applied to
+        tree: the tree to which they are applied
         paths: the files that they edit
-        kernels: those that can be compiled here, with the option and without at least
-        programs: compiles what a mail edits beside the kernel
-        passed: what need not be compiled again
+        kernels: the kernels that can be compiled here; at least x86's with and without the option
+        programs: a function that compiles the programs that a mail edits
+        passed: the patches that need not be compiled again
     """
 
     def __init__(self, tree: Path, paths: Set[str], kernels: Dict[Way, _Kernel],
@@ -409,15 +413,16 @@ class _Each:
         self._programs = programs
         self._passed = passed
         self._objects = optionoff.Objects(kernels[EACH_OFF].folder)
-        # Whether the kernels and the objects are those of the patch before.
+        # True if the kernels and the objects are those of the previous patch.
         self._are_built = False
         self._has_failed = False
-        # By the names of patches: functions that they change, and those of which none knows.
+        # The functions that each patch changes, by its name; and the names of the patches for
+        # which this is not known.
         self.changes: Dict[str, List[str]] = {}
         self.unknown: Set[str] = set()
 
     def _build_before(self, patch: _Patch) -> List[str]:
-        """Compile what the patch is applied to; return what went wrong."""
+        """Compile the tree before the patch is applied; return what went wrong."""
         found = []
         for kernel in self._kernels.values():
             try:
@@ -428,16 +433,16 @@ class _Each:
         self._are_built = not found
         if self._are_built:
             self._objects.changed(_OBJECTS)
-        # It is known by now if the patch before has failed.
+        # If the previous patch has failed, these failures were reported already.
         return [] if self._has_failed else found
 
     def _missing(self) -> List[str]:
-        """What the configurations of the last patch were to have; earlier ones can't have it."""
+        """Complain about missing options after the last patch; earlier ones can't have all."""
         return [f"{way.name}: the kernel can't have {', '.join(kernel.missing())}"
                 for way, kernel in self._kernels.items() if kernel.missing()]
 
     def _compile(self, patch: _Patch) -> List[str]:
-        """Compile what the patch has edited; return what went wrong."""
+        """Compile the files that the patch has edited; return what went wrong."""
         try:
             for kernel in self._kernels.values():
                 _compile_kernel(patch.mail, kernel)
@@ -452,7 +457,7 @@ class _Each:
         if not result.before and not self._are_built:
             result.complaints += self._build_before(patch)
         try:
-            # Whatever went wrong: the next ones need it.
+            # Apply the patch even after a failure: the next ones need it.
             _apply(patch.mail, self._tree)
             if not result.before:
                 result.complaints += self._compile(patch)
@@ -460,12 +465,12 @@ class _Each:
             result.complaints.append(str(failure))
         if not result.before and not result.complaints and self._are_built:
             changes = self._objects.changed(_OBJECTS)
-            # What was compiled is what the key says.
+            # Add the key only if it stands for the files that were compiled.
             if _state(self._tree, self._paths) == patch.after:
                 self._passed.add(patch.key, changes)
         self._has_failed = bool(result.complaints)
         self._are_built = self._are_built and not result.before and not result.complaints
-        # What fixes change is meant for all kernels.
+        # Only for this series: changes by fixes are meant for all kernels.
         if patch.topic.series == "kernel":
             name, notes = patch.topic.patch.name, self._passed.notes(patch.key)
             if notes is None:
@@ -479,7 +484,7 @@ def each_patch(source: Source, mails: Sequence[Path], folder: Path, logs: Path, 
                passed: Passed) -> Iterator[Result]:
     """Apply one mail after the other to a tree of its own, and compile what it touches.
 
-    Those that have passed, between the same files, are applied only.
+    A mail that has passed before, with the same files before and after it, is only applied.
     """
     tree = Tree(folder, patched=False, instruments=False)
     shutil.rmtree(folder, ignore_errors=True)
@@ -534,10 +539,11 @@ def _compile_kernel(mail: Path, kernel: _Kernel) -> None:
 
 def _compile_programs(mail: Path, tree: Path, kernels: Dict[Way, _Kernel], folder: Path,
                       logs: Path, jobs: int) -> None:
-    """Compile what a mail edits beside the kernel.
+    """Compile the programs that a mail edits.
 
     Args:
-        kernels: whose headers programs include; without arm64's, its programs are left out
+        kernels: the kernels whose headers programs include; without the one of arm64, programs
+            for arm64 are left out
     """
     edited = _edited(mail)
     programs = _programs(edited)
@@ -551,7 +557,7 @@ def _compile_programs(mail: Path, tree: Path, kernels: Dict[Way, _Kernel], folde
               for name in sorted(programs - {"perf"})]
     arm64 = _chosen_of_arm64(tree) if EACH_ARM64 in kernels and _is_of_arm64(edited) else []
     if arm64:
-        # Apart from x86's objects, which have the same names.
+        # Use another folder than for x86: objects have the same names there.
         builds.append(("kvm", kernels[EACH_ARM64], "kvm-arm64", arm64))
     for name, kernel, output, args in builds:
         kernel.headers()
@@ -567,7 +573,7 @@ _KVM_SELFTESTS = "tools/testing/selftests/kvm"
 
 
 def _chosen(tree: Path, selftests: str) -> List[str]:
-    """What make is told so that it builds our programs only; most folders have few others."""
+    """Return make's arguments to build only our programs; only KVM's folder has many others."""
     if selftests != "kvm":
         return []
     tests = [test for test in SELFTESTS if (tree / f"{_KVM_SELFTESTS}/{test}.c").exists()]
@@ -576,16 +582,17 @@ def _chosen(tree: Path, selftests: str) -> List[str]:
 
 
 def _is_of_arm64(paths: Iterable[str]) -> bool:
-    """Whether one of these files is a part of arm64's KVM selftests, or decides what is."""
+    """Return True if one of these is a file of arm64's KVM selftests, or their Makefile."""
     folders = tuple(f"{_KVM_SELFTESTS}/{folder}arm64/" for folder in ("", "lib/", "include/"))
     return any(path.startswith(folders) or path == f"{_KVM_SELFTESTS}/Makefile.kvm"
                for path in paths)
 
 
 def _chosen_of_arm64(tree: Path) -> List[str]:
-    """What make is told so that it builds our programs of arm64; nothing if there are none yet.
+    """Return make's arguments to build our programs for arm64; empty if there are none yet.
 
-    Those that are no architecture's own are there before arm64 has what they take of one.
+    The Makefile tells which these are: the files of common tests exist before arm64 has the code
+    that they need.
     """
     listed = re.findall(r"^TEST_GEN_PROGS_(?:COMMON|arm64) \+= (\S+)$",
                         (tree / f"{_KVM_SELFTESTS}/Makefile.kvm").read_text(), re.MULTILINE)
@@ -600,7 +607,7 @@ def _chosen_of_arm64(tree: Path) -> List[str]:
 
 
 def _has_libc(compiler: str) -> bool:
-    """Whether a compiler finds the headers of a libc for what it compiles for."""
+    """Return True if a compiler finds the headers of a libc for its target."""
     return not subprocess.run([compiler, "-fsyntax-only", "-x", "c", "-"],
                               input="#include <stdio.h>\n", text=True, check=False,
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
@@ -608,7 +615,7 @@ def _has_libc(compiler: str) -> bool:
 
 def run(source: Source, tree: Tree, ours: Dict[str, Set[int]], mails: Path, folder: Path,
         passed: Passed, jobs: int = 0) -> Iterator[Result]:
-    """Try all of it; mails are those of series.write(), ours the lines of our_lines()."""
+    """Run all builds; mails are those of series.write(), ours the lines of our_lines()."""
     jobs = jobs or os.cpu_count() or 1
     logs = folder / "log"
     for way in WAYS:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""What Linux's own checkers of source say of our lines: coccicheck and "make htmldocs"."""
+"""Run Linux's own checkers of source on our lines: coccicheck and "make htmldocs"."""
 
 import importlib.util
 import os
@@ -19,15 +19,15 @@ from .passed import Passed, digest
 from .tree import Tree
 from .ui import Failure, Processes, Step, run_logged
 
-# A file, a line and columns, and what a rule's report prints, mostly in words of its own.
+# A rule's report: the file, the line and columns, and a message that each rule words itself.
 _COCCI = re.compile(r"^(\S+?):(\d+):\d+-\d+: (.*)$", re.MULTILINE)
 
-# What Sphinx says of a line.
+# A complaint of Sphinx about a line.
 _SPHINX = re.compile(r"^(\S+?):(\d+): (?:WARNING|ERROR|SEVERE|CRITICAL): (.*)$", re.MULTILINE)
-# And what it says of a whole document.
+# A complaint of Sphinx about a whole document.
 _SPHINX_FILE = re.compile(r"^(\S+?\.rst): (?:WARNING|ERROR|SEVERE|CRITICAL): (.*)$", re.MULTILINE)
 
-# What a rule may say of a file, and why.
+# Rules whose reports about a file are accepted, and why.
 _ACCEPTED = {("minmax.cocci", "tools/testing/guest_callchain/callchain_oracle.c"):
              "it runs anywhere, and includes nothing that has min()",
              ("orplus.cocci", "tools/perf/tests/guest-memory.c"): "these are addresses",
@@ -36,13 +36,13 @@ _ACCEPTED = {("minmax.cocci", "tools/testing/guest_callchain/callchain_oracle.c"
              ("doublebitand.cocci", "tools/testing/guest_callchain/callchain_case.c"):
              "each call returns another random number"}
 
-# What spatch is told to know beside its own macros.
+# Macros that spatch must know beside its own.
 MACROS = CONFIGS / "coccinelle.h"
 
-# Lines that spatch passes by, as it prints them.
+# Lines that spatch can't parse, as it prints them.
 _UNPARSED = re.compile(r"^badcount: \d+\n((?:(?:bad: |BAD:!!!!! ).*\n)+)", re.MULTILINE)
 
-# A rule that takes longer than this for one file is given up, in seconds.
+# Timeout of a rule for one file, in seconds.
 _PATIENCE = 600
 
 
@@ -51,7 +51,7 @@ def _numbers(text: str) -> List[int]:
 
 
 def rules(tree: Path, version: str) -> Dict[Path, str]:
-    """All rules, and why one can't be tried with this version of spatch."""
+    """Return all rules, and for each why this spatch can't apply it; empty if it can."""
     found = {}
     for path in sorted((tree / "scripts/coccinelle").rglob("*.cocci")):
         text = path.read_text()
@@ -67,13 +67,13 @@ def rules(tree: Path, version: str) -> Dict[Path, str]:
 
 
 def unparsed(said: str, text: str) -> Set[int]:
-    """The lines of a file, by number, that spatch can't parse: no rule sees them.
+    """Return the numbers of the lines of a file that spatch can't parse: no rule sees them.
 
-    Without comments, braces, and definitions of macros, of which rules look at the uses.
+    Comments, braces and definitions of macros don't count: rules look at the uses of macros.
 
     Args:
-        said: what "spatch --parse-c" prints, with headers that the file includes
-        text: the file
+        said: the output of "spatch --parse-c"; it may be about included headers, too
+        text: the content of the file
     """
     lines = text.split("\n")
     found: Set[int] = set()
@@ -82,7 +82,7 @@ def unparsed(said: str, text: str) -> Set[int]:
         bad = [re.sub(r"^(bad: |BAD:!!!!! )", "", line) for line in said_lines.split("\n")[:-1]]
         for first in range(start, len(lines)):
             if lines[first:first + len(bad)] == bad:
-                # The next one may begin with the last line of this one.
+                # The next group may begin with the last line of this one.
                 start = first + max(1, len(bad) - 1)
                 found.update(range(first + 1, first + 1 + len(bad)))
                 break
@@ -101,8 +101,8 @@ class _Spatch:
     """Coccinelle on a tree; several threads may use it at once.
 
     Args:
-        tree: whose files are looked at
-        folder: this writes what spatch reads there
+        tree: the tree whose files are checked
+        folder: a folder in which this class writes files for spatch
     """
 
     def __init__(self, tree: Path, folder: Path) -> None:
@@ -114,8 +114,8 @@ class _Spatch:
             self.version = said_by("spatch", "--version").split()[2]
         except (subprocess.CalledProcessError, IndexError) as error:
             raise Failure("spatch does not say which version it is") from error
-        # Behind its own ones: of two with the same name the last one counts.  With --macro-file
-        # it would be the other way round.
+        # Put our macros behind spatch's own: of two with the same name, the last one counts.
+        # With --macro-file, spatch's own would win.
         empty = folder / "empty.c"
         empty.write_text("")
         own = re.search(r"^init_defs_builtins: (\S+)$", self._said("--parse-c", str(empty)),
@@ -125,7 +125,7 @@ class _Spatch:
         self._macros.write_text(Path(own[1]).read_text() + MACROS.read_text())
 
     def _said(self, *args: str) -> str:
-        """What it prints; raises Failure if it fails."""
+        """Run spatch, and return its output; raise Failure if it fails."""
         status, said = self.processes.run(["spatch", *args], self._tree)
         if status or "EXN:" in said:
             wrong = [line for line in said.splitlines() if "EXN:" in line or "rror" in line]
@@ -133,14 +133,14 @@ class _Spatch:
         return said
 
     def key(self) -> str:
-        """What all depends on that it says, beside the tree and the rule."""
+        """Return a digest of all that its results depend on, beside the tree and the rule."""
         return digest(self.version, self._macros.read_text())
 
     def apply(self, rule: Path, files: Sequence[str]) -> str:
-        """What a rule says of some files; raises Failure if it was not applied to all."""
+        """Return a rule's reports about some files; raise Failure if it fails for one of them."""
         options = re.search(r"Options:(.*)", rule.read_text())
         groups = self._folder / f"{rule.parent.name}-{rule.stem}.files"
-        # One group for each file: all in one take spatch hours, and gigabytes.
+        # Put each file in a group of its own: one group of all takes hours, and gigabytes.
         groups.write_text("\n\n".join(files) + "\n")
         return self._said("-D", "report", "--no-show-diff", "--very-quiet",
                           "--timeout", str(_PATIENCE), "--cocci-file", str(rule),
@@ -149,19 +149,19 @@ class _Spatch:
                           "--file-groups", str(groups))
 
     def unparsed(self, path: str) -> Set[int]:
-        """The lines of a file that no rule sees."""
+        """Return the numbers of the lines of a file that no rule sees."""
         said = self._said("--macro-file-builtins", str(self._macros), "--parse-c", path)
         return unparsed(said, (self._tree / path).read_text(errors="replace"))
 
 
 def _not_seen(spatch: _Spatch, ours: Dict[str, Set[int]], files: Sequence[str]) -> List[str]:
-    """Lines of ours that rules are not applied to."""
+    """Return complaints about lines of ours that spatch can't parse."""
     found = []
     for path in files:
         lines = sorted(spatch.unparsed(path) & ours[path])
         if lines:
             found.append(f"{path}:{lines[0]}: spatch can't parse this, {len(lines)} lines in all; "
-                         f"define in {MACROS.name} what it stumbles over")
+                         f"define the macros that it does not know in {MACROS.name}")
     return found
 
 
@@ -189,7 +189,7 @@ def _coccicheck(spatch: _Spatch, tree: Path, ours: Dict[str, Set[int]], jobs: in
     lock = Lock()
 
     def check(name: str, text: str, found: Callable[[], List[str]]) -> Result:
-        """Look for complaints, unless there were none with the same text of a rule."""
+        """Look for complaints, unless the same text of a rule has passed before."""
         key = digest(inputs, spatch.key(), name, text)
         if key in passed:
             return Result(name, before=True)
@@ -221,7 +221,7 @@ def _coccicheck(spatch: _Spatch, tree: Path, ours: Dict[str, Set[int]], jobs: in
                 results.append(future.result())
                 step.tick(f"{len(results)} of {len(every) + 1}")
         except BaseException:
-            # Or whoever interrupts this waits for all other rules.
+            # Otherwise, a user who interrupts this would wait for all other rules.
             pool.shutdown(wait=False, cancel_futures=True)
             spatch.processes.end()
             raise
@@ -229,12 +229,12 @@ def _coccicheck(spatch: _Spatch, tree: Path, ours: Dict[str, Set[int]], jobs: in
 
 
 def parts_of(documents: Sequence[str]) -> List[str]:
-    """The parts of the documentation that documents stand in, as SPHINXDIRS has them."""
+    """Return the folders of the documentation with these documents, for SPHINXDIRS."""
     return sorted({document.split("/")[1] for document in documents})
 
 
 def sphinx_complaints(said: str, ours: Dict[str, Set[int]], new_files: Set[str]) -> List[str]:
-    """What Sphinx says of lines of ours, and of documents of ours as a whole."""
+    """Return Sphinx's complaints about our lines, and about our documents as a whole."""
     whole = [f"{name}: {text}" for path, text in _SPHINX_FILE.findall(said)
              for name in new_files if path.endswith(name)]
     return complaints(said, ours, [_SPHINX]) + whole
@@ -248,7 +248,7 @@ def documentation(tree: Tree, ours: Dict[str, Set[int]], folder: Path, logs: Pat
     if not importlib.util.find_spec("yaml"):
         return Result(name, not_tried="there is no yaml for Python")
     documents = sorted(path for path in ours if path.startswith("Documentation/"))
-    # What an earlier run has read says nothing any more.
+    # Start anew: Sphinx does not warn again of documents that an earlier run has read.
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     log = logs / "htmldocs.log"
@@ -268,7 +268,7 @@ def documentation(tree: Tree, ours: Dict[str, Set[int]], folder: Path, logs: Pat
 
 
 def pages(tree: Tree, folder: Path) -> List[Path]:
-    """Where documentation() has left our documents."""
+    """Return the pages that documentation() has made of our documents."""
     return sorted(page for path in tree.new_files if path.startswith("Documentation/")
                   for page in folder.rglob(f"{Path(path).stem}.html")
                   if str(page.with_suffix("")).endswith(path[len("Documentation"):-len(".rst")]))
@@ -276,7 +276,7 @@ def pages(tree: Tree, folder: Path) -> List[Path]:
 
 def run(tree: Tree, ours: Dict[str, Set[int]], folder: Path, passed: Passed, inputs: str,
         jobs: int = 0) -> Iterator[Result]:
-    """Try all of it on an assembled tree; ours are the lines of checkbuild.our_lines()."""
+    """Run both on an assembled tree; ours are the lines of checkbuild.our_lines()."""
     jobs = jobs or os.cpu_count() or 1
     yield documentation(tree, ours, folder / "documentation", folder / "log")
     shutil.rmtree(folder / "documentation", ignore_errors=True)

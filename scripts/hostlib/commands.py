@@ -577,7 +577,7 @@ def cmd_docs(options: Options) -> int:
 def cmd_clean(options: Options) -> int:
     folder = build_dir(options)
     if folder.exists():
-        # Packages, and kernels for comparisons, are built in subfolders.
+        # Other hosts, packages, and kernels for comparisons are built in subfolders.
         builds = [base.parent for base in [folder / "linux.base", *folder.glob("*/linux.base")]
                   if base.exists()]
         if not builds and any(folder.iterdir()):

@@ -102,11 +102,11 @@ OPTIONS: Dict[str, Option] = {
     "mutants": Option("MUTANTS", "try just these, by the names of their files in patches/mutants",
                       "NAMES"),
     "today": Option("TODAY", "try N of them, others each day", "N"),
-    "one_today": Option("TODAY", "run one of the two passes, the other one tomorrow"),
+    "one_today": Option("TODAY", "run one of the passes, another one each day"),
     "config": Option("CONFIG", "configure the kernel by this file, not as the running one",
                      "FILE"),
     "localmod": Option("LOCALMOD", "leave out modules that are not loaded; let VMs run here"),
-    "release": Option("RELEASE", "write them to series/, without an author and a sign-off"),
+    "release": Option("RELEASE", "write them to series/, from nobody@example.com, unsigned"),
     "junit": Option("JUNIT", "write the results to it, as JUnit's XML", "FILE"),
     "json": Option("JSON", "write the results as KernelCI's JSON, to standard output unless FILE "
                    "is named; all other output then goes to standard error", "FILE", alone="-"),

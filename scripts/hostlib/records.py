@@ -2,8 +2,9 @@
 """Compare the records of an unpatched perf on a kernel with our patches and on one without.
 
 Events that don't ask for a guest's callchain must get the same records as from stock Linux.
-Two runs never hit the same instructions, so this compares shapes: each record's type, flags
-and layout, and each callchain's context markers and the number of addresses between them.
+Two runs never hit the same instructions, so this compares shapes: each record's type; flags and
+layout of samples and deferred records; each callchain's context markers, and the addresses after
+these: their number in a guest's samples, else only whether there are any.
 """
 
 import shutil

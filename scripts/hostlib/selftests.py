@@ -283,6 +283,6 @@ def count(text: str, tree: Path, expected: Optional[List[ExpectedSkip]] = None) 
     for e in expected or []:
         found = [test for test in tests if fnmatchcase(test.name, e.pattern)]
         if found and not any(test.status.name == "SKIPPED" for test in found):
-            counts.remarks.append(f"no longer skipped, remove it from {EXPECTED_SKIPS.name}: "
+            counts.remarks.append(f"no longer skipped here, correct {EXPECTED_SKIPS.name}: "
                                   f"{e.pattern}")
     return counts

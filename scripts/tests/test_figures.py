@@ -12,7 +12,7 @@ DEPTHS = (1, 16, 64, 127)
 
 
 def _medians() -> Dict[str, List[str]]:
-    """Return the cost of a PMI at each depth, as texts write it."""
+    """Return how long PMIs take at each depth, for each kind of sample, as texts write it."""
     results = bench.read(REPO / "results/bench/bench.json")
 
     def row(target: str, mode: str, dump: int = 0) -> List[str]:
