@@ -173,8 +173,8 @@ def apply_patch(patch: Path, folder: Path, only: Callable[[str], bool] = lambda 
         at = ", ".join(f"{name}:{line}" for name, line in where[:3])
         raise Failure(f"{patch.relative_to(REPO)} does not apply at {at or 'a missing file'}: "
                       f"this source is not the Linux {LINUX} that it was made for, or has a part "
-                      "of the patches already; adapt the patch, or leave KERNEL_SRC or "
-                      "KERNEL_TARBALL away to use Debian's source")
+                      "of the patches already; adapt the patch, or omit KERNEL_SRC or "
+                      "KERNEL_TARBALL to use Debian's source")
     elsewhere = [] if reverse else misplaced(text, result.stdout, before)
     if elsewhere:
         raise Failure(f"{patch.relative_to(REPO)} would change another function at "
