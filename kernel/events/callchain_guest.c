@@ -66,11 +66,11 @@ bool perf_guest_callchain_allowed(const struct perf_event *event, unsigned int g
  * perf_guest_callchain_init - decide whether an event's guest callchains can be deferred
  * @event: a new event; it has callchain buffers, so that the callchain sysctls can't change
  *
- * Clears attr.defer_guest_callchain, so that PMIs walk the stack, in three cases.  @event takes
- * no callchains of guests.  Or @event leaves out a part of them by exclude_callchain_*: all
- * samples of an exit share the first part of a deferred chain, and the record with the rest.
- * Or perf_event_max_contexts_per_stack allows fewer contexts than the three that the first
- * part takes: two markers and the cookie.
+ * Clears attr.defer_guest_callchain in three cases.  @event takes no callchains of guests.  Or
+ * @event leaves out a part of them by exclude_callchain_*: all samples of an exit share the
+ * first part of a deferred chain, and the record with the rest.  Or
+ * perf_event_max_contexts_per_stack allows fewer contexts than the three that the first part
+ * takes: two markers and the cookie.  If @event takes callchains at all, PMIs then walk the stack.
  *
  * Context: task, before @event is installed.  Takes no locks.
  *
@@ -120,7 +120,7 @@ guest_callchain_walk(struct perf_sample_data *data, const struct perf_event_attr
 	if (nr)
 		data->guest_ip = ips[0];
 
-	/* The walk finds entries of the kernel and of user mode; drop those that are excluded. */
+	/* Drop what is excluded, and user mode's entries if only the kernel's marker is allowed. */
 	if (attr->exclude_callchain_kernel) {
 		nr -= nr_kernel;
 		memmove(ips, &ips[nr_kernel], nr * sizeof(*ips));
@@ -203,7 +203,7 @@ guest_callchain_immediate(struct perf_sample_data *data, struct perf_event *even
 
 /**
  * perf_guest_callchain - get the callchain of the guest that a PMI interrupted
- * @data: the sample; its guest_state is set, and its guest_ip if the IP is found
+ * @data: the sample; this sets its guest_state, and its guest_ip if the IP is found
  * @event: the event that is sampled, with attr.guest_callchain set; its exclude_*
  *	   bits and sample_max_stack (which does not count context markers) apply
  *

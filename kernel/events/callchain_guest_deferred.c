@@ -45,7 +45,7 @@ void perf_guest_callchain_request_init(struct perf_guest_callchain_request *requ
 }
 EXPORT_SYMBOL_FOR_KVM(perf_guest_callchain_request_init);
 
-/* The longest chain that fits into a record: the size of a record has 16 bits. */
+/* The longest chain in a record.  A record's size has 16 bits; 256 bytes are for other fields. */
 #define MAX_DEFERRED	((U16_MAX - 256) / sizeof(u64))
 
 /**
@@ -54,7 +54,7 @@ EXPORT_SYMBOL_FOR_KVM(perf_guest_callchain_request_init);
  *
  * One walk serves all events that sampled the guest at this exit.  Its record goes
  * to all events of this task and of this CPU that take such records.  Readers of the
- * samples expect a record: emit an empty one if only the IP is found, or if there is
+ * samples expect a record: emit an empty one if at most the IP is found, or if there is
  * no memory for a long chain.
  *
  * unwind_deferred_request() can't do this: its task work runs after the exit was

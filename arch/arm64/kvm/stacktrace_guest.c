@@ -202,7 +202,7 @@ static void guest_peek_unmap(const void *kva)
 /*
  * Read the descriptor of the guest's page tables that is at @gpa, a multiple of 8, into *@val,
  * and change nothing.  Return zero, or -EFAULT if there is no memory at @gpa, or if reading it
- * takes I/O or the VMM.
+ * would have to wait for I/O or for the VMM.
  *
  * Called in deferred walks, with kvm->srcu held.
  */

@@ -195,7 +195,7 @@ static bool guest_unwind_is_memory(struct kvm_vcpu *vcpu, unsigned long hva)
 	if (host_maps_memory(vcpu->kvm->mm, hva))
 		return true;
 
-	/* Neither PMIs nor tracepoints that are hit while KVM enables IRQs for a PMI can sleep. */
+	/* No walk can sleep while KVM handles an IRQ or NMI that hit the guest. */
 	if (vcpu->arch.handling_intr_from_guest)
 		return false;
 
@@ -378,9 +378,9 @@ static enum guest_unwind_end guest_unwind_entry(struct guest_unwind_state *state
 }
 
 /*
- * At a system call, a 64-bit kernel saves pt_regs and clears the frame pointer.  The frame
- * of the first function that it calls lies right below pt_regs.  Continue with the registers
- * in pt_regs if they are user mode's.
+ * At a system call without FRED, a 64-bit kernel saves pt_regs and clears the frame pointer.
+ * The frame of the first function that it calls lies right below pt_regs.  Continue with the
+ * registers in pt_regs if they are user mode's.
  */
 static enum guest_unwind_end guest_unwind_outermost(struct guest_unwind_state *state)
 {
@@ -403,7 +403,7 @@ static enum guest_unwind_end guest_unwind_outermost(struct guest_unwind_state *s
 
 /*
  * @top is the end of the stack that @sp lies on.  If user mode's registers lie right below
- * @top, continue with them and return true.
+ * @top, or below the 16 bytes that are left free for FRED, continue with them and return true.
  */
 static bool guest_unwind_task_regs(struct guest_unwind_state *state, u64 sp, gva_t top)
 {
@@ -453,9 +453,9 @@ static __always_inline bool guest_has_user_stack(const struct guest_unwind_state
 
 /*
  * Return true if the guest enters or leaves a system call while its kernel's stack is nearly
- * empty: between @sp, the stack pointer, and the end of the stack there is no room for all
- * of user mode's registers.  RCX and R11 have user mode's IP and flags then.  The stack is
- * the task's, or the one that the kernel uses while it switches page tables.
+ * empty: between @sp, the stack pointer, and the end of the stack there is less room than user
+ * mode's registers and FRED's 16 bytes take.  RCX and R11 have user mode's IP and flags then.
+ * The stack is the task's, or the one that the kernel uses while it switches page tables.
  */
 static bool guest_is_syscall_edge(const struct guest_unwind_state *state, u64 sp)
 {
@@ -475,7 +475,7 @@ static void guest_unwind_syscall(struct guest_unwind_state *state)
 
 /*
  * If the stack that state->sp lies on is an IRQ's or an exception's, set *@sp to the stack
- * pointer of the code that was interrupted, and return true.  @end is the end of the stack,
+ * pointer from before the switch to that stack, and return true.  @end is the end of the stack,
  * and state->end says why it ends there: in Linux, an unmapped page follows the stacks of
  * exceptions and, with CONFIG_VMAP_STACK, those of IRQs.  The last word on an IRQ's stack is
  * the stack pointer that was saved; on an exception's stack, SS follows it.  With FRED, more
@@ -623,7 +623,7 @@ static u64 guest_frames_end(gva_t gva)
  * Return the address of the frame at @fp on the page at @page_hva.  The guest chooses
  * @fp, and under speculation the caller's checks don't bound it.  The mask keeps the
  * frame's first word, which becomes the next @fp, on the page.  Hide @fp from the
- * compiler, which would drop the mask because of these checks.
+ * compiler, which may drop the mask because of these checks.
  */
 static __always_inline const u64 __user *guest_frame_nospec(const void __user *page_hva, u64 fp)
 {
@@ -933,8 +933,8 @@ static unsigned int guest_stack_map(struct guest_unwind_state *state,
  * Find at most @size bytes of the guest's stack, from the stack pointer up, and the registers
  * that an unwinder needs.  Memslots stay until kvm_arch_vcpu_stack_end(), but the VMM's
  * mappings may change after this function has found normal memory there: a copy must end at
- * a page that is missing, and not fault it in.  Return false if the host must not read the
- * guest's stack.
+ * a page that is missing, and not fault it in.  Return false if the host can't see the guest's
+ * registers, or must not read its stack.
  *
  * Called in the same contexts as kvm_arch_vcpu_stack_walk().
  */

@@ -218,7 +218,7 @@ static int run_steps(struct evlist *evlist, const struct perf_tool *tool)
 		TEST_ASSERT_VAL("wrong samples", !strcmp(delivered, steps[i].delivered));
 	}
 
-	/* The samples that are left are of other threads.  The first one has the time 2. */
+	/* The samples that are left are of threads 2 and 3.  The first one has the time 2. */
 	delivered[0] = '\0';
 	TEST_ASSERT_VAL("flush failed", !evlist__flush_deferred_samples(evlist, tool, 1));
 	TEST_ASSERT_VAL("flushed too early", !strcmp(delivered, ""));

@@ -45,7 +45,7 @@
 
 /*
  * As on QEMU's q35: RAM above the first 2 GiB has guest-physical addresses from 4 GiB on.  Only the
- * first LOW_SIZE bytes below 2 GiB and those from 4 GiB on are used; the rest is never touched.
+ * first LOW_SIZE bytes below 2 GiB and those from 4 GiB on are used; test_many_copies() uses more.
  */
 #define LOW_SIZE	(16UL << 20)
 #define HOLE		(2UL << 30)
@@ -116,7 +116,7 @@
 #define MAPPING(i)	(SMALL + 0x80ff0 + (i) * 0x40)
 #define CACHE(i)	(SMALL + 0x82ff0 + (i) * 0x240)
 
-/* A process: its page tables, and the first page of its program's file. */
+/* A process: gpas of its page tables and its program's first page, and gvas of its two files. */
 #define USER_PGD_GPA	(9UL << 20)
 #define PROGRAM_GPA	(USER_PGD_GPA + PAGE)
 #define PROGRAM		0x400000UL
@@ -124,7 +124,7 @@
 
 static u8 *ram;
 
-/* True if the structure of the first module is in the RAM above the hole. */
+/* True if the structure of the first module begins in the RAM above the hole. */
 static bool high;
 
 /* The size of the small pages. */
@@ -316,7 +316,7 @@ static void make_orc(void)
 #define MODULE_ORC	(SMALL + 0x54ffa)
 #define NR_ORCS		3
 
-/* The build-id of the first module is at the end of its memory. */
+/* The build-id of the first module is at the end of its first part in memory. */
 #define MODULE_NOTE	(MODULE_CODE + 0x3000 - 36)
 #define OTHER_NOTE	".note.gnu.property"
 #define ID_NOTE		".note.gnu.build-id"
@@ -386,7 +386,7 @@ static const struct {
 #define LEAF		(1 << 3)
 #define ARANGE		(3 << 3)
 
-/* True for Linux 6.0, which has no tree of VMAs. */
+/* True for Linux 6.0, which has no maple tree of VMAs. */
 static bool no_tree;
 
 /* The offset of a VMA's vm_file, zero for V_FILE; and the number of slots of a leaf. */
@@ -1115,7 +1115,7 @@ static void arm64_other_address_size(void)
 	change_info("T1SZ)=0x10", "T1SZ)=0x0b");
 }
 
-/* VMCOREINFO has a wrong offset: the tables are elsewhere. */
+/* VMCOREINFO has a wrong offset: the page tables are elsewhere. */
 static void arm64_other_offset(void)
 {
 	change_info("voffset)=0xffffffff5ae0", "voffset)=0xffffffff5ad0");
@@ -1126,7 +1126,7 @@ static void arm64_no_table(void)
 	put_entry(ARM64_TABLES, (KERNEL >> 30) & 511, ARM64_TABLES + 65536);
 }
 
-/* A block of 1 GiB takes the place of a table: it maps the tables to other addresses. */
+/* A block of 1 GiB takes the place of a table: it maps the page tables to other addresses. */
 static void arm64_block(void)
 {
 	put_entry(ARM64_TABLES, (KERNEL >> 30) & 511, (1UL << 30) | ARM64_BLOCK);
@@ -1396,7 +1396,7 @@ static int test_holes(const char *dir)
 	TEST_ASSERT_VAL("found", find_all(dir) == GUEST_INFO_TABLES);
 	TEST_ASSERT_VAL("pages", nr_resident() == before);
 
-	/* The addresses of symbols are on a page that was never there. */
+	/* The page with the token index's end and the first symbol's address was never there. */
 	page = to_offset(OFFSETS) & ~(PAGE - 1);
 	TEST_ASSERT_VAL("no hole", !madvise(&ram[page], PAGE, MADV_REMOVE));
 	before = nr_resident();
@@ -1655,7 +1655,7 @@ static const struct {
 	u64		base;
 	u32		state;
 	bool		is_new;
-	bool		starts;		/* its init runs at the first look */
+	bool		starts;		/* its init runs at the first look that finds it */
 } later_modules[] = {
 	{ "a module",			"third", 0xffffffffc0020000, 0, true, false },
 	{ "one right behind another",	"third", 0xffffffffc0012000, 0, true, false },
@@ -2334,7 +2334,7 @@ static int test_broken_ids(const char *dir)
 	return 0;
 }
 
-/* There are more pages with VMCOREINFO than perf takes for kernels: MAX_KERNELS. */
+/* There are more pages with VMCOREINFO than MAX_KERNELS, the number of kernels that perf keeps. */
 static int test_many_copies(const char *dir)
 {
 	make_guest(FROM_BASE, false);
@@ -2564,8 +2564,8 @@ static const struct {
 };
 
 /*
- * Lay out RAM as the VMM of a large guest does: the RAM at guest-physical 4 GiB lies before the RAM
- * at guest-physical zero.
+ * Lay out RAM as the VMM of a large guest may do: the RAM at guest-physical 4 GiB lies before the
+ * RAM at guest-physical zero.
  */
 static void swap_ram(void)
 {
@@ -2782,8 +2782,8 @@ static bool is_forbidden(const char *dir, int tid, int fd)
 }
 
 /*
- * The setting of a VM counts even if the thread that made the VM has ended, provided that the
- * thread may have been one of this process.
+ * If the thread that made a VM has ended, and may have been one of this process, the VM's setting
+ * can forbid reading the guests of this process, but not allow it.
  */
 static int test_ended_thread(const char *dir)
 {
@@ -2866,7 +2866,7 @@ static int test__guest_memory(struct test_suite *test __maybe_unused, int subtes
 	char dir[] = "/tmp/perf-test-guest-XXXXXX";
 	int err;
 
-	/* Hosts of x86-64 and of arm64 both test the guests of both architectures. */
+	/* Hosts of x86-64, and of arm64 with pages of 4 KiB, test guests of both architectures. */
 	if (!guest_memory__is_supported())
 		return TEST_SKIP;
 

@@ -340,7 +340,7 @@ static int test_unwind(u64 moved)
 
 /*
  * The code that the file has around an address, the last @after bytes of it behind the address.
- * @is_call tells whether that may be a return address: the kernel may have put another call there.
+ * @is_call: the address may be a return address; the kernel may have put another call before it.
  */
 static const struct call_case {
 	const char	*name;
@@ -635,7 +635,7 @@ struct module {
 	Elf64_Ehdr	ehdr;
 	Elf64_Shdr	shdrs[NR_M_SECTIONS + NR_MORE];
 	Elf64_Rela	relocs[NR_ROWS];
-	/* One for each section, by its number. */
+	/* One for each section up to M_C, by its number. */
 	Elf64_Sym	symbols[M_C + 1];
 	s32		ips[NR_ROWS];
 	u16		rules[NR_ROWS][3];
@@ -665,8 +665,8 @@ static void make_module_section(struct module *file, int nr, int type, const cha
 }
 
 /*
- * Make a row as in a file that is not linked: rows are not sorted, and each section has a last one
- * without a rule.
+ * Make a row as in a file that is not linked: rows are not sorted, and each section but .init.text
+ * has a last row without a rule.
  */
 static void make_row(struct module *file, int row, int section, u64 offset, u16 sp_offset)
 {

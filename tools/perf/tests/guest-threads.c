@@ -653,7 +653,7 @@ static int test_names(void)
 	return 0;
 }
 
-/* The name of the VM is found although the directory is that of another kernel by now. */
+/* The name of the VM is found although machine->root_dir is that of another kernel by now. */
 static int test_name(struct machines *machines)
 {
 	struct machine *machine = machines__find(machines, VMM);
@@ -667,8 +667,8 @@ static int test_name(struct machines *machines)
 }
 
 /*
- * Below the user's --guestmount, files like those of perf record are ignored: they are the guest's
- * own.
+ * Below the user's --guestmount, perf ignores files named kernels, tasks and name: they are the
+ * guest's own, and not perf record's.
  */
 static int test_guestmount(const char *dir)
 {

@@ -345,9 +345,9 @@ static enum guest_info write_all_guests(const char *dir, bool tables)
 }
 
 /*
- * Put the path of the directory of guests beside the data file @data into @path.  With @old, put
- * the path of the one beside @data.old there: perf record renames the previous data file to this
- * name.  Return false for a pipe or a device, which has no directory beside it.
+ * Put the path of the directory with the files of guests into @path.  This directory is beside the
+ * data file @data or, with @old, beside @data.old, to which perf record renames the previous data
+ * file.  Return false for a pipe or a device, which has no directory beside it.
  */
 static bool guests_beside(char path[PATH_MAX], const char *data, bool old)
 {

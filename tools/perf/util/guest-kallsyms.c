@@ -104,10 +104,10 @@ static bool read_names(struct guest_kernel *kernel, const struct tokens *tokens,
 }
 
 /*
- * Kernels store addresses in three ways.  Since 7.3, an address is relative to the place where its
+ * Kernels store addresses in three ways.  Since 7.0, an address is relative to the place where its
  * offset is stored.  Before that, it is relative to a base.  With CONFIG_KALLSYMS_ABSOLUTE_PERCPU,
- * which SMP kernels had before 6.15, the offsets of per-CPU symbols are their addresses, and those
- * of all others are negative and relative to the base.
+ * which SMP kernels of x86-64 had before 6.15, the offsets of per-CPU symbols are their addresses,
+ * and those of all others are negative and relative to the base.
  */
 static u64 from_place(const struct guest_vmcoreinfo *info, size_t i, s32 offset)
 {

@@ -38,7 +38,7 @@
 #define NODE_RANGE_64	2
 #define NODE_ARANGE_64	3
 
-/* No tree of VMAs is deeper than this, even with as many VMAs as a process can have. */
+/* No tree of VMAs is deeper than this, even with as many VMAs as processes may have by default. */
 #define MAX_DEPTH	8
 
 /* Entries of the page cache, see include/linux/xarray.h. */
@@ -110,7 +110,7 @@ struct node_layout {
  * @d_len:	... the length of the name
  * @d_pprev:	... a link of the hash table; NULL if the file was deleted
  * @mnt:	in struct mount: the struct vfsmount, to which other structures point
- * @mnt_root:	... the dentry of the file system's root
+ * @mnt_root:	... the dentry of the root of the mounted tree
  * @mnt_parent:	... the mount that it is mounted on; itself for the topmost mount
  * @mnt_point:	... the dentry that it is mounted on
  */

@@ -38,8 +38,8 @@
 
 /*
  * Page tables of arm64, see the Arm ARM, D8.3.  Descriptors with addresses of 52 bits have bits 50
- * and 51 of the address, with pages of 64 KiB also 48 and 49, in another place.  perf does
- * not read these bits, so it can't read memory above 256 TiB.
+ * and 51 of the address, with pages of 64 KiB also 48 and 49, in another place.  perf reads
+ * none of bits 48 to 51, so it can't read memory above 256 TiB.
  */
 #define DESC_VALID		BIT_ULL(0)
 #define DESC_TABLE		BIT_ULL(1)
@@ -364,8 +364,8 @@ static bool find_in_piece(struct guest_memory *mem, const struct guest_memslot *
 }
 
 /*
- * Look at all pieces of RAM, as far as @left goes.  Don't stop at the first page that @found takes:
- * kernels that ran before may have left pages that it takes as well.
+ * Look at all pieces of RAM, as far as @left goes.  Don't stop at the first page for which @found
+ * returns true: kernels that ran before may have left such pages as well.
  */
 static bool find_in_ram(struct guest_memory *mem, u64 *left, const char *prefix,
 			guest_page_fn found, void *arg)

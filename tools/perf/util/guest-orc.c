@@ -73,7 +73,7 @@ struct orc_sections {
  * @notes:	path of the guest's file in sysfs with the build-id of the loaded module; may be
  *		NULL
  * @tried:	true once perf has tried to read the file
- * @elf:	the open file
+ * @elf:	libelf's handle of the file; the file descriptor is closed once the file was read
  * @orc:	its ORC tables and its code
  */
 struct guest_module {
@@ -94,8 +94,8 @@ struct guest_module {
  * @fd:		file descriptor of the file
  * @start:	first address of the kernel's code in the guest
  * @offset:	the amount to add to an address in the file to get the one in the guest
- * @nr_whole:	number of chains that led to user mode or to the outermost frame; counted until
- *		guest_orc__judge() has decided
+ * @nr_whole:	number of chains of two or more frames that led to user mode or to the outermost
+ *		frame; counted until guest_orc__judge() has decided
  * @nr_failed:	number of chains that came to a return address in the kernel with no call before
  *		it; counted as long as @nr_whole is
  * @sections:	sections of the file
@@ -457,9 +457,9 @@ static const struct orc_table *guest_orc__find_table(u64 ip, void *arg)
 #define MAX_CALL	7
 
 /*
- * The fewest and the most bytes of NOPs that the kernel may replace with a call: the address behind
- * so many NOPs passes as a return address.  The first addresses of a few functions in assembly pass
- * as well, as they have as many NOPs before them.
+ * The fewest and the most bytes of NOPs at the end of code that the kernel may replace with a call:
+ * the address behind so many NOPs passes as a return address.  The first addresses of a few
+ * functions in assembly pass as well, as they have as many NOPs before them.
  */
 #define MIN_NOPS	3
 #define MAX_NOPS	15
@@ -562,7 +562,7 @@ static bool orc_sections__lack_code(const struct orc_sections *sections, u64 add
 }
 
 /*
- * Return true if a function can have returned to @ip.  A word on the stack is not a frame just
+ * Return true if a function can return to @ip.  A word on the stack is not a frame just
  * because its value is an address in code.
  */
 static bool guest_orc__is_return_address(struct guest_orc *orc, u64 ip)
@@ -627,7 +627,7 @@ static void guest_orc__judge(struct guest_orc *orc, bool whole, bool failed)
  * @sample:	a sample of the guest's kernel, with its stack
  *
  * User mode's part stays as the host's kernel has found it by frame pointers.  If it has found
- * none, that part becomes the user-mode IP that was saved at the kernel's entry.
+ * none, that part becomes the user-mode IP that was saved when the guest's kernel was entered.
  *
  * The chain is only replaced if the tables lead to user mode or to the outermost frame, or if they
  * are known to be the guest's and lead to at least one frame in addition to the sample's IP.
@@ -658,7 +658,7 @@ enum orc_end guest_orc__unwind(struct guest_orc *orc, struct perf_sample *sample
 	orc_state__for_each_frame(&state, &source, info->ip, info->sp, info->fp) {
 		/*
 		 * End the chain at an address without a table, which may not be a return address
-		 * at all.  End a chain that is too long for the same reason: it then counts neither
+		 * at all.  End a chain that is too long with the same value: it then counts neither
 		 * as whole nor as failed.
 		 */
 		if (nr > MAX_FRAMES || !guest_orc__find_table(state.ip, orc)) {
@@ -706,7 +706,7 @@ enum orc_end guest_orc__unwind(struct guest_orc *orc, struct perf_sample *sample
 
 /*
  * Return the address of the kernel's code in the guest, by its kallsyms; zero if it isn't known.
- * For a map that was loaded from a vmlinux without symbols, this is the address in the file.
+ * Without kallsyms, a map that was loaded from a vmlinux begins at the address in the file.
  */
 static u64 machine__kernel_text(struct machine *machine)
 {

@@ -61,7 +61,7 @@ struct file {
  * struct set - all files that a process runs since some time
  * @root:	guest-physical address of the process's page tables
  * @pid:	pid of the process
- * @time:	when the process began to run these files
+ * @time:	when the process was first seen to run these files
  * @first:	index of the first of its files
  * @nr:		number of its files
  */

@@ -41,7 +41,7 @@
 #define MAX_LINE	128
 #define MAX_NOTES	(1 << 20)
 
-/* Files that grow beyond this size, in bytes, are not read again while perf samples live. */
+/* While perf samples live, don't read files again that exceed this many bytes in total. */
 #define MAX_LIVE_SIZE	(1 << 20)
 
 /*

@@ -33,7 +33,7 @@ struct orc_row {
 /*
  * The parts of a module's file that perf uses.
  *
- * @addrs:	addresses of its sections in the guest, by number; zero for those that are not code
+ * @addrs:	addresses of its sections in the guest, by number; zero unless section_is_code()
  * @ips:	the section with the address of each entry; all zeroes before relocation
  * @ips_nr:	number of that section
  * @relocs:	relocations of that section

@@ -20,7 +20,7 @@ struct orc_format;
 /**
  * struct orc_table - how to unwind the functions of a kernel, or of one of its modules
  * @format:	format of @entries, see orc_format__find()
- * @addr:	address of .orc_unwind_ip in the guest
+ * @addr:	address of .orc_unwind_ip in the guest; the module's start if perf relocated @ips
  * @ips:	contents of .orc_unwind_ip, little-endian: the address of each entry, relative to
  *		the word itself.  They are relocated and sorted, as in vmlinux; the kernel sorts
  *		those of a module when it loads it.

@@ -65,7 +65,7 @@ test_script() {
 	      "$(grep lack "${dir}/err")"
 }
 
-# The caller comes first with -G, and the context marker before it.
+# With -G, perf begins with the caller, although the context marker stands before it in the chain.
 test_report() {
 	local out
 
@@ -172,7 +172,7 @@ guest_callchain 1" \
 		 sort -u)"
 }
 
-# perf top reads no files: use deferred callchains of the host.
+# perf top reads no perf.data file: use deferred callchains of the host.
 test_top() {
 	local pid callers
 

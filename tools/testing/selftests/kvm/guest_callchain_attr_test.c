@@ -24,7 +24,7 @@
 /* User mode's IP when it entered the guest's kernel. */
 #define USER_IP			0x401000ULL
 
-/* User mode has entered the guest's kernel: a chain has a part of each. */
+/* User mode has entered the guest's kernel: a chain has the kernel's part, then user mode's. */
 FIXTURE(attr)
 {
 	struct kvm_vcpu *vcpu;

@@ -38,7 +38,7 @@
 #define MAX_ROUNDS	20
 #define MAX_LOCKUPS	3
 
-/* The vCPU that runs: not the first vCPU's ID, which is 0, and not its own index, which is 1. */
+/* The ID of the vCPU that runs: neither the first vCPU's ID, which is 0, nor its own index, 1. */
 #define VCPU_ID		3
 #define LOG_SIZE	BIT(20)
 

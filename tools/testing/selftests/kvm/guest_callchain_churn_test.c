@@ -485,7 +485,7 @@ static const struct churn_case page_table_cases[] = {
 	{ "entries redirected", entry_redirected, .burst = 500, .sees = SEES_COPY },
 	{ "entries garbage", entry_garbage, .burst = 150, .sees = SEES_SHORT },
 	{ "table made a huge page", entry_huge, .burst = 1000, .sees = SEES_SHORT | SEES_COPY },
-	/* KVM emulates writes to page tables that it shadows, so make fewer of them. */
+	/* Without EPT or NPT, KVM shadows the root table, and emulates writes to it: make fewer. */
 	{ "root entry cleared", entry_root, .burst = 100, .sees = SEES_SHORT },
 };
 

@@ -85,7 +85,7 @@ static void sample_tracepoint(struct kvm_vcpu *vcpu, enum pmi_source source,
 }
 
 /*
- * When KVM enables IRQs to handle the one that has ended guest mode, the tracepoint hits in task
+ * When KVM enables IRQs to handle the IRQ that has ended guest mode, the tracepoint hits in task
  * context.  Its sample is the guest's, but a walk must not sleep there.  Have a walk look for a
  * stack that is not in memory.
  */

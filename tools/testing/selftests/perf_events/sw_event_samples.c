@@ -176,7 +176,7 @@ TEST_F(sw_event_samples, are_apart)
 }
 
 #ifdef __x86_64__
-/* A frame that leads to itself until a thread ends this. */
+/* A frame that leads to itself until cut_cycle() clears its first word. */
 static void *frame[2];
 static bool is_cut;
 

@@ -22,7 +22,7 @@
 /* A physical address of more than the 40 bits that TCR_EL1.IPS gives to these guests. */
 #define TOO_HIGH_GPA	BIT_ULL(41)
 
-/* A memslot for pages and tables that are moved: it has room for a huge page, aligned to 1 GiB. */
+/* A memslot for moved pages and tables: it is aligned to 1 GiB, and has room for a huge page. */
 #define BAD_SLOT	11
 #define BAD_SLOT_GPA	BIT_ULL(35)
 #define BAD_SLOT_PAGES	(SZ_2M / 0x1000)

@@ -571,7 +571,7 @@ TEST_F_TIMEOUT(el, aged, TIMEOUT)
 	compare_with_end(g, "last");
 }
 
-/* Nobody fills what is missing.  A walk raises no userfault. */
+/* No thread handles userfaults of missing pages.  A walk raises none. */
 TEST_F_TIMEOUT(el, userfaults, TIMEOUT)
 {
 	struct pollfd pfd = { .events = POLLIN };
@@ -629,7 +629,7 @@ static bool is_counter(u64 id)
 	return id == KVM_REG_ARM_TIMER_CNT || id == KVM_REG_ARM_PTIMER_CNT;
 }
 
-/* Save all registers of the vCPU but counters, and its pending events. */
+/* Save the vCPU's pending events, and all of its registers but counters. */
 static size_t save_vcpu(struct guest *g, const struct kvm_reg_list *list, u8 *state, size_t size)
 {
 	struct kvm_vcpu_events events = {};
@@ -898,7 +898,7 @@ TEST_F_TIMEOUT(el, trapped, TIMEOUT)
 	build_stack(g, SMALL_FRAMES, 0x40, 0);
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.pc), (u64)guest_traps | g->upper);
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[19]), g->frames[0]);
-	/* Before guest_traps() first sets X29, it leads to no frame, like the emulated value. */
+	/* Until guest_traps() sets X29, X29 leads to no frame.  Nor does the emulated value. */
 	vcpu_set_fp(g->vcpu, 1);
 	vcpu_run_until_guest_sampled(g->vcpu, PMI_IRQ_DEFERRED, &a, 200, compare_trap, &exits,
 				     &exits.nr_guest);
@@ -1103,7 +1103,7 @@ TEST_F_TIMEOUT(el, bound, TIMEOUT)
 /* Changes that a thread makes to a guest's stack and page tables while the guest is sampled. */
 enum move {
 	MOVE_RECORD,	/* a record leads elsewhere */
-	MOVE_RETURN,	/* a return address is another */
+	MOVE_RETURN,	/* a return address is zero, or one of another stack */
 	MOVE_PAGE,	/* a page of the stack is gone, or is one of another stack */
 	MOVE_TABLE,	/* a table of descriptors is gone, or is that of another stack */
 	NR_MOVES,
@@ -1147,8 +1147,8 @@ static void *move_memory(void *arg)
 #define OTHER_RA	BIT_ULL(20)
 
 /*
- * Each entry must be a return address that stood in memory.  A chain has no more entries than
- * there are records.
+ * Each entry after the IP must be a return address that stood in memory.  There are no more of
+ * these entries than there are records.
  */
 static void check_moved(const struct callchain_sample *s, void *arg)
 {

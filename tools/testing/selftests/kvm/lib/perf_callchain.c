@@ -371,8 +371,8 @@ static bool join_deferred(struct callchain_sample *sample, struct callchain_even
  * @fn:		called with each sample, in the order in which they were taken
  * @arg:	passed to @fn
  *
- * If a deferred record of a sample isn't there yet, the sample and all that comes behind
- * it are left for the next call.
+ * If a deferred record of a sample isn't there yet, the sample and all that comes behind it are
+ * left for the next call.  If @event may lose records, nothing is joined with the sample.
  *
  * Return: how many samples were read.
  */

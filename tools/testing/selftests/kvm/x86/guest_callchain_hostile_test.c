@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Callchains of guests whose stacks, page tables or memory are broken or unusual.  Each case names
- * the frames that a walk must find, and the reason for which it must end.  A walk must find all
- * frames before the broken part, and nothing behind it.
+ * Callchains of guests whose stacks, page tables or memory are broken or unusual.  Each case has
+ * the number of frames that a walk must find, and the reason for which it must end.  A walk must
+ * find all frames before the broken part (none in private_memory_cases), and nothing behind it.
  */
 #include <fcntl.h>
 #include <linux/falloc.h>
@@ -250,7 +250,7 @@ static void point_to_random_bits(struct hostile_guest *guest, u64 level)
 	point_to(guest, level, gpa);
 }
 
-/* In an entry of a large page, the bits below the address are reserved, except bit 12. */
+/* In an entry of a large page, the bits from bit 13 up to the page's address are reserved. */
 static void set_page_size_misaligned(struct hostile_guest *guest, u64 level)
 {
 	*bad_pte(guest, level) |= PTE_HUGE_MASK(&guest->vm->mmu) | BIT_ULL(13);
@@ -369,7 +369,7 @@ static void punch_hole(struct hostile_guest *guest, u64 src)
 		    "FALLOC_FL_PUNCH_HOLE failed: %s", strerror(errno));
 }
 
-/* Make the page private; the VMM's mapping still has the frames. */
+/* Make the page private; the VMM's mapping still has the page's frame. */
 static void make_private(struct hostile_guest *guest, u64 level)
 {
 	move_to_slot(guest, level, VM_MEM_SRC_ANONYMOUS, KVM_MEM_GUEST_MEMFD);
@@ -517,7 +517,7 @@ static const struct hostile_case huge_page_cases[] = {
 };
 
 static const struct hostile_case private_memory_cases[] = {
-	/* The host reads no memory of such guests, not even shared memory. */
+	/* A walk reads no memory of such a guest, not even shared memory. */
 	{ "page is private",	make_private, 1, 0, "no_memory",
 		.vm_type = KVM_X86_SW_PROTECTED_VM },
 };
@@ -673,7 +673,7 @@ static void sample_cr3(struct hostile_guest *guest, u64 cr3)
 	ends = vcpu_get_callchain_end_stat(guest->vcpu, "unmapped");
 
 	callchain_event_start(&event, PMI_IRQ, &attr, 0, -1);
-	/* On a slow host, so many samples hit KVM meanwhile that they may fill the ring. */
+	/* On a slow host, so many samples may hit KVM between two reads that they fill the ring. */
 	event.may_lose = true;
 	signal_samples(event.fd);
 	for (try = 0; try < MAX_CR3_TRIES && c.nr_guest < 3; try++) {

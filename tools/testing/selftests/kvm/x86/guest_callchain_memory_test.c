@@ -158,7 +158,7 @@ CALLCHAIN_TEST(memory, device)
 	test_device(variant->source, device, false);
 }
 
-/* Create a guest whose stack has one frame per page, and page tables of its own. */
+/* Create a guest whose stack has one frame per page, and its own page tables except the root. */
 static struct kvm_vm *create_guest(struct kvm_vcpu **vcpu, unsigned long type,
 				   struct guest_stack *stack)
 {
@@ -178,9 +178,9 @@ static void move_to(struct kvm_vm *vm, u64 *pte, void *hva)
 }
 
 /*
- * Make the page that the guest has at @level private: a page of its stack, or a page
- * table.  The VMM's mapping still has the contents.  KVM reads no memory of a VM that may
- * have private memory, not even shared pages, so each callchain has the IP only.
+ * Make private what the page-table entry of @level points to: a page of the stack, or a
+ * page table.  The VMM's mapping still has the contents.  A walk reads no memory of a VM that
+ * may have private memory, not even shared pages, so each callchain has the IP only.
  */
 static void test_private(enum pmi_source source, int level)
 {

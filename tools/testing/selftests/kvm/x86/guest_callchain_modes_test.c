@@ -342,7 +342,7 @@ static void run_to_loop(struct kvm_vcpu *vcpu, enum pmi_source source, u64 loop)
 
 /*
  * struct dump_words - what dumps of a stack must have
- * @info:	abi, ip, sp and root; other fields are not compared
+ * @info:	abi, ip, sp and root; other fields are not used
  * @words:	return addresses, and where they are on the stack
  * @nr:		how many return addresses there are
  * @word:	size of a return address, in bytes
@@ -534,7 +534,7 @@ static void expect_loop(struct callchain_expectation *e, const struct guest_stac
 	e->ips[1] = e->ip;
 }
 
-/* A walk must not use registers that KVM has cached before: VMX leaves RIP and RSP in the VMCS. */
+/* A walk must not use registers cached before VM entry: VMX leaves RIP and RSP in the VMCS. */
 CALLCHAIN_TEST(modes, two_loops)
 {
 	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100 };

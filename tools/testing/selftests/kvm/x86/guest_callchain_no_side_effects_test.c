@@ -48,8 +48,8 @@
 
 /*
  * The guest's work.  All its variables are in registers: RCX counts down, RSI
- * points to the pages to write, RSP is for exceptions.  RBP is the frame pointer,
- * and isn't used.
+ * points to the pages to write, RSP is for exceptions in kernel mode.  RBP is the
+ * frame pointer, and isn't used.
  */
 void guest_work(void);
 void guest_work_end(void);
@@ -515,7 +515,7 @@ static void sample_absent_page(VARIANT *variant, struct guest *guest,
 	free(after);
 }
 
-/* The absent page is a page of the stack, and then each table that leads there, one at a time. */
+/* The absent page is a page of the stack, and then each table below the root that leads there. */
 CALLCHAIN_TEST(no_side_effects, absent_pages)
 {
 	struct pollfd pfd = { .events = POLLIN };

@@ -332,7 +332,7 @@ CALLCHAIN_TEST(stack, forbidden_page)
 	TEST_ASSERT(!mprotect(hva, PAGE_SIZE, PROT_READ | PROT_WRITE), "mprotect()");
 }
 
-/* A dump is empty if SP isn't canonical, or lies on the last page, which is not mapped. */
+/* A dump is empty if SP isn't canonical, or lies on the highest page, which is not mapped. */
 CALLCHAIN_TEST(stack, no_address)
 {
 	static const u64 sps[] = { 0x0000800000000000ULL, 0x8000000000000000ULL, -8ULL, -1ULL };
@@ -604,9 +604,9 @@ CALLCHAIN_TEST(global, shared_by_sizes)
 }
 
 /*
- * The stacks of a Linux guest, which lie from KERNEL_GVA on.  The last word of an IRQ's
- * stack is the stack pointer of the code that was interrupted; the last two words of an
- * exception's stack are that pointer and SS.
+ * The stacks of a Linux guest, which lie from KERNEL_GVA on.  The last word of an IRQ's stack
+ * is the stack pointer from before the switch to it; the last two words of an exception's
+ * stack are the stack pointer of the interrupted code, and SS.
  */
 #define KERNEL_GVA	0xffff888000000000ULL
 
@@ -862,7 +862,7 @@ static void save_program(struct kvm_vm *vm, gva_t gva, const struct guest_stack 
 	write_word(vm, regs + SAVED_SP, program->sp);
 }
 
-/* As user_mode, from the stack of an IRQ or an exception, which leads to the task's. */
+/* As the test user_mode, but SP is on an IRQ's or exception's stack, which leads to the task's. */
 CALLCHAIN_TEST(linux_stack, user_mode_interrupted)
 {
 	gva_t end = self->irq + THREAD_SIZE, sp = self->task + 0x2800;

@@ -47,7 +47,7 @@ static const struct perf_event_attr attr = { .exclude_host = 1 };
  * @mode:	page size, and width of addresses
  * @user:	it runs in EL0
  * @pauth:	it may sign addresses
- * @dirty_ring:	its VM has a ring of dirty pages
+ * @dirty_ring:	its vCPU has a ring of dirty pages
  * @upper:	bits to add to an address for the upper half, TTBR1's; or zero
  * @alias:	bits to add to its stack's addresses, which don't change what they map to; or zero
  * @vm:		its VM
@@ -240,7 +240,7 @@ do {										\
 		SKIP(return, "The host has no guests with pages of 4 KiB");	\
 } while (0)
 
-/* For tests that page out, map or count single pages: the host's are as large as the guest's. */
+/* For tests that page out, map or count single pages: the host's must be of the guest's size. */
 #define SKIP_UNLESS_4_KIB_HOST()						\
 do {										\
 	if (getpagesize() != 0x1000)						\
@@ -302,7 +302,7 @@ static inline void *add_other_memory(struct guest *g)
  * struct switches - samples of a guest that switches between two values of a register
  * @e:		what samples that hit the two loops must have
  * @end:	why walks end there
- * @nr:		how many samples hit each of these
+ * @nr:		how many samples hit each loop; those that share a walk count as one
  * @nr_both:	twice the smaller of @nr: see vcpu_run_until_guest_sampled()
  */
 struct switches {
@@ -356,7 +356,7 @@ static inline void run_switches(struct guest *g, struct switches *s, void (*code
 	vcpu_run_until_guest_sampled(g->vcpu, PMI_NMI_DEFERRED, &attr, 2 * NR_SAMPLES,
 				     compare_switches, s, &s->nr_both);
 
-	/* Walks from other instructions than the loops' end for one of the two reasons, too. */
+	/* Walks that begin outside of the two loops end for one of the two reasons, too. */
 	walks = vcpu_get_stat(g->vcpu, callchain_walks);
 	for (i = 0; i < 2; i++) {
 		ends[i] = vcpu_get_callchain_end_stat(g->vcpu, s->end[i]);

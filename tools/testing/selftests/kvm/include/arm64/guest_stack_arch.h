@@ -10,7 +10,7 @@
 
 #define GUEST_MAX_LEVELS	4
 
-/* A PMI has the IP only, unless its walk is deferred. */
+/* PMIs don't walk: a sample has the IP only, unless its walk is deferred. */
 #define PMIS_WALK	0
 
 /*

@@ -172,7 +172,7 @@ enum {
  * @user_ip:	where user mode was
  * @e:		what to expect of @stack; the kernel's return address is appended
  *
- * The outermost frame gets a return address.  It leads to the record in user mode's registers.
+ * The outermost frame gets a return address, and leads to the record in user mode's registers.
  */
 void guest_stack_enter_linux(struct kvm_vm *vm, const struct guest_stack *stack, u64 user_ip,
 			     struct callchain_expectation *e)
