@@ -669,7 +669,7 @@ static void build_linux_stacks(struct callchain_case *c, u64 user_stack)
 		v->rsp = end - (8 * pick(c, 64) ?: ONE_OF(c, 1, 12, PAGE, PAGE + 8));
 	}
 
-	/* Half of the kernels have up to four frames.  If these ended well, the walk would, too. */
+	/* Half of the kernels have up to four frames.  If these ended well, the walk would stop. */
 	b = (struct builder){ .at = v->rsp & ~7ULL, .word = 8, .mask = ~0ULL };
 	for (i = once_in(c, 2) ? pick(c, 5) : 0; i; i--)
 		push_frame(c, &b);

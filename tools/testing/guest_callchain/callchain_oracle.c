@@ -35,7 +35,7 @@ const char * const oracle_end_names[NR_ORACLE_ENDS] = {
 	[ORACLE_NO_MEMORY]	= "no_memory",
 };
 
-/* SDM 4.1.1 and APM 5.1: bits at the same place in all kinds of entries that have them. */
+/* SDM 4.3 to 4.5, APM 5.4.1: bits at the same place in all kinds of entries that have them. */
 #define ENTRY_P			ORACLE_BIT(0)
 #define ENTRY_US		ORACLE_BIT(2)
 #define ENTRY_PS		ORACLE_BIT(7)
@@ -43,7 +43,7 @@ const char * const oracle_end_names[NR_ORACLE_ENDS] = {
 
 /*
  * SDM 4.6.1 and 4.6.2: return true if data at an address may be read.  @us is true if
- * all entries of its translation have U/S set; @key is its protection key.
+ * all entries of its translation that have a U/S bit have it set; @key is its protection key.
  */
 static bool may_read(const struct oracle_vcpu *v, bool user, bool us, unsigned int key)
 {
@@ -177,7 +177,7 @@ static bool translate_long(const struct oracle_vcpu *v, oracle_read_fn read, voi
  * @user:	a user-mode access
  * @gpa:	is set to the physical address
  *
- * Return: false if the access would fault.
+ * Return: false if the access would fault, or if a page table is not in the guest's memory.
  */
 bool oracle_translate(const struct oracle_vcpu *vcpu, oracle_read_fn read, void *arg,
 		      u64 gva, bool user, u64 *gpa)
@@ -301,7 +301,7 @@ static enum oracle_end go_to_interrupted(struct walk *w, u64 regs)
 	if (!lies_above(w, regs, layout->size))
 		return ORACLE_BACKWARDS;
 
-	/* An implausible value ends the walk before the next value is read. */
+	/* Most implausible values end the walk before the next value is read. */
 	end = read_stack(w, regs + layout->bp, &bp);
 	if (!end)
 		end = read_stack(w, regs + layout->ip, &ip);
@@ -439,8 +439,8 @@ static enum oracle_end look_at(struct walk *w, u64 la)
 }
 
 /*
- * Linux: the stack of an IRQ or exception ends below an unmapped page.  Its last word is the
- * interrupted code's RSP, or SS with that RSP right below it.
+ * Linux: exceptions' stacks and, with CONFIG_VMAP_STACK, IRQs' stacks end below an unmapped page.
+ * The last word is RSP from before the switch to the stack, or SS with that RSP right below it.
  */
 static bool read_interrupted_rsp(struct walk *w, u64 top, u64 *rsp)
 {
@@ -478,7 +478,7 @@ static bool go_to_caller_of_syscall(struct walk *w, u64 low)
 	return true;
 }
 
-/* Return true if code in the kernel's half of the addresses runs on a program's stack. */
+/* Return true if code in the upper half of the addresses runs on a program's stack above 4 GiB. */
 static bool is_on_program_stack(const struct oracle_vcpu *v)
 {
 	return (v->rip & ORACLE_BIT(63)) && !(v->rsp & ORACLE_BIT(63)) && v->rsp >> 32;

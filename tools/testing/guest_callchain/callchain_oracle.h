@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Compute the callchain that a guest must have.  The code follows the architecture's
- * manuals, and shares nothing with KVM's code.
+ * manuals and Linux, and shares nothing with KVM's code.
  */
 #ifndef SELFTEST_KVM_CALLCHAIN_ORACLE_H
 #define SELFTEST_KVM_CALLCHAIN_ORACLE_H

@@ -3,7 +3,7 @@
  * Fuzz tools/perf/util/guest-memory.c, and the code that uses it to read a guest, under libFuzzer.
  *
  * The guests are those of perf's test; the input changes bytes of one of them.  AddressSanitizer
- * and UBSan look for errors.  All output must be text that a terminal can show.
+ * and UBSan look for errors.  All output but the vmlinux must be text that a terminal can show.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -14,7 +14,7 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-/* The guests, see make_contents() and make_arm64() in this file. */
+/* The guests, see make_contents() and make_arm64() in the included file. */
 #include "../../perf/tests/guest-memory.c"
 
 #include "debug.h"

@@ -272,7 +272,7 @@ static void make_rule(u16 rule[3])
 	}
 }
 
-/* Put an instruction before each 16th byte: one kind of call, or one that is no call. */
+/* Put an instruction before each 16th byte: a call of one of six kinds, or one that is no call. */
 static void make_code(u8 *code)
 {
 	static const u8 calls[][7] = {
@@ -295,7 +295,7 @@ static void make_code(u8 *code)
 	}
 }
 
-/* Leave 5 of 8 files valid.  In the others, change one to three values in @data. */
+/* Leave 5 of 8 files as they are.  In the others, change one to three values in @data. */
 static void change(void *data, size_t nr_bytes)
 {
 	unsigned int changes;
@@ -464,7 +464,7 @@ static void unwind(struct guest_orc *orc, u64 text)
 			    0x401000 } };
 	struct perf_record_guest_stack_info info = { .abi = PERF_SAMPLE_REGS_ABI_64 };
 	unsigned int nr = rnd_below(MAX_WORDS), i;
-	/* The allocation has exactly the size of the dump, as that of the file. */
+	/* Like the file's allocation, this one has exactly the size of its contents. */
 	u8 *stack = malloc(nr * sizeof(u64) ?: 1);
 	struct perf_sample sample = {
 		.cpumode = PERF_RECORD_MISC_GUEST_KERNEL,

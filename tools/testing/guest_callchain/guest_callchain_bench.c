@@ -86,7 +86,7 @@ static const char * const mode_names[NR_MODES] = {
 enum source {
 	SOURCE_CPU_CLOCK,
 	SOURCE_CYCLES,
-	SOURCE_IRQ,	/* a PMU of the test_pmi module: samples tell when its handler ran */
+	SOURCE_IRQ,	/* this and the next are PMUs of test_pmi: samples tell when handlers ran */
 	SOURCE_NMI,
 	NR_SOURCES
 };

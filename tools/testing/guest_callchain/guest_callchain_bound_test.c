@@ -22,7 +22,7 @@
 #define MAX_READS(_depth)		(5 * ((_depth) - 1))
 #define MAX_TABLE_WALKS(_depth)		(2 * ((_depth) - 1))
 
-/* For an L1 guest's tables, walk_addr_generic() reads one entry per level, and never retries. */
+/* In a peek at an L1 guest's tables, walk_addr_generic() reads one entry per level, once each. */
 #define MAX_ELEMENTS(_depth, _levels)	(MAX_TABLE_WALKS(_depth) * (_levels))
 
 /* Any selector will do that is not null and whose RPL is zero. */

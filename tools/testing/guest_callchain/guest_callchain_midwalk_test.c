@@ -2,9 +2,9 @@
 /*
  * Callchains of guests whose page tables change while they are walked.
  *
- * The test_guest_walk module changes one entry at one step of each walk, for
- * every entry and every step.  One rule tells what a walk must find: an entry counts
- * with the value that the walk has read for a page, and for that page only.
+ * The test_guest_walk module changes one entry at one step of each walk, for every entry and
+ * every step; in some cases, it also changes it back and forth.  One rule tells what a walk must
+ * find: an entry counts with the value that the walk has read for a page, and for that page only.
  */
 #include "callchain_harness.h"
 #include "midwalk_arch.h"

@@ -183,7 +183,7 @@ static int check_record(const struct perf_event_header *header, bool defer, __u6
 	return 0;
 }
 
-/* Return how many whole chains are in a ring that has not wrapped, or -1 if a record is wrong. */
+/* Count the whole chains in a ring that has not wrapped; -1 if a record is wrong or missing. */
 static int count_chains(const struct perf_event_mmap_page *ring, bool defer)
 {
 	const unsigned char *data = (const void *)ring + ring->data_offset;

@@ -44,7 +44,7 @@ int load_test_module(const char *name)
  * Only this thread's walks count: those in its PMIs, or its deferred ones; see
  * test_guest_walk.h.
  *
- * Return: a file descriptor, or -1 if the module can't be loaded.
+ * Return: a file descriptor, or -1 if the module can't be loaded or its device can't be opened.
  */
 int guest_walk_open(void)
 {

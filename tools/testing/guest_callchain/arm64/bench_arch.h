@@ -9,7 +9,7 @@
 
 #include "guest_stack.h"
 
-/* The registers that perf record --call-graph dwarf asks for. */
+/* The registers that perf record --call-graph dwarf asks for on CPUs without SVE. */
 #define DWARF_REGS	GENMASK_ULL(PERF_REG_ARM64_PC, 0)
 
 /* The exit reason of a guest that has finished its work. */

@@ -329,7 +329,7 @@ static enum oracle_end go_on_from_zeros(struct walk *w, u64 frame)
 {
 	u64 type;
 
-	/* AAPCS64 6.4.6: such a record ends the chain.  Only a kernel goes on.  Don't wrap. */
+	/* AAPCS64 6.4.6: such a record ends the chain, except in Linux's kernel.  Don't wrap. */
 	if (w->el0 || frame < PT_OLD_RECORD || frame >= 0ULL - 24)
 		return ORACLE_LAST;
 	if (read_stack(w, frame + 16, &type))

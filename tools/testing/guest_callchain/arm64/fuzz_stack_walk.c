@@ -469,7 +469,7 @@ static void make_stack(bool upper, bool el0)
 	f.nr_stacks++;
 }
 
-/* Write a word to a stack; do nothing if no stack has a page there. */
+/* Write a word to a stack; do nothing if it is unaligned, or if no stack has a page there. */
 static void put_stack(u64 gva, u64 word, bool el0)
 {
 	unsigned int i;

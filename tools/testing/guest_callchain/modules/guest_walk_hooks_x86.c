@@ -75,8 +75,8 @@ static int module_notify(struct notifier_block *nb, unsigned long state, void *d
 }
 
 /*
- * Registration also calls this with MODULE_STATE_COMING for each module that is already loaded.
- * Unregistration calls it with MODULE_STATE_GOING for each module.
+ * Registration also calls this with MODULE_STATE_COMING for each loaded module with tracepoints.
+ * Unregistration calls it with MODULE_STATE_GOING for each of them.
  */
 static struct notifier_block module_nb = {
 	.notifier_call = module_notify,

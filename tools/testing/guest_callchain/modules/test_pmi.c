@@ -3,11 +3,11 @@
  * Two perf PMUs for machines without a hardware PMU: the PMI of "test_pmi" is a
  * true NMI, that of "test_pmi_irq" an IRQ.
  *
- * A counter "overflows" every sample_period nanoseconds.  For "test_pmi", a timer
- * on another CPU then sends an NMI to the CPU on which the event is scheduled, so
- * two CPUs are needed.  For "test_pmi_irq", the timer is on that CPU itself.  So
- * the PMI hits any code on that CPU, guest mode included, as that of a hardware
- * counter does.  Each PMU takes one event per CPU.
+ * A counter "overflows" every sample_period nanoseconds, or every 10000 if that is more.  For
+ * "test_pmi", a timer on another CPU then sends an NMI to the CPU on which the event is
+ * scheduled, so two CPUs are needed.  For "test_pmi_irq", the timer is on that CPU itself.  So
+ * the PMI hits any code on that CPU, guest mode included, as that of a hardware counter does; but
+ * an IRQ can't hit code of the host that has IRQs off.  Each PMU takes one event per CPU.
  *
  * A module can send and handle NMIs only on x86: other architectures have no "test_pmi".
  */

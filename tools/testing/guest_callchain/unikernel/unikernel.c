@@ -45,7 +45,7 @@ static noinline void spin(int percent)
 {
 	int turns = percent * 500;
 
-	/* GCC gives a leaf function a frame only if the function uses the frame's address. */
+	/* GCC gives a leaf function a frame only if it uses the stack, or the frame's address. */
 	asm volatile("" : : "r" (__builtin_frame_address(0)));
 	do {
 		asm volatile("");

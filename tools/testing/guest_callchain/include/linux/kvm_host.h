@@ -285,7 +285,7 @@ static inline u64 kvm_read_cr3(struct kvm_vcpu *vcpu)
 	return 0;
 }
 
-/* For the request of a deferred walk.  Deferred walks themselves are not fuzzed. */
+/* For dumps, and the request of a deferred walk.  Deferred walks themselves are not fuzzed. */
 #define is_64_bit_mode(vcpu)		((void)(vcpu), true)
 
 static inline u64 kvm_get_linear_rip(struct kvm_vcpu *vcpu)
