@@ -175,7 +175,7 @@ class Perf:
 
 @dataclass
 class Host:
-    """Facts about this machine; None means not known."""
+    """Facts about this machine; None means not known, or not there."""
     machine: str
     release: str
     uid: int
@@ -215,7 +215,7 @@ class Info:
 
 @dataclass
 class Guest:
-    """Facts about a process and its VM; None means not known."""
+    """Facts about a process and its VM; None means not known, or not there."""
     pid: int
     exists: bool = True
     thread_of: int = 0

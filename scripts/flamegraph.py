@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Draw a flame graph of guests, as an interactive page, from what perf script prints.
 
-It is told which samples hit a guest, and where their functions lie:
+perf script must print which samples hit a guest, and where their functions lie:
 
     perf script -i perf.data.guest -F comm,pid,tid,misc,ip,sym,dso > samples.txt
     scripts/flamegraph.py samples.txt -o guest.html

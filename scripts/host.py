@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
                     *([given.arch] if given.arch != "x86" else [])])
         if given.base:
             return bases.run(given.base, commands.build_dir(given), argv, os.environ)
-        # hostlib passes what they need to Linux's build systems itself.
+        # hostlib itself passes to Linux's build systems what they need.
         for variable in _NOT_FOR_BUILDS:
             os.environ.pop(variable, None)
         return COMMANDS[name].run(given)

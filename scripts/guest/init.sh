@@ -90,7 +90,7 @@ elif [ -n "$lacking" ]; then
 	echo "The host can't keep its code patched: these files can't be opened:$lacking" > /run/shared/output
 	echo 1 > /run/shared/status
 elif ! dmesg | grep -q "APIC timer disabled due to verification failure"; then
-	# Print all messages: the console is searched for complaints of this kernel.
+	# Print all messages but those for debugging: the console is searched for complaints.
 	echo 7 > /proc/sys/kernel/printk
 	cd /tmp || exit
 	# Use a pipe: a program that reopens its standard output would overwrite a file.

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# A job for the patched host: use each of perf kvm's commands on two guests with Debian's kernels,
-# as an operator would.  Store the output of the commands in files.
+# A job for the patched host: use perf kvm's commands for samples on two guests with Debian's
+# kernels, as an operator would.  Store the output of the commands in files.
 set -u
 out=/run/shared
 seconds=${WORKFLOW_SECONDS:-6}
@@ -9,7 +9,7 @@ web=
 db=
 vm=
 preload=$BUILD_SELFTESTS/guest_callchain/vmm_policy.so
-# Kill those that run at the end: the host waits until no process has this job's output open.
+# Kill the VMMs at the end: the host waits until no process has this job's output open.
 # shellcheck disable=SC2086
 trap 'kill $web $db $vm 2>/dev/null' EXIT
 
@@ -159,7 +159,7 @@ doctor()
 	echo "status $?" >> "$to"
 }
 
-# Do the same while perf's limit $2 is $3.
+# Do the same while the sysctl perf_event_$2 is $3.
 doctor_within()
 {
 	limit=/proc/sys/kernel/perf_event_$2

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # shellcheck shell=sh
-# The kinds of work that guests do, for their init to source.  Their programs spend their time in
-# system calls.  No function work_on_* returns.
+# The kinds of work that guests do, for their init to source.  Most of their programs spend their
+# time in system calls.  No function work_on_* returns.
 
 # The work on files in memory.
 prepare_files()

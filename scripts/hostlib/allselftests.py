@@ -85,7 +85,7 @@ def _affected(names: List[str], programs: List[str]) -> List[str]:
 
 def compare(patched: Build, unpatched: Build, accel: str, results: Path, kernel_args: str,
             only: str = "") -> bool:
-    """Run all KVM selftests of Linux on both kernels, and print what differs.
+    """Run all KVM selftests of Linux, or only some, on both kernels, and print what differs.
 
     Return True if nothing differs.
     """

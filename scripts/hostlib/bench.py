@@ -242,7 +242,7 @@ def _ladder(clock: str, rates: Iterable[int], modes: Iterable[str], depth: int) 
 
 
 def plan(quick: bool, timed: bool) -> List[Run]:
-    """All runs of "make bench".
+    """All runs of "make bench" on an x86 host, except for those of peers_plan().
 
     Args:
         quick: measure less
@@ -274,7 +274,7 @@ def plan(quick: bool, timed: bool) -> List[Run]:
 
 
 def arm64_plan(quick: bool) -> List[Run]:
-    """All runs of "make bench" on an arm64 host, where all walks are deferred."""
+    """The same as plan(), for an arm64 host, where all walks are deferred."""
     modes = ("deferred", "userspace")
     if quick:
         return (_latencies("counted", DEPTHS, modes[:1], "irq")
@@ -321,7 +321,7 @@ echo "environment kernel $(uname -r)"
 echo "environment cpus $(nproc)"
 echo "environment cpu $(sed -nE 's/^(model name|CPU part).*: //p' /proc/cpuinfo | head -n 1)"
 {runs}
-# At the end: early on, there is another one while the TSC is watched.
+# At the end: early on, the kernel uses another clocksource while it watches the TSC.
 clocksource=/sys/devices/system/clocksource/clocksource0/current_clocksource
 for _ in $(seq 50); do
 	[ "$(cat $clocksource)" = tsc-early ] || break
@@ -385,7 +385,7 @@ def _half_range(lines: List[Dict[str, Any]]) -> float:
 
 
 def _figures(runs: List[Run], lines: List[Dict[str, Any]], stable: bool) -> List[Figure]:
-    """Compare each run with the run without samples that has the same clock and target.
+    """Compare each run with the run without samples that has the same clock, target and length.
 
     Of repeated runs, the median one counts.
     """

@@ -16,7 +16,7 @@ from .bench import DEPTHS, DUMPS, KEEPS_UP, RATES, Figure, Results
 from .build import BENCH
 from .ui import Failure, say
 
-# Label, target and mode: the rows of all tables, and the lines of all plots.
+# Label, target and mode: the rows of most tables, and the lines of all plots.
 _WAYS = [
     ("ip only, with the patches", "guest", "ip"),
     ("an empty callchain", "guest", "empty"),

@@ -159,7 +159,7 @@ class Build:
 
     @property
     def tests(self) -> List[str]:
-        """Our test programs that this kernel can run."""
+        """The test programs that this kernel can run."""
         if self.arch is not X86:
             return [*self._selftests(), PERF_EVENTS_TEST, MIDWALK_TEST]
         runs_32bit = "CONFIG_IA32_EMULATION=y\n" in (self.kernel / ".config").read_text()
@@ -176,7 +176,7 @@ class Build:
         return [*COMMON_SELFTESTS, *ours, *LINUX_TESTS[self.arch.name]]
 
     def _instruments(self) -> List[str]:
-        """Return the other programs that are built with the selftests' library."""
+        """Return the other programs that are built beside the selftests."""
         if self.arch is not X86:
             return [MIDWALK_TEST, BENCH]
         return [*INSTRUMENT_TESTS, TEST_32BIT, BENCH, FUZZER, GUEST_PROGRAM, LIBC_PROGRAM,

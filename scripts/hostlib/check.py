@@ -2,7 +2,8 @@
 """Look for mistakes without running anything: mypy, flake8, shellcheck, and checkpatch.
 
 scripts/setup.cfg configures the first two.  scripts/checkpatch-accepted.txt lists complaints of
-checkpatch that are accepted.
+checkpatch that are accepted.  Two more checks tell whether series/ is up to date, and whether
+all mutants apply.
 """
 
 import os
@@ -31,7 +32,7 @@ _FINDING = re.compile(r"^(\S+?):(\d+): (?:ERROR|WARNING|CHECK):([A-Z0-9_]+): (.*
 
 @dataclass
 class Result:
-    """The result of a check; it has passed if there are no complaints.
+    """The result of a check; it has passed if it was tried, and there are no complaints.
 
     to_mend: complaints about mistakes that are to be corrected later
     used: the types of accepted complaints that it has met
@@ -217,7 +218,7 @@ def run_all(jobs: Sequence[Callable[[], Result]], number: int) -> List[Result]:
 
 
 def report(results: Iterable[Result]) -> bool:
-    """Print each result as soon as it is known; return True if all have passed."""
+    """Print complaints when they are known, then counts; return True if nothing has failed."""
     count = failed = skipped = before = 0
     for result in results:
         for text in result.to_mend:
@@ -261,7 +262,7 @@ def run(source: Source, build: Path, folder: Path, number: int = 0,
         if not any(entry in result.used for result in results):
             say(f"not reported any more, remove it from {ACCEPTED.name}: "
                 f"{entry.kind} {entry.pattern}")
-    # Report these results now: the other checks take hours.
+    # Report these results now: the other checks take more than an hour.
     passed = report(results)
     if more:
         passed = report(more(mails)) and passed

@@ -28,7 +28,7 @@ from .ui import Failure, run_logged, say
 # The make targets of all architectures: perf's core, and an edited file of lib/.  KVM is added.
 _COMMON = ("kernel/events/", "lib/nmi_backtrace.o")
 
-# The folders with the compiled objects.
+# The folders with the objects of x86's kernel; see optionoff.Objects.
 _OBJECTS = ("arch/x86/events", "arch/x86/kvm", "kernel/events", "lib", "virt/kvm")
 
 # Without this, the first patches would not be compiled: a later one has the architecture select
@@ -182,7 +182,7 @@ class _Kernel:
         run_logged(title, [*self._argv, *args], self._logs / log, env=self._env)
 
     def is_edited(self, paths: Iterable[str]) -> bool:
-        """Return True if one of these files is part of it, not only of another architecture."""
+        """Return True if one of these files is kernel code of its architecture, or of all."""
         own = self._way.kvm[:self._way.kvm.index("/", len("arch/")) + 1]
         return any(path.startswith(own) if path.startswith("arch/")
                    else not path.startswith(("tools/", "Documentation/")) for path in paths)

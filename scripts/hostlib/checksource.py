@@ -276,7 +276,7 @@ def pages(tree: Tree, folder: Path) -> List[Path]:
 
 def run(tree: Tree, ours: Dict[str, Set[int]], folder: Path, passed: Passed, inputs: str,
         jobs: int = 0) -> Iterator[Result]:
-    """Run both on an assembled tree; ours are the lines of checkbuild.our_lines()."""
+    """Run both checkers on an assembled tree; ours are the lines of checkbuild.our_lines()."""
     jobs = jobs or os.cpu_count() or 1
     yield documentation(tree, ours, folder / "documentation", folder / "log")
     shutil.rmtree(folder / "documentation", ignore_errors=True)

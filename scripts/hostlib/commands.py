@@ -40,7 +40,7 @@ INTEL_PASSES = (("", ""), ("kvm_intel.ept=0", ""),
                 ("kvm_intel.unrestricted_guest=0",
                  "guest_callchain_test guest_callchain_modes_test"))
 
-# Tests of all that differs from AMD: VMX's registers, modes, L2 and memslots, and how an NMI
+# Tests of what differs most from AMD: VMX's registers, modes, L2 and memslots, and how an NMI
 # comes.
 INTEL_QUICK = ("guest_callchain_test guest_callchain_modes_test guest_callchain_memory_test "
                "memslots_debugfs_test")
@@ -99,7 +99,7 @@ def accel_of(options: Options) -> str:
 
 
 def host_traits(options: Options) -> str:
-    """Describe this host in the words of expected-skips.txt."""
+    """Describe this host in the words of expected-skips.txt, except for "intel"."""
     return f"{options.arch} {options.kargs} {Path(options.kconfig).stem}"
 
 
@@ -160,7 +160,7 @@ def say_all(counts: Counts) -> int:
 
 
 def check_report(options: Options) -> None:
-    """Raise Failure, before hours of work, if the results could not be written."""
+    """Raise Failure, before long work, if the results could not be written."""
     for file in (options.junit, options.json):
         if file and not Path(file).resolve().parent.is_dir():
             raise Failure(f"{file} can't be written, its folder is missing; make that first")

@@ -24,7 +24,8 @@ _SUITE = "bookworm"
 _DEADLINE = 1200
 _BOCHS_DEADLINE = 3600
 
-# The share of the guest-kernel samples that must carry more than the IP.
+# The share of the guest-kernel samples that must carry more than the IP, and of the samples in
+# system calls whose chains must begin in user mode.
 _ENOUGH = 0.90
 
 # The share of the guest-kernel samples that must reach the kernel's entry or a thread's start.
@@ -58,8 +59,8 @@ _FUNCTIONS = {
                         r"ret_to_user|__secondary_switched|__primary_switched)\w*"),
 }
 
-# The depths of the known stacks that demo-host.sh samples in both ways, and how often each
-# stack must be found.
+# The depths of the known stacks that demo-host.sh samples, deferred and in the PMI, and how often
+# each stack must be found in either way.
 _DEPTHS = (5, 16)
 _ENOUGH_OF_EACH = 50
 
@@ -154,7 +155,7 @@ def run(build: Build, accel: str, folder: Path, whose: str, kernel_args: str = "
 
 
 def is_whole(sample: stacks.Sample, functions: _Functions) -> bool:
-    """Return True if the outermost kernel function is an entry, or the start of a thread.
+    """Return True if the outermost kernel function is an entry, or starts a thread or a CPU.
 
     A sample with the instruction pointer alone does not count: it says nothing about the walk.
     """

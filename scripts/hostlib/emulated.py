@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Boot the patched host in QEMU, run a job in it, and see how it ended.
 
-The emulated host sees this machine's own files, read-only, through 9P: its
-programs are the ones that are installed here.  It writes to one shared folder.
+The emulated host sees this machine's own files, read-only, through 9P: its programs are the
+ones that are installed here, unless it has a root of its own.  It writes to one shared folder.
 """
 
 import os

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Run the KVM selftests on the emulated Intel host."""
+"""Run the KVM selftests, the demo or a shell on the emulated Intel host."""
 
 import base64
 import gzip

@@ -41,7 +41,7 @@ def junit(text: str, tree: Path, name: str) -> str:
 def kernelci(text: str, tree: Path, arch: str = "x86") -> str:
     """JSON as "kunit.py --json" prints it."""
     module = _kunit(tree, "kunit_json")
-    # As "uname -m" and kunit.py call it.
+    # As kunit.py calls it.
     machine = "x86_64" if arch == "x86" else arch
     metadata = module.Metadata(arch=machine, build_dir=str(tree.parent))
     return str(module.get_json_result(parse(text, tree), metadata)) + "\n"

@@ -54,7 +54,8 @@ class Option:
         help: what it does; a command may have another text for it, see Command.words
         metavar: the help's name for the value; empty for a switch, and if there are choices
         choices: the allowed values; empty if there is no such list
-        alone: the value of --option without a value; empty if that is not allowed
+        alone: the value of --option without a value; empty for a switch, and if the value must
+            be given
         ambient: the variable may be set even for a command that does not use it, because it
             tells where or how a command works, not what it does
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Run our tests in perf test; they need perf, but no emulated host."""
+"""Run our tests in perf test: on this machine, or on an emulated host of another architecture."""
 
 import os
 import re
@@ -37,7 +37,7 @@ perf_test()
 """
 _THERE_DEADLINE = 900
 
-# Seconds for one title, which takes about one.
+# Timeout of one title, in seconds; usually it takes one second.
 _DEADLINE = 300
 
 

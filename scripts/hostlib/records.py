@@ -2,9 +2,9 @@
 """Compare the records of an unpatched perf on a kernel with our patches and on one without.
 
 Events that don't ask for a guest's callchain must get the same records as from stock Linux.
-Two runs never hit the same instructions, so this compares shapes: each record's type; flags and
-layout of samples and deferred records; each callchain's context markers, and the addresses after
-these: their number in a guest's samples, else only whether there are any.
+Two runs never hit the same instructions, so this compares shapes: each record's type; flags of
+samples and deferred records; the layout of samples; each callchain's context markers, and the
+addresses after these: their number in a guest's samples, else only whether there are any.
 """
 
 import shutil
@@ -144,7 +144,10 @@ def _of_folder(folder: Path) -> Iterator[Tuple[str, bytes, "Counter[Shape]"]]:
 
 
 def compare(patched: Build, unpatched: Build, accel: str, results: Path) -> bool:
-    """Record on both kernels with the unpatched perf; return true if they record the same."""
+    """Record on both kernels with the unpatched perf, and run the doctor there.
+
+    Return true if both kernels record the same, and the doctor says what it must.
+    """
     guest = patched.path / "selftests" / "kvm" / BENCH
     kernels = (("patched", patched), ("unpatched", unpatched))
     attrs: Dict[str, Set[bytes]] = {}

@@ -30,7 +30,7 @@ export BASE_DIR="$BUILD_TREE/tools/testing/selftests"
 . "$BASE_DIR/kselftest/runner.sh"
 cd "$BUILD_SELFTESTS"
 {prepare}
-# run_many names tests by their folder below BASE_DIR, and reads settings there.
+# run_one names tests by their folder below BASE_DIR, and reads settings there.
 DIR=kvm
 kselftest_override_timeout={timeout}
 ktap_print_header
@@ -65,8 +65,8 @@ if grep -qw function $tracing/available_tracers 2>/dev/null; then
 fi
 """
 
-# If the kernel has this module, it makes one of two CPUs hang so long that the watchdog has both
-# print a backtrace.
+# A command for a test, if the kernel has the module test_lockup: it makes one of two CPUs hang so
+# long that the watchdog has both print a backtrace.
 _LOCKUP = """
 if modprobe -d "$BUILD_MODULES" -qn test_lockup; then
 	export KVM_SELFTEST_LOCKUP="modprobe -d $BUILD_MODULES test_lockup time_secs=12 \
@@ -179,7 +179,7 @@ def job(tests: List[str], timeout: int, prepare: str = "") -> str:
 
 
 def choose(build: Build, only: str) -> List[str]:
-    """Return our test programs that this kernel can run: all, or those that TESTS= names."""
+    """Return the test programs that this kernel can run: all, or those that TESTS= names."""
     tests = {test.split("/")[-1]: test for test in build.tests}
     unknown = set(only.split()) - tests.keys()
     if unknown:

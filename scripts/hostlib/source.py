@@ -65,7 +65,7 @@ def _run(argv: List[str]) -> "subprocess.CompletedProcess[str]":
 def apt_mirror() -> Optional[str]:
     """Return the mirror of Debian to use with apt: MIRROR=, or the one of this machine's own apt.
 
-    None if there is no apt, or if it is another distribution's and knows no such mirror.
+    None if there is no apt or no keyring of Debian's, or if apt knows no mirror of Debian.
     """
     if not (shutil.which("apt-get") and shutil.which("apt-cache") and KEYRING.exists()):
         return None

@@ -135,7 +135,7 @@ def functions(program: Path) -> Dict[str, range]:
 
 @dataclass(frozen=True)
 class Program:
-    """The number of kernel samples below the program, and of those with all its functions."""
+    """In how many samples the program has called the kernel; how many have all its functions."""
     samples: int
     whole: int
 
@@ -276,7 +276,10 @@ def vms(report: str) -> Dict[str, float]:
 
 
 def _judge_vm(name: str, vm: str, report: str) -> Iterator[str]:
-    """Yield a complaint if the report does not name the only VM; other samples are the host's."""
+    """Yield a complaint unless the report names this VM and nothing else.
+
+    Its share may be below 100 %: perf kvm --guest counts the host's samples, but hides them.
+    """
     if set(vms(report)) != {vm}:
         yield f"{name}: perf report --sort guest has {vms(report)}"
 

@@ -20,7 +20,7 @@ from .ui import Failure, Step, run_logged
 REPO = Path(__file__).resolve().parents[2]
 SCRIPTS = REPO / "scripts"
 PATCHES = REPO / "patches" / f"v{SERIES}"
-# Laid over each tree, but no part of the series.
+# Laid over each tree that is tested or measured, but no part of the series.
 INSTRUMENTS = REPO / "patches" / "instruments"
 BASELINE_V3 = REPO / "patches" / "baseline-v3"
 
@@ -189,7 +189,8 @@ class Tree:
         build: the build folder
         extra: a folder with another series and its new files, which is laid over all else
         patched: false for Linux without our series, to compare with
-        instruments: lay patches/instruments over it as well, patched or not
+        instruments: apply the patch in patches/instruments as well, patched or not; the new files
+            listed there are laid over each patched tree
     """
 
     def __init__(self, build: Path, extra: Optional[Path] = None, patched: bool = True,

@@ -210,7 +210,7 @@ class OptionsTest(unittest.TestCase):
         self.assertEqual([one.kargs for one in ran],
                          ["", "kvm-arm.mode=nvhe", "irqchip.gicv3_pseudo_nmi=1"])
         self.assertTrue(all(one.kconfig.endswith("/debug-arm64.config") for one in ran))
-        # "debug-arm64" is also the name of its build's folder, and a word of expected-skips.txt.
+        # "debug-arm64" is also part of its build folder's name, and a word of expected-skips.txt.
         self.assertEqual(commands.host_traits(ran[1]).split(),
                          ["arm64", "kvm-arm.mode=nvhe", "debug-arm64"])
 

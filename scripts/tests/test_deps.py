@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tests of deps.sh: finding what is missing, and installing it, on each distribution."""
+"""Tests of deps.sh: finding what is missing on each distribution, and installing it."""
 
 import shutil
 import subprocess

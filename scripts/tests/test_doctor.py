@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tests of doctor.py's whole output for prepared hosts and guests."""
+"""Tests of doctor.py: its output for prepared hosts and guests, and its system calls."""
 
 import contextlib
 import errno

@@ -121,7 +121,7 @@ class SeriesTest(unittest.TestCase):
             self.assertEqual(sorted(path for path in mine.rglob("*")), before)
 
     def _mails(self, folder: Path) -> Dict[str, str]:
-        """Return the mails of a release of a repository with two commits."""
+        """Return the mails of a release that has the second of a repository's two commits."""
         repo = series.Repository(folder, release=True)
         folder.mkdir()
         repo.git("init", "-q")
