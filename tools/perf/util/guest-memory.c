@@ -103,7 +103,7 @@ static const u64 bases[] = { 0, GIB, 2 * GIB };
 #define MAX_VMS			16
 
 /*
- * Give up a piece after this many unreadable pages in a row: it may be the registers of a device.
+ * Give up a piece after this many present but unreadable pages in a row, e.g. device registers.
  */
 #define MAX_UNREADABLE	4096
 
