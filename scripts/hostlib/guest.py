@@ -149,7 +149,7 @@ def _download(suite: str, folder: Path, choose: Callable[[source.PrivateApt], st
     with Step(f"Download Debian's kernel of {suite} for {architecture}"):
         trouble = apt.get("update")
         package = choose(apt)
-        # This folder may have a part of the package; apt downloads the rest.
+        # If an earlier run has left a part of the package in this folder, apt downloads all anew.
         failed = apt.get("download", package, cwd=incoming)
         fetched = sorted(incoming.glob(f"{package}_*.deb"))
         if failed or not fetched or not re.search(r"-\d", package):

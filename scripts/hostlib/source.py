@@ -194,7 +194,7 @@ def _fetch_alone(folder: Path) -> Source:
         package = pool.fetch(pool.LINUX_SOURCE, downloads)
         return Source(package.stem, tarball_package=package)
 
-    # This folder may have a part of the package; apt downloads the rest.
+    # If an earlier run has left a part of the package in this folder, apt downloads all anew.
     incoming = downloads / "incoming"
     incoming.mkdir(parents=True, exist_ok=True)
     apt = PrivateApt(folder / "apt", mirror)
@@ -217,7 +217,7 @@ def _fetch_alone(folder: Path) -> Source:
         trouble = apt.get("download", f"{PACKAGE}={versions[0]}", cwd=incoming)
         if trouble:
             raise Failure(f"The download failed ({trouble.strip().splitlines()[-1]}); run the "
-                          "same command again, it goes on from what is there")
+                          "same command again")
     fetched = _cached(incoming)[-1]
     package = fetched.rename(downloads / fetched.name)
     return Source(package.stem, tarball_package=package)
