@@ -48,7 +48,7 @@ help: ## print this help
 	@echo "  TODAY=N             try N mutants, others each day; one of test-debug's passes"
 	@echo "  PID=PID PERF=FILE   doctor: look at this VMM's guest, with this perf"
 	@echo "  CONFIG=FILE         deb, rpm: configure the kernel by this file, not as the running one"
-	@echo "  RELEASE=1           series: write them to series/, from nobody@example.com, unsigned"
+	@echo "  RELEASE=1           series: write them to series/, from nobody@example.com, not signed off"
 	@echo "  LOCALMOD=1          deb, rpm: leave out modules that are not loaded on this machine"
 	@echo "  JUNIT=FILE          test, selftests: write the results to it, as JUnit's XML"
 	@echo "  JSON=FILE           test, selftests: write them as KernelCI's JSON"

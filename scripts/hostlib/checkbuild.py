@@ -28,7 +28,7 @@ from .ui import Failure, run_logged, say
 # The make targets of all architectures: perf's core, and an edited file of lib/.  KVM is added.
 _COMMON = ("kernel/events/", "lib/nmi_backtrace.o")
 
-# The folders with the objects of x86's kernel; see optionoff.Objects.
+# The folders of x86's kernel in which each patch's effect on objects is looked at.
 _OBJECTS = ("arch/x86/events", "arch/x86/kvm", "kernel/events", "lib", "virt/kvm")
 
 # Without this, the first patches would not be compiled: a later one has the architecture select

@@ -107,7 +107,7 @@ OPTIONS: Dict[str, Option] = {
     "config": Option("CONFIG", "configure the kernel by this file, not as the running one",
                      "FILE"),
     "localmod": Option("LOCALMOD", "leave out modules that are not loaded; let VMs run here"),
-    "release": Option("RELEASE", "write them to series/, from nobody@example.com, unsigned"),
+    "release": Option("RELEASE", "write them to series/, from nobody@example.com, not signed off"),
     "junit": Option("JUNIT", "write the results to it, as JUnit's XML", "FILE"),
     "json": Option("JSON", "write the results as KernelCI's JSON, to standard output unless FILE "
                    "is named; all other output then goes to standard error", "FILE", alone="-"),
