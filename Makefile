@@ -6,13 +6,13 @@ PYTHON := $(firstword $(wildcard /usr/bin/python3) python3)
 HOST = @sh scripts/deps.sh check python && $(PYTHON) scripts/host.py $@
 
 # host.py takes these variables as its options.
-export BUILD KERNEL_SRC KERNEL_TARBALL KERNEL_SHA256 MIRROR BASE JOBS
+export BUILD KERNEL_SRC KERNEL_TARBALL KERNEL_SHA256 MIRROR JOBS
 export ACCEL ARCH VENDOR GUEST KARGS KCONFIG BASELINE TESTS ALL QUICK TODAY
-export FUZZ_SECONDS FUZZ_CASES SEED MUTANTS CONFIG LOCALMOD RELEASE JUNIT JSON
+export FUZZ_SECONDS FUZZ_CASES SEED MUTANTS CONFIG LOCALMOD JUNIT JSON
 
 COMMANDS := demo test test-debug test-intel test-stock test-workflow test-pictures test-unikernel \
 	test-packages host-table test-baseline mutants records selftests fuzz bench gate check docs build \
-	shell deb rpm series clean
+	shell deb rpm branch import series clean
 .PHONY: help deps doctor $(COMMANDS)
 .DEFAULT_GOAL := help
 
@@ -26,7 +26,6 @@ help: ## print this help
 	@echo "  ACCEL=auto|tcg|kvm  how QEMU runs the host; auto takes KVM if it can nest"
 	@echo "  KERNEL_SRC=DIR      use this Linux source, and leave it as it is"
 	@echo "  KERNEL_TARBALL=FILE use the source in this linux-7.3.x.tar.xz; KERNEL_SHA256=HEX checks it"
-	@echo "  BASE=VERSION        lay the patches over another Linux, e.g. 7.2; see patches/README.md"
 	@echo "  MIRROR=URL          fetch Debian's packages from there, not from apt's mirror"
 	@echo "  KCONFIG=FILE        merge a fragment into the kernel's configuration"
 	@echo "  ARCH=x86|arm64      architecture of the host, for bench, build, demo, gate, mutants,"
@@ -48,7 +47,6 @@ help: ## print this help
 	@echo "  TODAY=N             try N mutants, others each day; one of test-debug's passes"
 	@echo "  PID=PID PERF=FILE   doctor: look at this VMM's guest, with this perf"
 	@echo "  CONFIG=FILE         deb, rpm: configure the kernel by this file, not as the running one"
-	@echo "  RELEASE=1           series: write them to series/, from nobody@example.com, not signed off"
 	@echo "  LOCALMOD=1          deb, rpm: leave out modules that are not loaded on this machine"
 	@echo "  JUNIT=FILE          test, selftests: write the results to it, as JUnit's XML"
 	@echo "  JSON=FILE           test, selftests: write them as KernelCI's JSON"
@@ -129,6 +127,12 @@ deb: ## build Debian packages of the patched kernel and perf, for your own machi
 	$(HOST)
 
 rpm: ## build RPM packages of the patched kernel and perf
+	$(HOST)
+
+branch: ## write the patches to a git branch in build/branch, to work on
+	$(HOST)
+
+import: ## read that branch back into patches/ and the new files
 	$(HOST)
 
 series: ## write the patches for a kernel's mailing list, for git am

@@ -12,7 +12,7 @@ import sys
 from typing import Sequence
 
 sys.dont_write_bytecode = True
-from hostlib import bases, commands, deps, options  # noqa: E402
+from hostlib import deps, options  # noqa: E402
 from hostlib.commands import COMMANDS  # noqa: E402
 from hostlib.ui import Failure, end_as_interrupted, say  # noqa: E402
 
@@ -36,8 +36,6 @@ def main(argv: Sequence[str]) -> int:
             sys.stdout = sys.stderr
         deps.check([*COMMANDS[name].needs, *(["intel"] if given.vendor == "intel" else []),
                     *([given.arch] if given.arch != "x86" else [])])
-        if given.base:
-            return bases.run(given.base, commands.build_dir(given), argv, os.environ)
         # hostlib itself passes to Linux's build systems what they need.
         for variable in _NOT_FOR_BUILDS:
             os.environ.pop(variable, None)

@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterable, List, Optional, Tuple
 from .arch import ARM64, X86, Arch
 from .build import BENCH, Build
 from .emulated import EmulatedHost
-from .tree import REPO
+from .patches import REPO
 from .ui import Failure, Step
 
 SCHEMA = REPO / "scripts" / "bench.schema.json"

@@ -26,7 +26,7 @@ from typing import Callable, Dict, Iterator, List, Set, Tuple
 from . import guest
 from .build import Build
 from .emulated import Complaint, Outcome, check_console
-from .tree import REPO
+from .patches import REPO
 from .ui import Failure
 
 _INIT = REPO / "scripts" / "guest" / "bochs-init.sh"

@@ -11,7 +11,8 @@ from typing import Iterable, List, Optional
 from . import foreign, kconfig
 from .arch import X86, Arch
 from .source import Source
-from .tree import REPO, Tree, edits
+from .patches import REPO, edits, touched
+from .tree import Tree
 from .ui import Failure, run_logged
 
 CONFIGS = REPO / "scripts" / "configs"
@@ -110,17 +111,17 @@ class Build:
         build: the build folder
         source: the kernel's source
         extra_config: a fragment that is merged over host.config
-        extra_patches: a folder with a series that is applied after ours
+        baseline: true for a host that can walk as the series of 2023 did
         patched: false for a kernel without our series; it has Linux's selftests only
         jobs: the number of parallel jobs; 0 for one per CPU
         arch: the host's architecture
     """
 
     def __init__(self, build: Path, source: Source, extra_config: Optional[Path],
-                 extra_patches: Optional[Path] = None, patched: bool = True,
+                 baseline: bool = False, patched: bool = True,
                  jobs: int = 0, arch: Arch = X86) -> None:
         self.arch = arch
-        self.tree = Tree(build, extra_patches, patched)
+        self.tree = Tree(build, patched, baseline=baseline)
         self._source = source
         self._fragments = [CONFIGS / "host.config", CONFIGS / f"host-{arch.name}.config"]
         if patched and not self._walks_guests():
@@ -154,8 +155,8 @@ class Build:
     def _walks_guests(self) -> bool:
         """Return True if our patches make this architecture walk guests' stacks."""
         kconfig_of_kvm = f"arch/{self.arch.name}/kvm/Kconfig"
-        return any("+\tselect HAVE_GUEST_PERF_CALLCHAIN" in edits(topic.patch).get(
-            kconfig_of_kvm, "") for topic in self.tree.topics)
+        return any("+\tselect HAVE_GUEST_PERF_CALLCHAIN" in edits(topic.patch, kconfig_of_kvm)
+                   for topic in self.tree.topics)
 
     @property
     def tests(self) -> List[str]:
@@ -238,7 +239,7 @@ class Build:
         files = [file for path, file in sorted(self.tree.new_files.items())
                  if path.startswith(tops)]
         patches = [topic.patch for topic in self.tree.topics
-                   if any(f"+++ b/{top}" in topic.patch.read_text() for top in tops)]
+                   if any(path.startswith(tops) for path in touched([topic.patch]))]
         return [*map(str, files), *files, *patches]
 
     def _is_current(self, stamp: Path, inputs: str, *products: Path) -> bool:

@@ -2,8 +2,7 @@
 """Look for mistakes without running anything: mypy, flake8, shellcheck, and checkpatch.
 
 scripts/setup.cfg configures the first two.  scripts/checkpatch-accepted.txt lists complaints of
-checkpatch that are accepted.  Two more checks tell whether series/ is up to date, and whether
-all mutants apply.
+checkpatch that are accepted.  One more check tells whether all mutants apply.
 """
 
 import os
@@ -18,9 +17,10 @@ from pathlib import Path
 from typing import Callable, Iterable, List, Optional, Sequence
 
 from . import mutants, series
-from .source import PINNED, Source
-from .tree import REPO, SCRIPTS, Tree, new_files, topics
-from .ui import Failure, Step, say
+from .patches import REPO, SCRIPTS, posted, topics
+from .source import Source
+from .tree import Tree
+from .ui import Step, say
 
 ACCEPTED = SCRIPTS / "checkpatch-accepted.txt"
 
@@ -148,9 +148,10 @@ def _shell() -> List[Callable[[], Result]]:
 
 
 def without_mail() -> List[str]:
-    """Return C files that are in no mail: relative to the tree, or by full path if outside."""
-    mailed = {path for topic in topics() for path in topic.new_files}
-    return [*(path for path in sorted(new_files() - mailed) if path.endswith((".c", ".h"))),
+    """Return C files that are in no mail."""
+    kept = [path for topic in topics() if topic.series not in posted()
+            for path in topic.new_files if path.endswith((".c", ".h"))]
+    return [*(str(REPO / path) for path in kept),
             *map(str, sorted(SCRIPTS.glob("*.c")))]
 
 
@@ -173,31 +174,12 @@ def _patches(tree: Path, mails: Path, accepted: Sequence[Accepted],
     def job(name: str, arguments: Sequence[str]) -> Callable[[], Result]:
         return lambda: _checkpatch(tree, name, accepted, arguments)
 
-    # The person who posts the series signs them off; the repository's are not signed off.
+    # The person who posts the series signs them off.
     unsigned = "--no-signoff"
     paths = [str(mail) for mail in sorted(mails.rglob("*.patch"))]
-    if len(paths) != len(topics()):
-        raise Failure(f"{mails} has {len(paths)} mails of {len(topics())} patches")
     return [job("checkpatch of C files in no mail", ["-f", *without_mail()]),
             *(job(f"checkpatch of mails, part {part + 1}", [unsigned, *paths[part::number]])
               for part in range(number))]
-
-
-def _released(mails: Path, source: Source) -> Result:
-    """Check that the repository's series match its patches.
-
-    Args:
-        mails: the folder with the mails as they should be
-        source: the kernel's source with which these mails were written
-    """
-    if PINNED:
-        return Result("series", not_tried="it is that of another Linux")
-    made_with = series.made_with()
-    if made_with and made_with != source.name:
-        return Result("series", not_tried=f"it was written with {made_with}, and the source here "
-                      f"is {source.name}")
-    return Result("series", [f"series/{name} is not what the patches say; write all anew with "
-                             "make series RELEASE=1" for name in series.stale(mails)[:1]])
 
 
 def _mutants(tree: Tree) -> Result:
@@ -252,12 +234,11 @@ def run(source: Source, build: Path, folder: Path, number: int = 0,
     start = time.monotonic()
     mails = folder / "series"
     mails.mkdir()
-    series.write(source, build, mails, release=True)
+    series.write(source, build, mails)
     accepted = read_accepted()
     number = number or os.cpu_count() or 1
     results = run_all([*_patches(build / "linux", mails, accepted, number), *_python(),
-                       *_shell(), lambda: _released(mails, source),
-                       lambda: _mutants(Tree(build))], number)
+                       *_shell(), lambda: _mutants(Tree(build))], number)
     for entry in accepted:
         if not any(entry in result.used for result in results):
             say(f"not reported any more, remove it from {ACCEPTED.name}: "

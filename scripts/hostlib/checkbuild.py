@@ -21,8 +21,10 @@ from .arch import ARM64
 from .build import COMMON_SELFTESTS, CONFIGS, PERF_FLAGS, SELFTESTS, cached_cc
 from .check import Result
 from .passed import Passed, digest
+from .git import isolated
+from .patches import SCRIPTS, Topic, posted, topics, touched
 from .source import Source
-from .tree import SCRIPTS, Topic, Tree, git_environment, patched_files, topics
+from .tree import Tree
 from .ui import Failure, run_logged, say
 
 # The make targets of all architectures: perf's core, and an edited file of lib/.  KVM is added.
@@ -115,6 +117,10 @@ EACH = (
     Way("arm64, option off", "arch/arm64/kvm/", "aarch64-linux-gnu-gcc", (*_ARM64, "W=e"),
         ("# CONFIG_GUEST_PERF_CALLCHAIN is not set",)),
 )
+
+
+def _topics() -> List[Topic]:
+    return [topic for topic in topics() if topic.series in posted()]
 
 
 class NotTried(Exception):
@@ -377,8 +383,8 @@ def _patches(source: Source, tree: Path, mails: Sequence[Path], paths: Set[str],
         paths: the files that mails edit
         programs: the ways in which edited programs are compiled as well
     """
-    if len(mails) != len(topics()):
-        raise Failure(f"There are {len(mails)} mails of {len(topics())} patches")
+    if len(mails) != len(_topics()):
+        raise Failure(f"There are {len(mails)} mails of {len(_topics())} patches")
     same = digest(source.name, _CHECKER, *(_version_of(way, tree) for way in EACH),
                   *(way.name for way in programs))
     with tempfile.TemporaryDirectory() as tmp:
@@ -391,7 +397,7 @@ def _patches(source: Source, tree: Path, mails: Sequence[Path], paths: Set[str],
     lasts = [False] * (len(mails) - 1) + [True]
     return [_Patch(mail, topic, digest(same, before, after, str(last)), after, last)
             for mail, topic, before, after, last
-            in zip(mails, topics(), states, states[1:], lasts)]
+            in zip(mails, _topics(), states, states[1:], lasts)]
 
 
 class _Each:
@@ -505,7 +511,7 @@ def each_patch(source: Source, mails: Sequence[Path], folder: Path, logs: Path, 
         yield Result("each patch, selftests of arm64",
                      not_tried=f"there is no libc for {EACH_ARM64.compiler}")
         del programs[EACH_ARM64]
-    paths = patched_files().union(*map(_edited, mails))
+    paths = touched(topic.patch for topic in _topics()).union(*map(_edited, mails))
     patches = _patches(source, tree.path, mails, paths, programs)
     each = _Each(tree.path, paths, kernels, lambda mail: _compile_programs(
         mail, tree.path, programs, folder, logs, jobs), passed)
@@ -519,7 +525,7 @@ def each_patch(source: Source, mails: Sequence[Path], folder: Path, logs: Path, 
 def _apply(mail: Path, tree: Path) -> None:
     done = subprocess.run(["git", "apply", "--whitespace=nowarn", str(mail)], cwd=tree,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                          env=git_environment(GIT_CEILING_DIRECTORIES=str(tree.parent)),
+                          env=isolated(GIT_CEILING_DIRECTORIES=str(tree.parent)),
                           check=False)
     if done.returncode:
         raise Failure(f"it does not apply: {done.stdout.strip()}")
@@ -629,5 +635,5 @@ def run(source: Source, tree: Tree, ours: Dict[str, Set[int]], mails: Path, fold
             passed.add(key)
         yield result
     paths = sorted(mails.rglob("*.patch"))
-    say(f"        Compile each of {len(topics())} patches")
+    say(f"        Compile each of {len(_topics())} patches")
     yield from each_patch(source, paths, folder / "each", logs, jobs, passed)

@@ -13,15 +13,16 @@ import unittest
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Tuple
 
-from . import allselftests, arm64, baseline, bench, check, checkbuild, checksource, fuzz, gate
+from . import allselftests, arm64, baseline, bench, branch, check, checkbuild, checksource, fuzz, gate
 from . import hosttable, installed, intel, ktap, mailed, mutants, objectcode, package, perftests
 from . import pictures, records, selftests, series, source, stock, unikernel, workflow
 from .arch import ARCHS, ARM64, X86
 from .build import CONFIGS, Build
 from .emulated import Complaint, EmulatedHost, choose_accel
 from .options import GUESTS, Command, Options
+from .patches import REPO
 from .selftests import Counts
-from .tree import BASELINE_V3, REPO, Tree
+from .tree import Tree
 from .ui import Failure, claim, host_folder, say
 
 
@@ -128,7 +129,7 @@ def built(options: Options) -> Build:
     extra = extra_config(options)
     folder = host_dir(options)
     arch = ARCHS[options.arch]
-    build = Build(folder, linux(options), extra, BASELINE_V3 if options.baseline else None,
+    build = Build(folder, linux(options), extra, bool(options.baseline),
                   jobs=options.jobs, arch=arch)
     build.all()
     return build
@@ -359,8 +360,7 @@ def cmd_test(options: Options) -> int:
     if options.arch != "x86":
         return test_arm64(options)
     check_report(options)
-    # On another base, the unit tests are the same, and some check the repository itself.
-    parts: Dict[str, Counts] = {} if source.PINNED else {"unit tests": unit_tests()}
+    parts: Dict[str, Counts] = {"unit tests": unit_tests()}
     using = choose_accel(options.accel)
     for whose in GUESTS:
         demo.fetch(whose, X86)
@@ -487,12 +487,28 @@ def cmd_shell(options: Options) -> int:
     return 0
 
 
+def branch_dir(options: Options) -> Path:
+    folder = build_dir(options) / "branch"
+    claim(folder)
+    return folder
+
+
+def cmd_branch(options: Options) -> int:
+    folder = branch.write(linux(options), branch_dir(options))
+    say(f"The branch is in {folder}; work there with git rebase -i {branch.BASE}")
+    return 0
+
+
+def cmd_import(options: Options) -> int:
+    number = branch.read_back(branch_dir(options))
+    say(f"patches/ and the new files have all of {number} commits now")
+    return 0
+
+
 def cmd_series(options: Options) -> int:
     build = build_dir(options)
     claim(build)
-    written = (series.release(linux(options), build) if options.release
-               else series.write(linux(options), build, results_dir("series")))
-    for mails in written:
+    for mails in series.write(linux(options), build, results_dir("series")):
         say(f"git am {mails}/*.patch")
     return 0
 
@@ -590,7 +606,7 @@ def cmd_clean(options: Options) -> int:
     return 0
 
 
-_SOURCE = ("build", "kernel_src", "kernel_tarball", "kernel_sha256", "mirror", "base")
+_SOURCE = ("build", "kernel_src", "kernel_tarball", "kernel_sha256", "mirror")
 _BUILD = (*_SOURCE, "jobs")
 _HOST = (*_BUILD, "accel")
 _BUILDS = ("source", "build")
@@ -677,9 +693,15 @@ COMMANDS: Dict[str, Command] = {
         cmd_test_packages,
         "install deb's packages in a fresh Debian, boot it, sample a guest there",
         _HOST, (*_BOOTS, "deb", "rpm", "packages")),
+    "branch": Command(
+        cmd_branch, "write the patches to a git branch in build/branch, to work on",
+        _SOURCE, ("source", "series")),
+    "import": Command(
+        cmd_import, "read that branch back into patches/ and the new files", ("build",),
+        ("series",)),
     "series": Command(
         cmd_series, "write the patches for a kernel's mailing list, for git am",
-        (*_SOURCE, "arch", "release"), ("source", "series"),
+        (*_SOURCE, "arch"), ("source", "series"),
         (("arch", "makes no difference, the series has both"),)),
     "clean": Command(
         cmd_clean, "remove what was built and measured; downloads are kept", ("build",),

@@ -21,7 +21,7 @@ from . import arm64
 from .arch import ARM64
 from .build import Build
 from .machine import Machine
-from .tree import REPO
+from .patches import REPO
 from .ui import Failure
 
 _INIT = REPO / "scripts" / "guest" / "init.sh"

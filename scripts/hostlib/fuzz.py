@@ -8,7 +8,7 @@ from pathlib import Path
 
 from .build import FUZZER, Build
 from .emulated import EmulatedHost, pass_on
-from .tree import REPO
+from .patches import REPO
 from .ui import Failure, Step, run_logged, say
 
 _SOURCES = REPO / "tools/testing/guest_callchain"

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from . import bench, ktap
 from .arch import ARCHS, ARM64, X86
 from .bench import Figure, Results
-from .tree import REPO
+from .patches import REPO
 from .ui import Failure, say
 
 # One reference for each set of tools. References of other architectures are in subfolders.

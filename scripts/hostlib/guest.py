@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Optional
 
 from . import pool, source
-from .tree import REPO
+from .patches import REPO
 from .ui import Failure, Step, one_at_a_time
 
 SCRIPTS = REPO / "scripts" / "guest"

@@ -13,7 +13,7 @@ from .build import UNIKERNEL, Build
 from .emulated import EmulatedHost, pass_on
 from .package import PERF, PERF_PACKAGE
 from .selftests import Counts, judge
-from .tree import REPO
+from .patches import REPO
 from .ui import Failure, run_logged
 
 _SUITE = "bookworm"

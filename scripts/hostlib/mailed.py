@@ -10,9 +10,10 @@ from . import perftests, selftests
 from .build import CONFIGS, Build
 from .check import Result
 from .passed import Passed, digest
-from .series import Repository
+from .git import Repository
+from .patches import INSTRUMENTS, SCRIPTS, topics
 from .source import LINUX, Source
-from .tree import INSTRUMENTS, SCRIPTS, Tree, topics
+from .tree import Tree
 from .ui import Failure, Step
 
 _NAME = "git am of all, build, boot, selftests"
@@ -30,7 +31,7 @@ _ACCEL = "tcg"
 
 def _inputs(source: Source, wanted: Tree, mails: Sequence[Path]) -> str:
     """Return a digest of the mails, and of all files and tools that build and test them."""
-    files = [*mails, *sorted(INSTRUMENTS.iterdir()), *sorted(CONFIGS.glob("host*.config")),
+    files = [*mails, *(topic.patch for topic in topics() if topic.series == INSTRUMENTS), *sorted(CONFIGS.glob("host*.config")),
              *(wanted.path / path for path in sorted(wanted.new_files))]
     versions = [subprocess.run([tool, "--version"], stdout=subprocess.PIPE, text=True,
                                check=True).stdout for tool in _TOOLS]
@@ -42,12 +43,10 @@ def apply(source: Source, mails: Sequence[Path], folder: Path) -> Path:
     """Unpack Linux in a new folder, apply mails there, and return where the tree is."""
     tree = Tree(folder, patched=False, instruments=False)
     tree.assemble(source)
-    repo = Repository(tree.path, release=True)
+    repo = Repository(tree.path)
     with Step(f"git am of {len(mails)} mails"):
-        repo.git("init", "-q")
-        # Without "-f", Linux's own .gitignore would keep some of its files out.
-        repo.git("add", "-A", "-f")
-        repo.git("commit", "-q", "-m", f"Linux {LINUX}")
+        repo.init()
+        repo.commit_all(f"Linux {LINUX}")
         repo.git("am", "-q", *map(str, mails))
     return tree.path
 
@@ -109,7 +108,8 @@ def run(source: Source, wanted: Tree, mails: Path, folder: Path, results: Path, 
     shutil.rmtree(folder, ignore_errors=True)
     try:
         tree = apply(source, paths, folder / "am")
-        for path in (path for topic in topics(INSTRUMENTS) for path in topic.new_files):
+        for path in (path for topic in topics() if topic.series == INSTRUMENTS
+                     for path in topic.new_files):
             (tree / path).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(wanted.path / path, tree / path)
         complaints = _tests(Build(folder / "build", Source(str(tree), tree=tree), None,

@@ -16,12 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple, Union
 
-from . import intel, objectcode, selftests
+from . import intel, objectcode, patches, selftests
 from .arch import ARCHS, X86, Arch
 from .build import INSTRUMENT_TESTS, PERF_EVENTS_TEST, SELFTESTS, TEST_32BIT, Build
 from .emulated import Complaint
+from .patches import REPO
 from .source import Source
-from .tree import REPO, Tree, apply_patch
+from .tree import Tree
 from .ui import Failure, Step, host_folder, say
 
 MUTANTS = REPO / "patches" / "mutants"
@@ -285,7 +286,7 @@ class _Host:
         before = {test: self._before[test] for test in mutant.tests}
         try:
             self._build.assemble()
-            apply_patch(mutant.patch, self._build.tree.path)
+            patches.apply(mutant.patch, self._build.tree.path)
             self._build.changed_kernel()
             after = self._test(mutant.name, mutant.tests, FirstFailure(_passed(before)).feed,
                                timeout=timeout, deadline=deadline)
@@ -314,7 +315,7 @@ def unfit(mutants: List[Mutant], tree: Tree) -> List[Verdict]:
                         raise Failure(f"{path} is neither our file nor one that we patch")
                     (Path(tmp) / path).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy2(tree.path / path, Path(tmp) / path)
-                apply_patch(mutant.patch, Path(tmp))
+                patches.apply(mutant.patch, Path(tmp))
             except Failure as failure:
                 verdicts.append(Verdict(mutant, ERROR, str(failure)))
     return verdicts

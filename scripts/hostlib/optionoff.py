@@ -13,7 +13,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Dict, List, Sequence
 
-from .tree import REPO
+from .patches import REPO
 
 ACCEPTED = REPO / "scripts" / "option-off.txt"
 

@@ -20,7 +20,6 @@ class Options:
     kernel_tarball: str = ""
     kernel_sha256: str = ""
     mirror: str = ""
-    base: str = ""
     jobs: int = 0
     accel: str = "auto"
     arch: str = "x86"
@@ -40,7 +39,6 @@ class Options:
     one_today: bool = False
     config: str = ""
     localmod: bool = False
-    release: bool = False
     junit: str = ""
     json: str = ""
 
@@ -77,8 +75,6 @@ OPTIONS: Dict[str, Option] = {
                             ambient=True),
     "mirror": Option("MIRROR", "fetch Debian's packages from there, not from apt's mirror", "URL",
                      ambient=True),
-    "base": Option("BASE", "apply the patches to another Linux; patches/vVERSION has the "
-                   "differences", "VERSION"),
     "jobs": Option("JOBS", "build with N jobs, not one for each CPU", "N", ambient=True),
     "accel": Option("ACCEL", "how QEMU runs the host; auto takes KVM if it can nest",
                     choices=("auto", "tcg", "kvm"), ambient=True),
@@ -107,7 +103,6 @@ OPTIONS: Dict[str, Option] = {
     "config": Option("CONFIG", "configure the kernel by this file, not as the running one",
                      "FILE"),
     "localmod": Option("LOCALMOD", "leave out modules that are not loaded; let VMs run here"),
-    "release": Option("RELEASE", "write them to series/, from nobody@example.com, not signed off"),
     "junit": Option("JUNIT", "write the results to it, as JUnit's XML", "FILE"),
     "json": Option("JSON", "write the results as KernelCI's JSON, to standard output unless FILE "
                    "is named; all other output then goes to standard error", "FILE", alone="-"),

@@ -15,7 +15,7 @@ from typing import Dict, Iterator, List, Set, Tuple
 
 from .build import BENCH, Build
 from .emulated import EmulatedHost, pass_on
-from .tree import REPO
+from .patches import REPO
 from .ui import Failure, say
 
 JOB = REPO / "scripts" / "guest" / "records-host.sh"

@@ -11,7 +11,7 @@ from . import arm64, ktap
 from .arch import ARM64
 from .build import Build
 from .emulated import UNUSED_DEVICE, EmulatedHost, pass_on
-from .tree import REPO
+from .patches import REPO
 from .ui import Failure, say
 
 EXPECTED_SKIPS = REPO / "scripts" / "expected-skips.txt"

@@ -13,7 +13,7 @@ from unittest import mock
 from hostlib import check
 from hostlib.check import Accepted, Finding, Result
 from hostlib.source import Source
-from hostlib.tree import REPO
+from hostlib.patches import REPO
 
 _MAIL = """From: Nobody <nobody@example.com>
 Subject: [PATCH] a

@@ -17,7 +17,7 @@ from unittest import mock
 from hostlib import checksource
 from hostlib.check import Result
 from hostlib.passed import Passed
-from hostlib.tree import REPO
+from hostlib.patches import REPO
 from hostlib.ui import Failure
 
 _RULES = {"free/a.cocci": "// Options: --no-includes --include-headers\nvirtual report\n",

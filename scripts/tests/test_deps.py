@@ -12,7 +12,7 @@ from typing import Dict, List, Set
 from hostlib import deps
 from hostlib.arch import ARCHS
 from hostlib.commands import COMMANDS
-from hostlib.tree import REPO
+from hostlib.patches import REPO
 
 _TABLE = REPO / "scripts" / "deps.txt"
 # Programs that deps.sh and the scripts of these tests need.

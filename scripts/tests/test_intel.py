@@ -10,7 +10,7 @@ from typing import List
 from unittest import mock
 
 from hostlib import bochs, intel, selftests
-from hostlib.tree import REPO
+from hostlib.patches import REPO
 from hostlib.ui import Failure
 
 

@@ -15,7 +15,7 @@ from unittest import mock
 from hostlib import commands, options
 from hostlib.commands import COMMANDS
 from hostlib.options import OPTIONS, Options
-from hostlib.tree import REPO
+from hostlib.patches import REPO
 from hostlib.ui import Failure
 
 _HOST = REPO / "scripts" / "host.py"

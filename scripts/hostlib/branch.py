@@ -1,0 +1,428 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""A git branch to work on the patches, and the way back.
+
+"make branch" writes a git repository with the unpatched Linux as its first commit, and a commit
+for each patch, which also adds the patch's new files.  Each series is a branch on top of the one
+before.  "make import" writes the commits back, as patches and new files.
+"""
+
+import hashlib
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Dict, List, Sequence, Set, Tuple
+
+from . import patches
+from .git import WRITER, Repository
+from .patches import REPO, Topic
+from .source import LINUX, Source
+from .ui import Failure, Step
+
+# The tag of the unpatched Linux.
+BASE = "base"
+
+# The branch of a series.  Without a folder, git would confuse some names with Linux's folders.
+_HEADS = "refs/heads/series/"
+
+# Digests of the branches and of the repository when they had the same content, and the commit that
+# the repository had checked out; all are in the configuration of the branch's repository.
+_STATE = "guestcallchains.state"
+_UNFINISHED = "unfinished"
+_CONTENT = "guestcallchains.content"
+_COMMIT = "guestcallchains.commit"
+_SOURCE = "guestcallchains.source"
+
+_SERIES_HEAD = """\
+# The patches in order, by series; below each patch, the new files that it adds.
+# "make import" writes this file.
+"""
+
+# A commit's diffs as a patch has them: files that it adds are in the repository as they are.
+_DIFF = ("-p", "--diff-filter=a", "--unified=3", "--no-ext-diff", "--no-textconv",
+         "--src-prefix=a/", "--dst-prefix=b/")
+
+
+def add_commits(repo: Repository, base: str, top: Path = REPO) -> None:
+    """Add a commit for each patch on top of the commit "base", and a branch for each series.
+
+    This leaves the work tree and its index alone.
+    """
+    every = patches.topics(top)
+    with tempfile.TemporaryDirectory() as tmp:
+        first, scratch = Path(tmp) / "first", Path(tmp) / "scratch"
+        patches.first_versions(every, first, top)
+        linux = patches.touched(topic.patch for topic in every) & repo.files(base).keys()
+        index = {"GIT_INDEX_FILE": str(Path(tmp) / "index")}
+        repo.git("read-tree", base, **index)
+        repo.git("checkout-index", f"--prefix={scratch}/", "--stdin", stdin="\n".join(linux), **index)
+        stream = b""
+        for number, topic in enumerate(every, 1):
+            parent = f":{number - 1}" if number > 1 else base
+            stream += _commit(number, parent, topic, first, scratch)
+        repo.fast_import(stream)
+    for series in patches.posted(top):
+        # git format-patch takes the cover letter's text from the description of a branch.
+        repo.git("config", _description(series), patches.cover(series, top).read_text())
+
+
+def _description(series: str) -> str:
+    return f"branch.series/{series}.description"
+
+
+def _commit(number: int, parent: str, topic: Topic, first: Path, scratch: Path) -> bytes:
+    """Apply a patch in the folder "scratch", and return the commit for git fast-import."""
+    patches.apply(topic.patch, scratch)
+    for path in topic.new_files:
+        if (scratch / path).exists():
+            raise Failure(f"patches/series says that {topic.patch.name} adds {path}, which exists "
+                          "before")
+        patches.copy(first / path, scratch / path)
+    lines = [f"commit {_HEADS}{topic.series}\nmark :{number}\ncommitter {WRITER}\n".encode(),
+             _data(topic.message.encode()), f"from {parent}\n".encode()]
+    for path in sorted({*patches.touched([topic.patch]), *topic.new_files}):
+        file = scratch / path
+        if file.exists():
+            mode = "100755" if file.stat().st_mode & 0o100 else "100644"
+            lines += [f"M {mode} inline {path}\n".encode(), _data(file.read_bytes())]
+        else:
+            lines.append(f"D {path}\n".encode())
+    return b"".join(lines)
+
+
+def _data(content: bytes) -> bytes:
+    return b"data %d\n%s\n" % (len(content), content)
+
+
+def content(top: Path = REPO) -> str:
+    """Return a digest of the patches and new files of the repository."""
+    digest = hashlib.sha256()
+    every = patches.topics(top)
+    files = [top / "patches/series", *(topic.patch for topic in every),
+             *(patches.cover(series, top) for series in patches.posted(top)),
+             *(top / path for topic in every for path in topic.new_files)]
+    for path in files:
+        digest.update(f"{path.relative_to(top)}\n".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
+
+
+def _config(repo: Repository, name: str) -> str:
+    return repo.try_git("config", name).stdout.strip()
+
+
+def _last(top: Path) -> str:
+    return patches.topics(top)[-1].series
+
+
+def unpack_base(source: Source, folder: Path) -> Repository:
+    """Make a repository whose only commit is the unpatched Linux, with the tag "base"."""
+    from .tree import unpack
+
+    partial = folder.with_name(folder.name + ".partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    unpack(source, partial, folder.with_name(f"{folder.name}.log"))
+    repo = Repository(partial)
+    with Step(f"Commit Linux {LINUX}"):
+        repo.init()
+        repo.commit_all(f"Linux {LINUX}")
+        repo.git("tag", BASE)
+        repo.git("config", _SOURCE, source.name)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+    return Repository(folder)
+
+
+def base_of(source: Source, folder: Path) -> Repository:
+    """Return the repository in a folder if its base is this source, else make it."""
+    repo = Repository(folder)
+    if (folder / ".git").is_dir() and _config(repo, _SOURCE) == source.name:
+        return repo
+    return unpack_base(source, folder)
+
+
+def write(source: Source, folder: Path, top: Path = REPO) -> Path:
+    """Write the branches to a repository in a folder.
+
+    Raises Failure if work in the folder would be lost.
+    """
+    if (folder / ".git").is_dir():
+        _check_nothing_lost(Repository(folder), top)
+    repo = base_of(source, folder)
+    with Step(f"Write {len(patches.topics(top))} commits"):
+        # If this is interrupted, there is no work to lose.
+        repo.git("config", _STATE, _UNFINISHED)
+        for name in set(_heads(repo)) - {topic.series for topic in patches.topics(top)}:
+            repo.git("update-ref", "-d", f"{_HEADS}{name}")
+            repo.try_git("config", "--unset", _description(name))
+        add_commits(repo, f"refs/tags/{BASE}", top)
+        repo.git("symbolic-ref", "HEAD", f"{_HEADS}{_last(top)}")
+        repo.git("reset", "-q", "--hard")
+        # With it, a rebase moves the branches of all series.
+        repo.git("config", "rebase.updateRefs", "true")
+        repo.git("config", "rebase.autoSquash", "true")
+        _remember(repo, top)
+    return folder
+
+
+def _remember(repo: Repository, top: Path) -> None:
+    """Note that branches and repository have the same content now."""
+    repo.git("config", _STATE, _state(repo))
+    repo.git("config", _CONTENT, content(top))
+    head = Repository(top).try_git("rev-parse", "--short", "HEAD").stdout.strip()
+    repo.git("config", _COMMIT, head)
+
+
+def _check_nothing_lost(repo: Repository, top: Path) -> None:
+    """Raise Failure if the folder has work that is not in this repository."""
+    if _config(repo, _STATE) in ("", _UNFINISHED):
+        return
+    _check_clean(repo)
+    if _config(repo, _STATE) != _state(repo):
+        raise Failure(f"{repo.path} has commits that were not imported; run make import first, or "
+                      "remove this folder if you don't want them")
+
+
+def _heads(repo: Repository) -> List[str]:
+    """Return the names of the series that have a branch."""
+    refs = repo.git("for-each-ref", "--format=%(refname)", _HEADS).split()
+    return [ref[len(_HEADS):] for ref in refs]
+
+
+def _state(repo: Repository) -> str:
+    """Return a digest of all branches and their descriptions."""
+    refs = repo.git("for-each-ref", "--format=%(objectname) %(refname)", _HEADS)
+    texts = repo.try_git("config", "--get-regexp", r"^branch\..*\.description$").stdout
+    return hashlib.sha256((refs + texts).encode()).hexdigest()
+
+
+def _check_clean(repo: Repository) -> None:
+    git = repo.path / ".git"
+    if any((git / name).exists() for name in ("rebase-merge", "rebase-apply", "MERGE_HEAD",
+                                              "CHERRY_PICK_HEAD")):
+        raise Failure(f"A rebase in {repo.path} is not finished; finish it there first")
+    changed = repo.git("status", "--porcelain").splitlines()
+    if changed:
+        raise Failure(f"{repo.path} has changes that are not committed: {changed[0][3:]}; commit "
+                      "or stash them first")
+
+
+@dataclass(frozen=True)
+class Commit:
+    """A commit of the branch.
+
+    Args:
+        name: its abbreviated hash and its subject, for messages
+        diff: its diffs of files that exist before
+        added: the files that it adds
+    """
+    name: str
+    series: str
+    message: str
+    diff: str
+    added: Tuple[str, ...]
+
+    @property
+    def renamed(self) -> List[Tuple[str, str]]:
+        return re.findall(r"^rename from (\S+)\nrename to (\S+)$", self.diff, re.MULTILINE)
+
+    @property
+    def subject(self) -> str:
+        return self.message.split("\n", 1)[0]
+
+
+def _series(repo: Repository, known: Sequence[str]) -> List[Tuple[str, str]]:
+    """Return the series of the branch in order, and the range of commits of each."""
+    names = _heads(repo)
+    missing = [name for name in known if name not in names]
+    if missing:
+        raise Failure(f"{repo.path} has no branch series/{missing[0]}; make it again at the last "
+                      "commit of this series, or remove the series from patches/series")
+    for name in names:
+        if repo.try_git("merge-base", "--is-ancestor", _HEADS + name, "HEAD").returncode:
+            raise Failure(f"The branch series/{name} is not below HEAD any more; move it to the "
+                          f"last commit of its series: git branch -f series/{name} COMMIT")
+    names.sort(key=lambda name: int(repo.git("rev-list", "--count", _HEADS + name)))
+    found = []
+    before = f"refs/tags/{BASE}"
+    for name in names:
+        found.append((name, f"{before}..{_HEADS}{name}"))
+        before = _HEADS + name
+    rest = repo.git("rev-list", f"{before}..HEAD").split()
+    if rest:
+        raise Failure(f"{len(rest)} commits belong to no series, as they are above series/"
+                      f"{names[-1]}; check that branch out, or move it: git branch -f series/"
+                      f"{names[-1]} HEAD")
+    return found
+
+
+def _log(repo: Repository, commits: str, *options: str) -> List[List[str]]:
+    """Return hash, parents, message and changes of each commit, oldest first."""
+    said = repo.git("-c", "diff.algorithm=myers", "log", "--reverse", "-m", "-M", "--no-color",
+                    "--format=%x00%H%x00%P%x00%B%x00", *options, commits)
+    parts = said.split("\0")[1:]
+    return [parts[first:first + 4] for first in range(0, len(parts), 4)]
+
+
+def _read(repo: Repository, series: str, commits: str, created: Dict[str, str]) -> List[Commit]:
+    """Read the commits of a series; "created" gets the files that they create, and by which."""
+    return [_judge(commit, parents, message, status.strip(), diff.lstrip("\n"), series, created)
+            for (commit, parents, message, status), (_, _, _, diff)
+            in zip(_log(repo, commits, "--name-status"), _log(repo, commits, *_DIFF))]
+
+
+def _judge(commit: str, parents: str, message: str, status: str, diff: str, series: str,
+           created: Dict[str, str]) -> Commit:
+    """Return a commit that can be a patch; raise Failure if it can't."""
+    subject = message.split("\n", 1)[0].strip()
+    name = f"{commit[:12]} (\"{subject}\")"
+    if not subject:
+        raise Failure(f"The commit {commit[:12]} has no subject; give it one with git rebase -i")
+    if re.match(r"(fixup|squash|amend)! ", subject):
+        raise Failure(f"The commit {name} is not squashed; run git rebase -i --autosquash {BASE}")
+    if len(parents.split()) != 1:
+        raise Failure(f"The commit {name} is a merge; patches are a line of commits")
+    if not status:
+        raise Failure(f"The commit {name} changes nothing; drop it with git rebase -i")
+    if re.search(r"^Binary files ", diff, re.MULTILINE):
+        raise Failure(f"The commit {name} changes a binary file; patches are text")
+    added = tuple(re.findall(r"^A\t(\S+)$", status, re.MULTILINE))
+    for path in added:
+        if path in created:
+            raise Failure(f"The commit {name} creates {path}, which {created[path]} creates as "
+                          "well; let one of them create it")
+        created[path] = name
+    # Without these lines, a patch changes only where its edits do.
+    diff = re.sub(r"^index [0-9a-f]+\.\.[0-9a-f]+( \d+)?\n", "", diff, flags=re.MULTILINE)
+    return Commit(name, series, message.strip() + "\n", diff, added)
+
+
+def read(repo: Repository, known: Sequence[str]) -> List[Commit]:
+    """Return the commits of all series, in order.
+
+    Args:
+        known: the series that must be there
+    """
+    created: Dict[str, str] = {}
+    found: Dict[str, Commit] = {}
+    for series, commits in _series(repo, known):
+        for one in _read(repo, series, commits, created):
+            if one.subject in found:
+                raise Failure(f"The commits {found[one.subject].name} and {one.name} have the same "
+                              "subject, which names the patch; change one")
+            found[one.subject] = one
+    return list(found.values())
+
+
+def file_name(subject: str) -> str:
+    """Return the name of a new patch's file, from its subject."""
+    return re.sub(r"[^a-z0-9]+", "-", subject.lower()).strip("-")[:60].rstrip("-") + ".patch"
+
+
+def _names(commits: Sequence[Commit], top: Path) -> List[str]:
+    """Return the names of the patches' files: a known subject keeps its name."""
+    known = patches.by_subject(top)
+    names = [known.get(commit.subject, file_name(commit.subject)) for commit in commits]
+    for name in names:
+        if names.count(name) > 1:
+            raise Failure(f"Two commits would be patches/{name}; change the subject of one")
+    return names
+
+
+def _write_if_new(path: Path, text: bytes, mode: int = 0o644) -> None:
+    """Write a file if its content or mode differs, and replace it in one step."""
+    if (path.is_file() and path.read_bytes() == text
+            and path.stat().st_mode & 0o111 == mode & 0o111):
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f"{path.name}.partial")
+    partial.write_bytes(text)
+    partial.chmod(mode)
+    partial.rename(path)
+
+
+def read_back(folder: Path, top: Path = REPO) -> int:
+    """Write the commits of the branch to the repository, and return how many there are."""
+    repo = Repository(folder)
+    if not (folder / ".git").is_dir():
+        raise Failure(f"There is no {folder}; make branch writes it")
+    _check_clean(repo)
+    if _config(repo, _CONTENT) != content(top):
+        raise Failure("Patches or new files here have changed since make branch, and import would "
+                      "undo this; commit here, check out "
+                      f"{_config(repo, _COMMIT) or 'the commit of that time'}, import there, and "
+                      "merge")
+    with Step("Read the commits"):
+        known = list(dict.fromkeys(topic.series for topic in patches.topics(top)))
+        commits = read(repo, known)
+        with tempfile.TemporaryDirectory() as tmp:
+            _import(repo, commits, Path(tmp), top)
+        _remember(repo, top)
+    return len(commits)
+
+
+def _final(repo: Repository, commits: Sequence[Commit], tmp: Path) -> Dict[str, Path]:
+    """Return the new files as the last commit has them; a commit may have renamed them."""
+    there = repo.files("HEAD")
+    again = [path for commit in commits for path in commit.added if path in repo.files(BASE)]
+    if again:
+        raise Failure(f"A commit removes Linux's {again[0]}, and another one creates it; squash "
+                      "these")
+    ours = {path for commit in commits for path in commit.added}
+    for commit in commits:
+        for old, new in commit.renamed:
+            if old in ours:
+                ours.add(new)
+    found = {}
+    for path in ours & there.keys():
+        # The work tree is clean, so that its files are those of HEAD.
+        found[path] = tmp / path
+        found[path].parent.mkdir(parents=True, exist_ok=True)
+        found[path].write_bytes((repo.path / path).read_bytes())
+        found[path].chmod(0o755 if there[path] == "100755" else 0o644)
+    return found
+
+
+def _import(repo: Repository, commits: Sequence[Commit], tmp: Path, top: Path) -> None:
+    names = _names(commits, top)
+    final = _final(repo, commits, tmp / "files")
+    covers = {}
+    for series in dict.fromkeys(commit.series for commit in commits):
+        text = _config(repo, _description(series))
+        if text:
+            covers[series] = text.rstrip("\n") + "\n"
+    old = patches.topics(top)
+    gone: Set[Path] = {topic.patch for topic in old} - {top / "patches" / name for name in names}
+    gone |= {top / path for path in patches.new_files(old) - final.keys()}
+    for commit, name in zip(commits, names):
+        head = f"Subject: {commit.message}\n"
+        _write_if_new(top / "patches" / name,
+                      (head + commit.diff).encode(errors="surrogateescape"))
+    for path, file in final.items():
+        _write_if_new(top / path, file.read_bytes(), file.stat().st_mode)
+    for series, text in covers.items():
+        _write_if_new(patches.cover(series, top), text.encode())
+    _write_if_new(top / "patches/series", _listing(commits, names).encode())
+    for old_file in gone:
+        old_file.unlink(missing_ok=True)
+        _remove_empty(old_file.parent, top)
+
+
+def _listing(commits: Sequence[Commit], names: Sequence[str]) -> str:
+    lines = [_SERIES_HEAD]
+    series = ""
+    for commit, name in zip(commits, names):
+        if commit.series != series:
+            series = commit.series
+            lines.append(f"\n[{series}]\n")
+        lines.append(f"{name}\n")
+        lines += [f"\t{path}\n" for path in sorted(commit.added)]
+    return "".join(lines)
+
+
+def _remove_empty(folder: Path, top: Path) -> None:
+    while folder != top and not os.listdir(folder):
+        folder.rmdir()
+        folder = folder.parent
