@@ -129,6 +129,9 @@ def unpack_base(source: Source, folder: Path) -> Repository:
         repo.init()
         repo.commit_all(f"Linux {LINUX}")
         repo.git("tag", BASE)
+        # Only the series have branches.
+        repo.git("checkout", "-q", "--detach")
+        repo.git("branch", "-q", "-D", repo.FIRST)
         repo.git("config", _SOURCE, source.name)
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)

@@ -56,6 +56,9 @@ class Repository:
         path: its top
     """
 
+    # The branch of a new repository.
+    FIRST = "linux"
+
     def __init__(self, path: Path) -> None:
         self.path = path
         self._files: Dict[str, Dict[str, str]] = {}
@@ -99,7 +102,7 @@ class Repository:
 
     def init(self) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
-        self.git("init", "-q", "-b", "base")
+        self.git("init", "-q", "-b", self.FIRST)
 
     def commit_all(self, message: str) -> str:
         """Commit all files, ignored ones too, and return the commit."""
