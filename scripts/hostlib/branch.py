@@ -40,8 +40,7 @@ _SERIES_HEAD = """\
 # "make import" writes this file.
 """
 
-# A commit's diffs as a patch has them: files that it adds are in the repository as they are.
-_DIFF = ("-p", "--diff-filter=a", "--unified=3", "--no-ext-diff", "--no-textconv",
+_DIFF = ("-p", "--unified=3", "--no-ext-diff", "--no-textconv",
          "--src-prefix=a/", "--dst-prefix=b/")
 
 
@@ -102,7 +101,7 @@ def content(top: Path = REPO) -> str:
     every = patches.topics(top)
     files = [top / "patches/series", *(topic.patch for topic in every),
              *(patches.cover(series, top) for series in patches.posted(top)),
-             *(top / path for topic in every for path in topic.new_files)]
+             *(top / path for path in sorted(patches.new_files(every)))]
     for path in files:
         digest.update(f"{path.relative_to(top)}\n".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
@@ -271,7 +270,7 @@ def _log(repo: Repository, commits: str, *options: str) -> List[List[str]]:
 
 def _read(repo: Repository, series: str, commits: str, created: Dict[str, str]) -> List[Commit]:
     """Read the commits of a series; "created" gets the files that they create, and by which."""
-    return [_judge(commit, parents, message, status.strip(), diff.lstrip("\n"), series, created)
+    return [_judge(commit, parents, message, status.strip(), diff, series, created)
             for (commit, parents, message, status), (_, _, _, diff)
             in zip(_log(repo, commits, "--name-status"), _log(repo, commits, *_DIFF))]
 
@@ -297,6 +296,8 @@ def _judge(commit: str, parents: str, message: str, status: str, diff: str, seri
             raise Failure(f"The commit {name} creates {path}, which {created[path]} creates as "
                           "well; let one of them create it")
         created[path] = name
+    # The repository has new files as they are.
+    diff = "".join(each for _, each in patches.split(diff) if "\nnew file mode " not in each)
     # Without these lines, a patch changes only where its edits do.
     diff = re.sub(r"^index [0-9a-f]+\.\.[0-9a-f]+( \d+)?\n", "", diff, flags=re.MULTILINE)
     return Commit(name, series, message.strip() + "\n", diff, added)
@@ -400,9 +401,8 @@ def _import(repo: Repository, commits: Sequence[Commit], tmp: Path, top: Path) -
     gone: Set[Path] = {topic.patch for topic in old} - {top / "patches" / name for name in names}
     gone |= {top / path for path in patches.new_files(old) - final.keys()}
     for commit, name in zip(commits, names):
-        head = f"Subject: {commit.message}\n"
-        _write_if_new(top / "patches" / name,
-                      (head + commit.diff).encode(errors="surrogateescape"))
+        text = f"Subject: {commit.message}" + (f"\n{commit.diff}" if commit.diff else "")
+        _write_if_new(top / "patches" / name, text.encode(errors="surrogateescape"))
     for path, file in final.items():
         _write_if_new(top / path, file.read_bytes(), file.stat().st_mode)
     for series, text in covers.items():

@@ -26,7 +26,7 @@ def write(source: Source, build: Path, folder: Path, top: Path = REPO) -> List[P
     Returns:
         the folders of all series, in the order in which "git am" must apply them
     """
-    tree = Tree(build)
+    tree = Tree(build, top=top)
     tree.assemble(source)
     posted = patches.posted(top)
     every = patches.topics(top)

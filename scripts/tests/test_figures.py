@@ -6,7 +6,6 @@ import unittest
 from typing import Dict, List
 
 from hostlib import bench
-from hostlib.tree import PATCHES, REPO
 
 DEPTHS = (1, 16, 64, 127)
 
