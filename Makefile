@@ -58,7 +58,7 @@ deps: ## install what demo and test need; ALL=1: what all commands need
 		$(filter arm64,$(ARCH)))
 
 doctor: ## say what works on this machine as it is; PID=: for that VMM's guest, too
-	@$(PYTHON) scripts/doctor.py $(if $(PERF),--perf "$(PERF)") $(PID)
+	@$(PYTHON) scripts/doctor $(if $(PERF),--perf "$(PERF)") $(PID)
 
 demo: ## profile a Linux guest from its host, and draw its flame graph
 	$(HOST)

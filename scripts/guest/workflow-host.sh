@@ -171,8 +171,8 @@ doctor_within()
 }
 
 # Let the doctor look at this host and at guests, before anything is recorded.
-look="python3 $REPO/scripts/doctor.py"
-# $look holds two words.
+look="python3 $REPO/scripts/doctor --json"
+# $look holds three words.
 # shellcheck disable=SC2086
 {
 	doctor no-debugfs $look $web

@@ -104,13 +104,13 @@ def debs(build: Build, packages: List[Path], accel: str, folder: Path) -> Counts
             next((root / "usr/src").glob("*guest-callchain*/Module.symvers")).read_text()}
 
     shutil.copy(build.selftests / UNIKERNEL, folder / "unikernel")
-    shutil.copy(REPO / "scripts/doctor.py", folder)
+    shutil.copytree(REPO / "scripts/doctor", folder / "doctor")
     job = (guest.SCRIPTS / "unikernel-host.sh").read_text()
     (folder / "unikernel-host.sh").write_text(job)
     if EmulatedHost(build, accel, root=root).run(
             f"uname -r > /run/shared/release\nperf() {{ {PERF} \"$@\"; }}\n"
             "UNIKERNEL=/run/shared/unikernel\n. /run/shared/unikernel-host.sh\n"
-            f"python3 /run/shared/doctor.py --json --perf {PERF} $vm "
+            f"python3 /run/shared/doctor --json --perf {PERF} $vm "
             "> /run/shared/doctor.json || true", folder, _DEADLINE, pass_on).status:
         raise Failure(f"A guest could not be sampled with what was installed, see {folder}")
     made.update(_judge_sampling(folder, release))

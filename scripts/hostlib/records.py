@@ -7,6 +7,7 @@ samples and deferred records; the layout of samples; each callchain's context ma
 addresses after these: their number in a guest's samples, else only whether there are any.
 """
 
+import json
 import shutil
 import struct
 from collections import Counter
@@ -28,10 +29,8 @@ _TRIES = 4
 # are rare, e.g. in samples of a process that ends.
 _RARE = 3
 
-# Text that the doctor must print on each kernel.
-_DOCTOR = {"patched": "This host can record guests.",
-           "unpatched": "no the kernel refuses guest_callchain: the patches or "
-                        "CONFIG_GUEST_PERF_CALLCHAIN are missing > install the kernel"}
+# What the doctor must find on each kernel to block a recording.
+_DOCTOR: Dict[str, List[str]] = {"patched": [], "unpatched": ["host.kernel: missing"]}
 
 # include/uapi/linux/perf_event.h
 _RECORD_SAMPLE = 9
@@ -131,7 +130,8 @@ def _record(build: Build, perf: Path, guest: Path, new_perf: Path, accel: str,
     if folder.exists():
         shutil.rmtree(folder)
     job = (f"export PERF={perf} GUEST={guest}\n. {JOB}\n"
-           f"python3 {REPO}/scripts/doctor.py --perf {new_perf} > /run/shared/doctor.txt || true\n")
+           f"python3 {REPO}/scripts/doctor --json --perf {new_perf} > /run/shared/doctor.json || "
+           "true\n")
     outcome = EmulatedHost(build, accel).run(job, folder, _DEADLINE, pass_on)
     if outcome.status:
         raise Failure(f"Nothing was recorded; see {folder / 'output'}")
@@ -146,7 +146,7 @@ def _of_folder(folder: Path) -> Iterator[Tuple[str, bytes, "Counter[Shape]"]]:
 def compare(patched: Build, unpatched: Build, accel: str, results: Path) -> bool:
     """Record on both kernels with the unpatched perf, and run the doctor there.
 
-    Return true if both kernels record the same, and the doctor says what it must.
+    Return true if both kernels record the same, and the doctor finds what it must.
     """
     guest = patched.path / "selftests" / "kvm" / BENCH
     kernels = (("patched", patched), ("unpatched", unpatched))
@@ -172,9 +172,12 @@ def compare(patched: Build, unpatched: Build, accel: str, results: Path) -> bool
                    for all_of_it in seen]
         say(f"{way}: {len(seen[1][way])} kinds of records, {samples[0]} samples with our "
             f"patches, {samples[1]} without")
-    differing += [f"the doctor on the {name} kernel does not say: {words}"
-                  for name, words in _DOCTOR.items()
-                  if words not in " ".join((results / name / "doctor.txt").read_text().split())]
+    for name, wanted in _DOCTOR.items():
+        report = json.loads((results / name / "doctor.json").read_text())
+        blocking = [f"{check['key']}: {check['why']}" for check in report["checks"]
+                    if check["blocks"]]
+        if blocking != wanted:
+            differing.append(f"the doctor on the {name} kernel: {blocking}, not {wanted}")
     for what in differing:
         say(f"differs: {what}")
     return bool(attrs) and not differing

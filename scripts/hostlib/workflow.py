@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Test perf kvm's whole workflow on two guests of Debian's, as an operator would use it."""
 
+import json
 import re
 from pathlib import Path
 from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
@@ -33,29 +34,25 @@ _CHANGE = re.compile(r"^ +(?:\d+\.\d+%)? +(?:[+-]\d+\.\d+%)? .*\[[gu]\] \S+", re
 _ENTRY = ("do_syscall_64", "entry_SYSCALL_64_after_hwframe")
 _PROGRAM = ("transfer", "transfer_many", "work", "main")
 
-# Situations that workflow-host.sh prepares, and texts that the doctor must print there.
-_DOCTOR: Dict[str, Sequence[str]] = {
-    "well": ('VM "web" with 1 vCPU', "it runs Linux 6.1", "it has ORC tables",
-             "perf kvm --guest record -e cpu-clock -g -p ", "status 0"),
-    "no-debugfs": ("> mount -t debugfs debugfs /sys/kernel/debug", "status 0"),
-    "shallow": ("callchains end early: perf_event_max_stack is 16 "
-                "> sysctl kernel.perf_event_max_stack=127", "status 0"),
-    "not-deferred": ("callchains are taken in the PMI, not deferred: "
-                     "perf_event_max_contexts_per_stack is 2 "
-                     "> sysctl kernel.perf_event_max_contexts_per_stack=8", "status 0"),
-    "forbidden": ("no guest may be read: perf_event_guest_callchain is 0 "
-                  "> sysctl kernel.perf_event_guest_callchain=2",
-                  "no names of its functions: kernel.perf_event_guest_callchain is 0", "status 1"),
-    "no-perf": ("no there is no program /nowhere/perf > pass --perf perf_7.3",
-                "This guest can't be recorded", "status 1"),
-    "others-guest": ("may record programs, no kernels: perf_event_paranoid is 2",
-                     "you may not sample it", "it is user root's > run perf as root", "status 1"),
-    "no-vm": ("no sh has no VM of KVM > name another process: VMMs of KVM are ", "status 1"),
-    "no-process": ("no there is no process 4000000 > name another process: VMMs of KVM are ",
-                   "status 1"),
-    "no-linux": ("no names of its functions: ", "-g is --call-graph fp", "status 0"),
-    "no-kvm": ("no there is no /dev/kvm: KVM isn't loaded > modprobe kvm_intel or kvm_amd",
-               "status 1"),
+# Situations that workflow-host.sh prepares: the doctor's exit status; results of some of its
+# checks, by their keys, and why they fail; and names, options and commands that it must print.
+_DOCTOR: Dict[str, Tuple[int, Dict[str, str], Sequence[str]]] = {
+    "well": (0, {"guest.vmm": "ok", "guest.kernel": "ok", "guest.unwinding": "ok"},
+             ("1 vCPU", "web runs Linux 6.1", "--call-graph orc",
+              "perf kvm --guest record -e cpu-clock -g -p ")),
+    "no-debugfs": (0, {"guest.walks": "unknown"}, ("mount -t debugfs debugfs /sys/kernel/debug",)),
+    "shallow": (0, {"host.limits": "shallow"}, ("sysctl kernel.perf_event_max_stack=127",)),
+    "not-deferred": (0, {"host.limits": "not-deferred"},
+                     ("sysctl kernel.perf_event_max_contexts_per_stack=8",)),
+    "forbidden": (1, {"host.switch": "off", "guest.kernel": "switch"},
+                  ("sysctl kernel.perf_event_guest_callchain=2",)),
+    "no-perf": (1, {"host.perf": "not-run"}, ("/nowhere/perf", "--perf perf_7.3")),
+    "others-guest": (1, {"host.user": "programs", "guest.sample": "nothing"}, ("perf as root",)),
+    "no-vm": (1, {"guest.vmm": "no-vm"}, ("VMMs of KVM are ",)),
+    "no-process": (1, {"guest.vmm": "no-process"}, ("4000000", "VMMs of KVM are ")),
+    "no-linux": (0, {"guest.kernel": "no-linux", "guest.unwinding": "unknown"},
+                 ("--call-graph fp",)),
+    "no-kvm": (1, {"host.kvm": "not-loaded"}, ("modprobe kvm_intel",)),
 }
 
 # Traces of the guest's memory, which perf must write if it may read the guest, and only then;
@@ -156,16 +153,23 @@ def judge_top(screen: str) -> Iterator[str]:
         yield "perf kvm top shows a tid in place of a comm"
 
 
-def judge_doctor(said: str, words: Sequence[str]) -> Iterator[str]:
-    """Yield the texts that the doctor should have printed, but has not.
-
-    Args:
-        said: its output and its exit status
-        words: the texts; a line may end anywhere between their words
-    """
-    line = " ".join(said.split())
+def judge_doctor(said: str, status: int, results: Mapping[str, str],
+                 words: Sequence[str]) -> Iterator[str]:
+    """Yield complaints about the doctor's output, JSON and a line with its exit status."""
+    output, _, ended = said.rpartition("status ")
+    try:
+        checks = json.loads(output)["checks"]
+    except ValueError:
+        yield f"the doctor has written no JSON: {output[-200:]}"
+        return
+    if ended.strip() != str(status):
+        yield f"the doctor's exit status is {ended.strip()}, not {status}"
+    found = {check["key"]: check["why"] or check["state"] for check in checks}
+    for key, result in results.items():
+        if found.get(key) != result:
+            yield f"the doctor finds {key}: {found.get(key)}, not {result}"
     for word in words:
-        if word not in line:
+        if word not in output:
             yield f"the doctor does not say: {word}"
 
 
@@ -176,8 +180,8 @@ def judge(folder: Path) -> Counts:
 
     counts = Counts()
     for name, wrong in {
-            **{f"doctor, {name}": judge_doctor(text(f"doctor-{name}"), words)
-               for name, words in _DOCTOR.items()},
+            **{f"doctor, {name}": judge_doctor(text(f"doctor-{name}"), *wanted)
+               for name, wanted in _DOCTOR.items()},
             "report, levels of callers": judge_levels(text("callers"),
                                                       {"g": _ENTRY, "u": _PROGRAM}),
             "report, levels of callers on the host": judge_levels(text("host-callers"),

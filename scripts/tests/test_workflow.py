@@ -26,13 +26,15 @@ _TOP = ("     3.00%     0.00%  program  program (guest)  [u] 0x00000000100012da\
 
 class JudgeTest(unittest.TestCase):
 
-    def test_what_the_doctor_must_say_may_be_on_two_lines(self) -> None:
-        said = "  no there is no process\n       4000000\n     > name another\nstatus 1\n"
-        wanted = ("no process 4000000 > name another", "status 1")
-        self.assertEqual(list(workflow.judge_doctor(said, wanted)), [])
-        for words in ("4000000", "status 1"):
-            self.assertEqual(len(list(workflow.judge_doctor(said.replace(words, ""), wanted))), 1,
-                             words)
+    def test_what_the_doctor_must_find(self) -> None:
+        said = ('{"checks": [{"key": "host.kvm", "state": "ok", "why": ""}, {"key": "guest.vmm", '
+                '"state": "no", "why": "no-vm"}], "summary": "try 76"}\nstatus 1\n')
+        wanted = (1, {"host.kvm": "ok", "guest.vmm": "no-vm"}, ["76"])
+        self.assertEqual(list(workflow.judge_doctor(said, *wanted)), [])
+        for good, bad in (("76", "77"), ("status 1", "status 0"), ("host.kvm", "host"),
+                          ("no-vm", "thread"), ("{", "Traceback")):
+            self.assertEqual(len(list(workflow.judge_doctor(said.replace(good, bad), *wanted))), 1,
+                             bad)
 
     def test_nothing_said_is_a_failure(self) -> None:
         names = [f"doctor-{name}" for name in workflow._DOCTOR]
