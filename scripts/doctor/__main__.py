@@ -4,20 +4,23 @@
 import argparse
 import os
 import sys
+import types
 from typing import Optional, Sequence
 
-# Python was given this folder, not its name as a package.
 if not __package__:
-    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    # Python was given this folder, not the package's name.  Don't let it look for modules in the
+    # folder above: that may be /tmp, where anybody can leave some.
+    package = types.ModuleType("doctor")
+    package.__path__ = [os.path.dirname(os.path.abspath(__file__))]
+    sys.modules["doctor"] = package
 
-import doctor
 from doctor.report import as_json, as_text, examine
 from doctor.system import System
 
 
 def main(argv: Optional[Sequence[str]] = None, system: Optional[System] = None) -> int:
     parser = argparse.ArgumentParser(
-        prog="doctor", description=(doctor.__doc__ or "").splitlines()[0],
+        prog="doctor", description="Say what works on this host, and for the guest of one VMM.",
         epilog="Exits with 0 if it can be recorded, else with 1.")
     parser.add_argument("--perf", default="perf", metavar="PERF", help="the perf to be used")
     parser.add_argument("--json", action="store_true", help="print JSON, for programs")

@@ -51,8 +51,7 @@ def list_vmms(system: System) -> str:
             if "anon_inode:kvm-vm" in (system.open_files(pid) or [])]
     if not vmms:
         return "no VMM of KVM is seen" + (" by this user" if system.uid else "")
-    more = f" and {len(vmms) - 4} more" if len(vmms) > 4 else ""
-    return f"VMMs of KVM are {', '.join(vmms[:4])}{more}"
+    return f"VMMs of KVM are {', '.join(vmms[:4] + ['...'] * (len(vmms) > 4))}"
 
 
 def check_machine(system: System) -> Check:
@@ -83,9 +82,8 @@ def knows(system: System, bits: int, sample_type: int = 0) -> Optional[bool]:
         return not error
     # No kernel knows RESERVED.  If this fails with EINVAL, the kernel checks attributes before
     # permissions, so it knows the attributes above.
-    if system.open_event(SOFTWARE_CPU_CLOCK, RESERVED | EXCLUDE_KERNEL) == errno.EINVAL:
-        return True
-    return None
+    error = system.open_event(SOFTWARE_CPU_CLOCK, RESERVED | EXCLUDE_KERNEL)
+    return True if error == errno.EINVAL else None
 
 
 def refusal(system: System) -> Check:

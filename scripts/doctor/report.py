@@ -89,8 +89,7 @@ def as_text(report: Report) -> str:
         lines += wrap(f"{MARKS[check.state]:>4} ", unknown + check.fact)
         lines += wrap("     > ", check.mend) if check.mend else []
     lines += wrap("", report.summary)
-    if report.command:
-        lines.append(f"  {clean(report.command)}")
+    lines += [f"  {clean(report.command)}"] if report.command else []
     return "\n".join(lines) + "\n"
 
 
