@@ -3,15 +3,16 @@
 
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Iterable, List, Optional
+from typing import Iterable, List, Optional, Tuple
 
 from . import foreign, kconfig
 from .arch import X86, Arch
+from .patches import REPO, edits, topics, touched
 from .source import Source
-from .patches import REPO, edits, touched
 from .tree import Tree
 from .ui import Failure, run_logged
 
@@ -20,13 +21,26 @@ CONFIGS = REPO / "scripts" / "configs"
 # The space for a tree, its objects, perf, and the compiler's cache.
 _NEEDS_GIB = 6
 
-# Our selftests; a kernel has a hundred more, which need not be built here.
-COMMON_SELFTESTS = [*(f"guest_callchain_{name}" for name in (
-    "test", "attr_test", "backtrace_test", "churn_test", "control_test", "deferred_test",
-    "depth_test", "lifetime_test", "many_test", "tracepoint_test")), "memslots_debugfs_test"]
-SELFTESTS = [*COMMON_SELFTESTS, *(f"x86/guest_callchain_{name}" for name in (
-    "entry_test", "hostile_test", "lbr_test", "memory_test", "modes_test", "no_side_effects_test",
-    "pkru_test", "reload_test", "stack_test"))]
+
+
+def our_selftests(arch: str) -> List[str]:
+    """Return our KVM selftests for an architecture: those that patches add to Makefile.kvm.
+
+    Linux has a hundred more, which need not be built here.
+    """
+    listed: List[Tuple[str, str]] = []
+    for topic in topics():
+        diff = edits(topic.patch, "tools/testing/selftests/kvm/Makefile.kvm")
+        for sign, *entry in re.findall(r"^([+-])TEST_GEN_PROGS_(\w+) \+= (\S+)$", diff,
+                                       re.MULTILINE):
+            (listed.append if sign == "+" else listed.remove)((entry[0], entry[1]))
+    # Run those of all architectures first.
+    return sorted((test for where, test in listed if where in (arch, "COMMON")),
+                  key=lambda test: ("/" in test, test))
+
+
+SELFTESTS = our_selftests(X86.name)
+COMMON_SELFTESTS = [test for test in SELFTESTS if "/" not in test]
 
 # One of perf's selftests, which are built into a folder below KVM's.
 PERF_EVENTS_TEST = "perf_events/sw_event_samples"
@@ -169,12 +183,7 @@ class Build:
 
     def _selftests(self) -> List[str]:
         """Return the programs that the selftests' Makefile builds, as paths below its folder."""
-        if self.arch is X86:
-            return SELFTESTS
-        folder = "tools/testing/selftests/kvm/"
-        ours = sorted(path[len(folder):-len(".c")] for path in self.tree.new_files
-                      if path.startswith(f"{folder}{self.arch.name}/") and path.endswith("_test.c"))
-        return [*COMMON_SELFTESTS, *ours, *LINUX_TESTS[self.arch.name]]
+        return [*our_selftests(self.arch.name), *LINUX_TESTS.get(self.arch.name, [])]
 
     def _instruments(self) -> List[str]:
         """Return the other programs that are built beside the selftests."""
