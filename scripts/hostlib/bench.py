@@ -9,9 +9,9 @@ instruction.  "Timed" runs measure real time, which is good for ratios only.
 import json
 import statistics
 import subprocess
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
 from .arch import ARM64, X86, Arch
 from .build import BENCH, Build
@@ -161,11 +161,12 @@ class Results:
                 return figure
         return None
 
-    def to_json(self) -> Dict[str, Any]:
+    def to_json(self, form: "Callable[[Figure], Dict[str, Any]]" = asdict) -> Dict[str, Any]:
+        """Return data for JSON, with each figure in this form."""
         data: Dict[str, Any] = {"schema": SCHEMA_VERSION, "environment": self.environment,
-                                "figures": [asdict(figure) for figure in self.figures]}
+                                "figures": [form(figure) for figure in self.figures]}
         if self.peers:
-            data["peers"] = {kernel: [asdict(figure) for figure in figures]
+            data["peers"] = {kernel: [form(figure) for figure in figures]
                              for kernel, figures in self.peers.items()}
         if self.whole_hosts:
             data["whole_hosts"] = [asdict(each) for each in self.whole_hosts]
@@ -496,13 +497,39 @@ def measure(build: Build, accel: str, results: Path, runs: List[Run],
     return Results(environment, figures)
 
 
+def small(figure: Figure) -> Dict[str, Any]:
+    """Return what tables, plots and the gate need of a figure; what is as usual is left out."""
+    def unusual(new: object, usual: object) -> Dict[str, Any]:
+        return {name: value for name, value in vars(new).items() if value != vars(usual)[name]}
+
+    kept = replace(figure, samples=0, pmis=0,
+                   latency={name: value for name, value in figure.latency.items()
+                            if name in ("median", "max")})
+    return {"run": unusual(figure.run, Run("", "", "")), **unusual(kept, Figure(figure.run))}
+
+
+def _text(data: Any, indent: str = "\n") -> str:
+    """Return JSON with one figure a line."""
+    deeper = indent + " "
+    if isinstance(data, dict):
+        return "{" + ",".join(f"{deeper}{json.dumps(name)}: {_text(value, deeper)}"
+                              for name, value in data.items()) + indent + "}"
+    if isinstance(data, list):
+        return "[" + ",".join(deeper + json.dumps(each) for each in data) + indent + "]"
+    return json.dumps(data)
+
+
 def write(results: Results, path: Path) -> None:
-    """Write results as JSON, after checking them against the schema."""
+    """Write what is needed of results as JSON, and all of them beside it, as NAME-all.json.
+
+    Both are checked against the schema.
+    """
     import jsonschema
 
-    data = results.to_json()
-    jsonschema.validate(data, json.loads(SCHEMA.read_text()))
-    path.write_text(json.dumps(data, indent=1) + "\n")
+    for where, form in ((path, small), (path.with_name(f"{path.stem}-all.json"), asdict)):
+        data = results.to_json(form)
+        jsonschema.validate(data, json.loads(SCHEMA.read_text()))
+        where.write_text(_text(data) + "\n")
 
 
 def read(path: Path) -> Results:
