@@ -302,15 +302,19 @@ def _save(figure: Any, axes: Any, path: Path) -> None:
     pyplot.close(figure)
 
 
+def _latencies(results: Results, target: str, mode: str) -> List[Tuple[int, float]]:
+    """Return the median latency by depth; frames lie side by side, and no stack is dumped."""
+    usual = ("counted", target, mode, results.source, 16, 1000, 4, 0)
+    return sorted((f.run.depth, f.latency["median"]) for f in results.figures if f.latency and
+                  (f.run.clock, f.run.target, f.run.mode, f.run.source, f.run.stride, f.run.rate,
+                   f.run.levels, f.run.dump) == usual)
+
+
 def _plot_latency(results: Results, path: Path) -> None:
     figure, axes = _axes("How long a PMI takes, by the depth of the guest's stack",
                          "frames on the stack", "instructions in the PMI's handler, median")
     for (label, target, mode), style in zip(_WAYS, _STYLES):
-        points = sorted((f.run.depth, f.latency["median"]) for f in results.figures
-                        if f.run.clock == "counted" and f.run.target == target
-                        and f.run.mode == mode and f.run.source == results.source and f.run.levels == 4
-                        and not f.run.dump
-                        and f.run.stride == 16 and f.run.rate == 1000 and f.latency)
+        points = _latencies(results, target, mode)
         if mode in _SHALLOW and points:
             points = [(0, points[0][1]), (max(DEPTHS), points[0][1])]
         if points:
