@@ -52,8 +52,7 @@ class ReleasedTest(unittest.TestCase):
     def test_another_source_says_nothing(self) -> None:
         result = self._released(["1-fixes/a"], "linux_2")
         self.assertEqual(result.complaints, [])
-        self.assertEqual(result.not_tried,
-                         "it was written with linux_2, and the source here is linux_1")
+        self.assertIn("linux_2", result.not_tried)
 
     def test_another_base_has_none(self) -> None:
         with mock.patch.object(check, "PINNED", mock.Mock()):
@@ -110,48 +109,39 @@ class RunTest(unittest.TestCase):
     def test_checkpatch_that_breaks(self) -> None:
         self.assertEqual(self._checkpatch(0, "").complaints, [])
         self.assertEqual(len(self._checkpatch(1, "a.c:1: CHECK:A: a\n").complaints), 1)
-        self.assertRegex(self._checkpatch(2, "Can't locate a.pm\n").complaints[0],
-                         "exit status 2: Can't locate")
+        self.assertIn("Can't locate a.pm", self._checkpatch(2, "Can't locate a.pm\n").complaints[0])
         # Output that can't be parsed is a complaint.
         self.assertEqual(len(self._checkpatch(1, "a.c line 1: other words\n").complaints), 1)
 
     def test_a_tool_that_finds_something(self) -> None:
-        self.assertEqual(check._run("a", ["sh", "-c", "echo fine"], Path("/")).complaints, [])
-        self.assertEqual(check._run("a", ["sh", "-c", "echo b; echo c; exit 1"],
-                                    Path("/")).complaints, ["b", "c"])
-        self.assertEqual(check._run("a", ["false"], Path("/")).complaints, ["exit status 1"])
+        for script, complaints in (("echo fine", []), ("echo b; echo c; exit 1", ["b", "c"])):
+            self.assertEqual(check._run("a", ["sh", "-c", script], Path("/")).complaints,
+                             complaints)
+        self.assertEqual(len(check._run("a", ["false"], Path("/")).complaints), 1)
 
-    def test_report(self) -> None:
+    def test_report_and_order_of_results(self) -> None:
         out = io.StringIO()
         with contextlib.redirect_stdout(out):
             self.assertFalse(check.report([Result("a"), Result("b", ["wrong"], ["later"])]))
             self.assertTrue(check.report([Result("a", to_mend=["later"])]))
-        self.assertEqual(out.getvalue(), "to be corrected: later\nfailed: b: wrong\n"
-                         "1 passed, 1 failed\nto be corrected: later\n1 passed, 0 failed\n")
-
-    def test_results_have_the_order_of_jobs(self) -> None:
-        jobs = [lambda: Result("a"), lambda: Result("b")]
-        with contextlib.redirect_stdout(io.StringIO()):
+            jobs = [lambda: Result("a"), lambda: Result("b")]
             self.assertEqual([result.name for result in check.run_all(jobs, 2)], ["a", "b"])
+        self.assertRegex(out.getvalue(), "(?s)later\n.*b: wrong\n1 passed, 1 failed\n"
+                         ".*later\n1 passed, 0 failed\n")
 
 
 class WholeTest(unittest.TestCase):
-    def _run(self, first: Result, second: Result) -> "tuple[bool, str]":
-        out = io.StringIO()
-        with tempfile.TemporaryDirectory() as tmp, contextlib.redirect_stdout(out), \
-                mock.patch.object(check.series, "write"), \
-                mock.patch.object(check, "_patches", return_value=[]), \
-                mock.patch.object(check, "read_accepted", return_value=[]), \
-                mock.patch.object(check, "run_all", return_value=[first]):
-            passed = check.run(Source("linux_1"), Path(tmp), Path(tmp), 1, lambda mails: [second])
-        return passed, out.getvalue()
-
     def test_both_parts_count(self) -> None:
         good, bad = Result("a"), Result("b", ["wrong"])
         for first, second in ((good, good), (bad, good), (good, bad)):
-            passed, said = self._run(first, second)
-            self.assertEqual(passed, first is second)
-            self.assertTrue(said.endswith("all of it took 0 minutes\n"))
+            with tempfile.TemporaryDirectory() as tmp, \
+                    contextlib.redirect_stdout(io.StringIO()), \
+                    mock.patch.object(check.series, "write"), \
+                    mock.patch.object(check, "_patches", return_value=[]), \
+                    mock.patch.object(check, "read_accepted", return_value=[]), \
+                    mock.patch.object(check, "run_all", return_value=[first]):
+                self.assertEqual(check.run(Source("linux_1"), Path(tmp), Path(tmp), 1,
+                                           lambda mails: [second]), first is second)
 
 
 class FilesTest(unittest.TestCase):

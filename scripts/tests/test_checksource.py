@@ -4,7 +4,6 @@
 import contextlib
 import io
 import os
-import shutil
 import subprocess
 import tempfile
 import time
@@ -42,9 +41,7 @@ WARNING: dot(1) not found
 
 class CoccicheckTest(unittest.TestCase):
     def setUp(self) -> None:
-        tmp = tempfile.TemporaryDirectory()
-        self.addCleanup(tmp.cleanup)
-        self.tree = Path(tmp.name)
+        self.tree = Path(self.enterContext(tempfile.TemporaryDirectory()))
         for name, text in _RULES.items():
             path = self.tree / "scripts/coccinelle" / name
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -97,40 +94,25 @@ class CoccicheckTest(unittest.TestCase):
             self.assertTrue((REPO / path).exists() and reason)
 
     def test_rules_that_cant_be_tried(self) -> None:
-        results = self._check("")
-        self.assertEqual([(result.name, result.not_tried) for result in results], [
-            ("coccicheck, b.cocci", "spatch 1.1.1 is older than 1.2"),
-            ("coccicheck, c.cocci", "it only patches"),
-            ("coccicheck, d.cocci", "there is no ocamlopt"), ("what coccicheck sees", ""),
-            ("coccicheck, a.cocci", "")])
+        self.assertEqual({result.name: bool(result.not_tried) for result in self._check("")},
+                         {"coccicheck, a.cocci": False, "what coccicheck sees": False,
+                          **{f"coccicheck, {name}.cocci": True for name in "bcd"}})
         self.assertEqual(len(self.asked), 1)
         self._check("", missing="", inputs="another tree")
         self.assertEqual(len(self.asked), 2)
 
     def test_interrupted(self) -> None:
+        """No other rule is tried, and the processes that spatch has started end, too."""
         for number in range(20):
             (self.tree / f"scripts/coccinelle/z{number:02}.cocci").write_text("virtual report\n")
-        tried = []
-
-        def spatch(_: object, rule: Path, *__: object) -> str:
-            tried.append(rule)
-            time.sleep(0.02)
-            raise KeyboardInterrupt
-
-        with mock.patch.object(checksource._Spatch, "apply", spatch), \
-                self.assertRaises(KeyboardInterrupt):
-            self._check("")
-        self.assertLess(len(tried), 10)
-
-    def test_interrupted_while_it_runs(self) -> None:
-        """The processes that spatch has started end, too."""
         pids = self.tree / "pids"
         (self.tree / "bin").mkdir()
         (self.tree / "bin/spatch").write_text(
             "#!/bin/sh\ncase $* in\n"
             f"--version) echo spatch version 1.1.1 ;;\n"
             f"*--parse-c*) echo init_defs_builtins: {self.tree}/standard.h ;;\n"
-            f"*) sleep 60 & echo $$ $! > {pids}.new; mv {pids}.new {pids}; wait ;;\nesac\n")
+            f"*) echo >> {self.tree}/tried\n"
+            f"sleep 60 & echo $$ $! > {pids}.new; mv {pids}.new {pids}; wait ;;\nesac\n")
         (self.tree / "bin/spatch").chmod(0o755)
         (self.tree / "standard.h").write_text("")
         (self.tree / "a.c").write_text("")
@@ -147,6 +129,7 @@ class CoccicheckTest(unittest.TestCase):
                 contextlib.redirect_stdout(io.StringIO()), self.assertRaises(KeyboardInterrupt):
             checksource.coccicheck(self.tree, {"a.c": {1}}, 2, Passed(self.tree / "passed"), "")
         self.assertLess(time.monotonic() - start, 30)
+        self.assertLess(len((self.tree / "tried").read_text()), 10)
         time.sleep(0.1)
         for pid in pids.read_text().split():
             self.assertFalse(self._runs(int(pid)))
@@ -164,18 +147,15 @@ class CoccicheckTest(unittest.TestCase):
         self.assertTrue(self.macros.startswith("#define A its own\n"))
         self.assertTrue(self.macros.endswith(checksource.MACROS.read_text()))
 
-    def test_its_own_macros_are_not_there(self) -> None:
+    def test_a_spatch_that_does_not_work(self) -> None:
+        self.assertTrue(self._check("", missing="spatch")[0].not_tried)
         with mock.patch.object(Path, "exists", return_value=False):
-            result, = self._check("")
-        self.assertEqual(result.complaints, ["spatch does not say where its own macros are"])
-
-    def test_a_spatch_that_does_not_run(self) -> None:
+            self.assertEqual(len(self._check("")[0].complaints), 1)
         for broken in (mock.Mock(side_effect=subprocess.CalledProcessError(2, "spatch")),
                        mock.Mock(return_value="")):
             with mock.patch.object(checksource, "said_by", broken), \
-                    tempfile.TemporaryDirectory() as tmp, \
-                    self.assertRaisesRegex(Failure, "does not say which version"):
-                checksource._Spatch(self.tree, Path(tmp))
+                    self.assertRaises(Failure):
+                checksource._Spatch(self.tree, self.tree)
 
     def test_lines_that_no_rule_sees(self) -> None:
         bad = "badcount: 2\nbad: int a;\nBAD:!!!!! int b BAD;\n"
@@ -187,13 +167,6 @@ class CoccicheckTest(unittest.TestCase):
         self.assertEqual(self._check("")[3].complaints, [])
         self.assertTrue(self._check("")[3].before)
 
-    def test_a_rule_that_was_edited_is_applied_again(self) -> None:
-        self._check("")
-        rule = self.tree / "scripts/coccinelle/free/a.cocci"
-        rule.write_text(rule.read_text() + "// edited\n")
-        self._check("")
-        self.assertEqual(len(self.asked), 1)
-
     def test_a_rule_that_has_passed_waits_for_another_tree(self) -> None:
         for inputs, said, tried in (("a", _COCCI, 1), ("a", "", 1), ("a", _COCCI, 0),
                                     ("b", "", 1)):
@@ -201,6 +174,10 @@ class CoccicheckTest(unittest.TestCase):
             self.assertEqual(len(self.asked), tried)
             self.assertEqual(result.before, not tried)
             self.assertEqual(bool(result.complaints), bool(said and tried))
+        rule = self.tree / "scripts/coccinelle/free/a.cocci"
+        rule.write_text(rule.read_text() + "// edited\n")
+        self._check("", inputs="b")
+        self.assertEqual(len(self.asked), 1)
 
     def test_rule_that_breaks(self) -> None:
         for said, status, complaint in (
@@ -208,10 +185,6 @@ class CoccicheckTest(unittest.TestCase):
                 ("x\nFatal error: exception\n", 2, "Fatal error"), ("", 255, "exit status 255")):
             with self.subTest(said):
                 self.assertIn(complaint, self._check(said, status)[-1].complaints[0])
-
-    def test_not_there(self) -> None:
-        result, = self._check("", missing="spatch")
-        self.assertEqual(result.not_tried, "there is no spatch")
 
 
 class UnparsedTest(unittest.TestCase):
@@ -231,19 +204,6 @@ class UnparsedTest(unittest.TestCase):
         comment = "bad: }\nbad: /* \nbad:  * f() */\n"
         self.assertEqual(checksource.unparsed(f"badcount: 3\n{comment}", text), set())
         self.assertEqual(checksource.unparsed("nb good = 13,  nb bad = 0\n", text), set())
-
-    @unittest.skipUnless(shutil.which("spatch"), "there is no spatch")
-    def test_our_files(self) -> None:
-        with tempfile.TemporaryDirectory() as tmp:
-            spatch = checksource._Spatch(REPO, Path(tmp))
-            for path in ("kernel/events/callchain_guest_deferred.c",
-                         "tools/perf/tests/guest-memory.c",
-                         "tools/testing/selftests/kvm/guest_callchain_attr_test.c",
-                         "tools/testing/selftests/perf_events/sw_event_samples.c"):
-                with self.subTest(path):
-                    self.assertEqual(spatch.unparsed(path), set())
-                    said = spatch._said("--parse-c", path)
-                    self.assertTrue(checksource.unparsed(said, (REPO / path).read_text()))
 
 
 class DocumentationTest(unittest.TestCase):
@@ -290,16 +250,14 @@ class DocumentationTest(unittest.TestCase):
             self.assertEqual(checksource.pages(
                 tree, Path(tmp)), [wanted])  # type: ignore[arg-type]
 
-    def test_documents_that_are_in_no_page(self) -> None:
+    def test_what_was_not_built(self) -> None:
         pages = ["output/admin-guide/a.html", "output/virt/kvm/b.html"]
         self.assertEqual(self._build(*pages).complaints, [])
-        self.assertEqual(self._build(pages[0], "output/virt/b.html").complaints,
-                         ["Documentation/virt/kvm/b.rst was not built"])
+        complaint, = self._build(pages[0], "output/virt/b.html").complaints
+        self.assertIn("Documentation/virt/kvm/b.rst", complaint)
         self.assertEqual(self._build(fails=True).complaints, ["broken"])
-
-    def test_not_there(self) -> None:
-        self.assertEqual(self._build(missing="sphinx-build").not_tried, "there is no sphinx-build")
-        self.assertEqual(self._build(missing="yaml").not_tried, "there is no yaml for Python")
+        for tool in ("sphinx-build", "yaml"):
+            self.assertIn(tool, self._build(missing=tool).not_tried)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,6 @@ from unittest import mock
 
 from hostlib import flamepage, npm
 from hostlib.stacks import GUEST_KERNEL, GUEST_USER, Frame
-from hostlib.ui import Failure
 
 _HOSTILE = ("</script><script>alert(1)</script>", "<!--<script>", "a\u2028b", "{{code}}", "\ud800",
             "&lt;", "\"'\\")
@@ -95,14 +94,6 @@ class PageTest(unittest.TestCase):
         self.assertEqual([[parent, data["names"][name], data["kinds"][kind], *counts]
                           for parent, name, kind, *counts in data["nodes"]],
                          [[-1, "a", GUEST_USER, 3, 5], [0, "b", GUEST_KERNEL, 3, 0]])
-
-    def test_no_page_without_the_library(self) -> None:
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "a.html"
-            with mock.patch.object(npm, "fetch", side_effect=Failure("no network")):
-                with self.assertRaisesRegex(Failure, "no network"):
-                    flamepage.write([Counter()], "title", path)
-            self.assertFalse(path.exists())
 
 
 if __name__ == "__main__":

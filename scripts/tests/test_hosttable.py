@@ -27,9 +27,10 @@ class Table(unittest.TestCase):
         self.assertIn("- Intel, EPT: `a.x`: no SMAP", page)
 
     def test_missing_run_is_named(self) -> None:
-        with tempfile.TemporaryDirectory() as tmp, \
-                self.assertRaisesRegex(Failure, 'run "make selftests" first'):
-            hosttable.write(Path(tmp), Path(tmp), Path(tmp) / "page")
+        tmp = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        with self.assertRaises(Failure) as failure:
+            hosttable.write(tmp, tmp, tmp / "page")
+        self.assertIn('"make selftests"', str(failure.exception))
 
 
 if __name__ == "__main__":

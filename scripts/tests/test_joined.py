@@ -58,7 +58,7 @@ class JoinedTest(unittest.TestCase):
             {"CPU 0/KVM;kvm_vcpu_ioctl": 1, "qemu;poll": 1, "CPU 0/KVM;KVM_RUN (guest);f": 1})
 
     def test_samples_of_guests_alone(self) -> None:
-        with self.assertRaisesRegex(Failure, "perf kvm --host --guest record"):
+        with self.assertRaises(Failure):
             _fold(_sample("bash G     ", "vfs_read"))
 
 

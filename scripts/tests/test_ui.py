@@ -18,34 +18,35 @@ class HostFolderTest(unittest.TestCase):
 
 class ExplainTest(unittest.TestCase):
     def setUp(self) -> None:
-        tmp = tempfile.TemporaryDirectory()
-        self.addCleanup(tmp.cleanup)
-        self.log = Path(tmp.name) / "log"
+        self.log = Path(self.enterContext(tempfile.TemporaryDirectory())) / "log"
 
     def test_first_error_of_a_compiler(self) -> None:
         self.log.write_text("CC a.o\na.c:1: error: first\na.c:2: error: second\nmake: *** [x]\n")
-        self.assertEqual(explain(self.log), "it says: a.c:1: error: first")
+        self.assertIn("a.c:1: error: first", explain(self.log))
+        self.assertNotIn("second", explain(self.log))
 
     def test_full_disk(self) -> None:
         self.log.write_text("tar: linux/x: Cannot write: No space left on device\n")
         self.assertIn("disk is full", explain(self.log))
-
-    def test_full_disk_without_room_to_say_so(self) -> None:
+        # It may have no room to say so.
         self.log.write_text("")
         with mock.patch("shutil.disk_usage", return_value=mock.Mock(free=0)):
             self.assertIn("disk is full", explain(self.log))
 
     def test_failing_command_names_its_log(self) -> None:
-        with self.assertRaisesRegex(Failure, "Try this failed, it says: no such luck.*log"):
+        with self.assertRaises(Failure) as failure:
             run_logged("Try this", ["sh", "-c", "echo no such luck; exit 1"], self.log)
+        for word in ("Try this", "no such luck", str(self.log)):
+            self.assertIn(word, str(failure.exception))
 
     def test_second_run_is_told_of_the_first(self) -> None:
         folder = self.log.parent / "build"
         claim(folder)
         claim(folder)
         with mock.patch.dict("hostlib.ui._claims", clear=True), \
-             self.assertRaisesRegex(Failure, "Another run uses .*build"):
+             self.assertRaises(Failure) as failure:
             claim(folder)
+        self.assertIn(str(folder), str(failure.exception))
 
 
 if __name__ == "__main__":
