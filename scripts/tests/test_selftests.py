@@ -10,7 +10,7 @@ from typing import Any, List, Tuple
 from unittest import mock
 
 from hostlib import selftests
-from hostlib.arch import ARM64, X86, Arch
+from hostlib.arch import ARM64, X86
 from hostlib.build import CONFIGS, INSTRUMENT_TESTS, TEST_32BIT, Build
 from hostlib.selftests import ExpectedSkip, expected_skips
 from hostlib.source import Source
@@ -19,6 +19,7 @@ from hostlib.ui import Failure
 _LIST = """# where, which, why
 !debug,lockdep	modes.*.smm	there is no SMM
 no5lvl	*_5_level.*	no 5-level paging
+arm64+!debug	midwalk.*	no kprobes
 """
 
 
@@ -30,77 +31,55 @@ def count(results: List[Tuple[str, str]], *patterns: str) -> selftests.Counts:
 
 
 class CountTest(unittest.TestCase):
-    def test_unexpected_skip_fails(self) -> None:
-        counts = count([("a.irq.x", "SUCCESS"), ("a.nmi.x", "SKIPPED")], "b.*")
-        self.assertEqual(str(counts), "1 passed, 1 failed, 0 skipped")
-        self.assertIn("failed, because it was skipped unexpectedly: a.nmi.x: why", counts.remarks)
+    def test_only_expected_skips_may_be(self) -> None:
+        both = [("a.irq.x", "SUCCESS"), ("a.nmi.x", "SKIPPED")]
+        for results, patterns, counted, remark in (
+                (both, ("b.*",), (1, 1, 0), "a.nmi.x"), (both, ("a.nmi.*",), (1, 0, 1), "a.nmi.x"),
+                # One that runs is reported.
+                ([("a.nmi.x", "SUCCESS")], ("a.nmi.*", "b.*"), (1, 0, 0), "a.nmi.*"),
+                ([("a.nmi.x", "FAILURE")], (), (0, 1, 0), "a.nmi.x")):
+            counts = count(results, *patterns)
+            self.assertEqual((counts.passed, counts.failed, counts.skipped), counted)
+            self.assertEqual([remark in said for said in counts.remarks], [True])
 
-    def test_expected_skip_does_not(self) -> None:
-        counts = count([("a.irq.x", "SUCCESS"), ("a.nmi.x", "SKIPPED")], "a.nmi.*")
-        self.assertEqual(str(counts), "1 passed, 0 failed, 1 skipped")
-
-    def test_expected_skip_that_runs_is_reported(self) -> None:
-        counts = count([("a.nmi.x", "SUCCESS")], "a.nmi.*", "b.*")
-        self.assertEqual(counts.failed, 0)
-        self.assertEqual(len(counts.remarks), 1)
-        self.assertRegex(counts.remarks[0], r"no longer skipped.*: a\.nmi\.\*")
+    def test_what_does_not_hold_fails_and_is_named(self) -> None:
+        counts = selftests.judge("demo", {"holds": True, "does not": False})
+        self.assertEqual((counts.passed, counts.failed), (1, 1))
+        self.assertIn("demo: does not", counts.remarks[0])
 
 
 class LimitsTest(unittest.TestCase):
-    def _limits(self, arch: Arch, timeout: int = 0, deadline: int = 0) -> Tuple[str, int]:
-        """Return the timeout of the job's tests, and the job's deadline."""
-        build: Any = SimpleNamespace(arch=arch, tests=["a_test"])
-        host = mock.Mock()
-        host.return_value.run.return_value = SimpleNamespace(status=0)
-        with tempfile.TemporaryDirectory() as tmp, \
-                mock.patch.object(selftests, "EmulatedHost", host):
-            selftests.run(build, "tcg", Path(tmp), timeout=timeout, deadline=deadline)
-        job, _, used, _ = host.return_value.run.call_args.args
-        return job.split("kselftest_override_timeout=")[1].split()[0], used
-
-    def test_a_callers_limits_are_kept(self) -> None:
-        for arch in (X86, ARM64):
-            self.assertEqual(self._limits(arch, 40, 100), ("40", 100))
-
-    def test_arm64_has_more_time(self) -> None:
-        self.assertEqual(self._limits(X86), ("900", 3600))
-        self.assertEqual(self._limits(ARM64), ("2700", 10800))
-
-
-class JudgeTest(unittest.TestCase):
-    def test_what_does_not_hold_fails_and_is_named(self) -> None:
-        counts = selftests.judge("demo", {"holds": True, "does not": False})
-        self.assertEqual(str(counts), "1 passed, 1 failed, 0 skipped")
-        self.assertEqual(counts.remarks, ["failed: demo: does not"])
+    def test_a_callers_limits_are_kept_and_arm64_has_more_time(self) -> None:
+        for arch, limits, wanted in ((X86, (40, 100), ("40", 100)), (ARM64, (40, 100), ("40", 100)),
+                                     (X86, (0, 0), ("900", 3600)),
+                                     (ARM64, (0, 0), ("2700", 10800))):
+            build: Any = SimpleNamespace(arch=arch, tests=["a_test"])
+            with tempfile.TemporaryDirectory() as tmp, \
+                    mock.patch.object(selftests, "EmulatedHost") as host:
+                host.return_value.run.return_value = SimpleNamespace(status=0)
+                selftests.run(build, "tcg", Path(tmp), timeout=limits[0], deadline=limits[1])
+            job, _, deadline, _ = host.return_value.run.call_args.args
+            timeout = job.split("kselftest_override_timeout=")[1].split()[0]
+            self.assertEqual((timeout, deadline), wanted)
 
 
 class ChooseTest(unittest.TestCase):
-    def _build(self, folder: str, config: str) -> Build:
-        build = Build(Path(folder), Source("any"), None)
-        build.kernel.mkdir(parents=True)
-        (build.kernel / ".config").write_text(config)
-        return build
-
-    def test_32_bit_program_needs_a_kernel_that_runs_it(self) -> None:
-        for config, runs in (("CONFIG_IA32_EMULATION=y\n", True),
-                             ("# CONFIG_IA32_EMULATION is not set\n", False)):
+    def test_what_this_kernel_runs_of_what_is_named(self) -> None:
+        for config, runs_32bit in (("CONFIG_IA32_EMULATION=y\n", True),
+                                   ((CONFIGS / "debug.config").read_text(), True),
+                                   ("# CONFIG_IA32_EMULATION is not set\n", False)):
             with tempfile.TemporaryDirectory() as tmp:
-                tests = selftests.choose(self._build(tmp, config), "")
-            self.assertEqual(TEST_32BIT in tests, runs)
-            self.assertIn(INSTRUMENT_TESTS[0], tests)
-
-    def test_debug_host_runs_it(self) -> None:
-        config = (CONFIGS / "debug.config").read_text()
-        with tempfile.TemporaryDirectory() as tmp:
-            self.assertIn(TEST_32BIT, self._build(tmp, config).tests)
-
-    def test_some(self) -> None:
-        with tempfile.TemporaryDirectory() as tmp:
-            build = self._build(tmp, "")
-            self.assertEqual(selftests.choose(build, "guest_callchain_test"),
-                             ["guest_callchain_test"])
-            with self.assertRaisesRegex(Failure, "no test x; its tests are guest_callchain_test"):
-                selftests.choose(build, "guest_callchain_test x")
+                build = Build(Path(tmp), Source("any"), None)
+                build.kernel.mkdir(parents=True)
+                (build.kernel / ".config").write_text(config)
+                tests = selftests.choose(build, "")
+                self.assertEqual(TEST_32BIT in tests, runs_32bit)
+                self.assertIn(INSTRUMENT_TESTS[0], tests)
+                self.assertEqual(selftests.choose(build, "guest_callchain_test"),
+                                 ["guest_callchain_test"])
+                with self.assertRaises(Failure) as failure:
+                    selftests.choose(build, "guest_callchain_test x")
+                self.assertIn(" x;", str(failure.exception))
 
 
 class ByProgramTest(unittest.TestCase):
@@ -125,29 +104,17 @@ class ByProgramTest(unittest.TestCase):
 
 
 class ExpectedSkipsTest(unittest.TestCase):
-    def setUp(self) -> None:
-        tmp = tempfile.TemporaryDirectory()
-        self.addCleanup(tmp.cleanup)
-        self.path = Path(tmp.name) / "list"
-        self.path.write_text(_LIST)
-
     def test_list_depends_on_the_host(self) -> None:
-        self.assertEqual(expected_skips("tcg", "quiet", self.path),
-                         [ExpectedSkip("modes.*.smm", "there is no SMM")])
-        patterns = [e.pattern for e in expected_skips("tcg", "no5lvl quiet", self.path) or []]
-        self.assertEqual(patterns, ["modes.*.smm", "*_5_level.*"])
-        for name in ("debug", "lockdep"):
-            self.assertEqual(expected_skips("tcg", f"quiet {name}", self.path), [])
-
-    def test_several_conditions(self) -> None:
-        self.path.write_text("arm64+!debug\tmidwalk.*\tno kprobes\n")
-        for host, may_skip in (("arm64", True), ("arm64 debug", False), ("x86", False)):
-            self.assertEqual(bool(expected_skips("tcg", host, self.path)), may_skip, host)
-
-    def test_this_machines_cpu_may_lack_anything(self) -> None:
-        self.assertIsNone(expected_skips("kvm", "", self.path))
-
-    def test_committed_list(self) -> None:
+        path = Path(self.enterContext(tempfile.TemporaryDirectory())) / "list"
+        path.write_text(_LIST)
+        smm, level5, midwalk = (ExpectedSkip(*line.split("\t")[1:])
+                                for line in _LIST.splitlines()[1:])
+        for host, expected in (("quiet", [smm]), ("no5lvl quiet", [smm, level5]),
+                               ("quiet debug", []), ("quiet lockdep", []),
+                               ("arm64", [smm, midwalk]), ("arm64 debug", [])):
+            self.assertEqual(expected_skips("tcg", host, path), expected, host)
+        # This machine's CPU may lack anything.
+        self.assertIsNone(expected_skips("kvm", "", path))
         self.assertIsNotNone(expected_skips("tcg", "no5lvl"))
 
 

@@ -35,15 +35,12 @@ class StacksTest(unittest.TestCase):
         self.samples = _read(_SCRIPT)
 
     def test_reads_samples_whole_and_in_order(self) -> None:
-        self.assertEqual([sample.mode for sample in self.samples], ["G", "g", "K", "G"])
+        self.assertEqual([(sample.mode, sample.is_guest, sample.is_guest_kernel)
+                          for sample in self.samples],
+                         [("G", True, True), ("g", True, False), ("K", False, False),
+                          ("G", True, True)])
         self.assertEqual(self.samples[0].functions,
                          ("rep_movs", "vfs_write", "do_syscall_64"))
-
-    def test_tells_guest_from_host(self) -> None:
-        self.assertEqual([sample.is_guest for sample in self.samples],
-                         [True, True, False, True])
-        self.assertEqual([sample.is_guest_kernel for sample in self.samples],
-                         [True, False, False, True])
 
     def test_folds_outermost_first(self) -> None:
         guest = [sample for sample in self.samples if sample.is_guest]
@@ -97,11 +94,8 @@ class KindsTest(unittest.TestCase):
                          [GUEST_USER, GUEST_KERNEL, GUEST_KERNEL])
         self.assertEqual(self._kinds("G", "c1000000", "8048000"), [GUEST_USER, GUEST_KERNEL])
         self.assertEqual(self._kinds("g", "4005d0"), [GUEST_USER])
-
-    def test_a_kernel_at_low_addresses(self) -> None:
+        # A kernel may be at low addresses.
         self.assertEqual(self._kinds("G", "100000", "100"), [GUEST_KERNEL] * 2)
-
-    def test_the_host(self) -> None:
         self.assertEqual(self._kinds("K", "ffffffff81000000", "10"), [HOST] * 2)
 
     def test_frames_are_outermost_first(self) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import tempfile
 import unittest
 from pathlib import Path
+from typing import Iterable
 
 from hostlib import guest, stock
 from hostlib.stacks import Sample
@@ -31,6 +32,10 @@ _STATS = """
 """
 
 
+def _wrong(complaints: Iterable[str]) -> int:
+    return len(list(complaints))
+
+
 class StockTest(unittest.TestCase):
     def test_a_kernel_is_found_by_what_its_meta_package_needs(self) -> None:
         self.assertEqual(guest.kernel_packages(_DEPENDS), ["linux-image-7.3.4+deb13-cloud-amd64"])
@@ -38,11 +43,12 @@ class StockTest(unittest.TestCase):
         self.assertEqual(guest.kernel_packages("linux-binary-7.3\n  Depends: kmod\n"), [])
 
     def test_a_broken_package_is_told(self) -> None:
-        with tempfile.TemporaryDirectory() as tmp:
-            package = Path(tmp) / "linux-image.deb"
-            package.write_bytes(b"!<arch>\nhalf of a package")
-            with self.assertRaisesRegex(Failure, "broken"):
-                guest.unpack(package, Path(tmp), Path(tmp) / "guest")
+        tmp = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        package = tmp / "linux-image.deb"
+        package.write_bytes(b"!<arch>\nhalf of a package")
+        with self.assertRaises(Failure) as failure:
+            guest.unpack(package, tmp, tmp / "guest")
+        self.assertIn(package.name, str(failure.exception))
 
     def test_a_package_without_a_module_is_told(self) -> None:
         with tempfile.TemporaryDirectory() as tmp:
@@ -59,8 +65,9 @@ class StockTest(unittest.TestCase):
             modules = guest.unpack_modules(package, mounted, ["null_blk"])
             self.assertEqual([module.read_bytes() for module in modules], [b"module"])
             self.assertTrue((mounted / "lib/modules/7.3/kernel/null_blk.ko.xz").exists())
-            with self.assertRaisesRegex(Failure, "no module configfs"):
+            with self.assertRaises(Failure) as failure:
                 guest.unpack_modules(package, mounted, ["configfs"])
+            self.assertIn("configfs", str(failure.exception))
 
     def test_ends_are_read_and_added_up(self) -> None:
         ends = stock.read_ends(_STATS)
@@ -78,14 +85,14 @@ class StockTest(unittest.TestCase):
 
     def test_too_few_are_told_with_numbers(self) -> None:
         bad = stock.Unwound({"user mode": 900}, 1000, 980, 900)
-        self.assertEqual(len(list(stock._judge("a", bad))), 3)
-        self.assertEqual(len(list(stock._judge("a", stock.Unwound({}, 0, 0, 0)))), 1)
+        self.assertEqual(_wrong(stock._judge("a", bad)), 3)
+        self.assertEqual(_wrong(stock._judge("a", stock.Unwound({}, 0, 0, 0))), 1)
         good = stock.Unwound({"user mode": 970, stock._NO_CALL: 1}, 1000, 990, 970)
-        self.assertEqual(list(stock._judge("a", good)), [])
+        self.assertEqual(_wrong(stock._judge("a", good)), 0)
         odd = stock.Unwound({"user mode": 1001}, 1000, 1000, 1000)
-        self.assertEqual(len(list(stock._judge("a", odd))), 1)
+        self.assertEqual(_wrong(stock._judge("a", odd)), 1)
         wrong = stock.Unwound({"user mode": 990, stock._NO_CALL: 2}, 1000, 1000, 1000)
-        self.assertEqual(len(list(stock._judge("a", wrong))), 1)
+        self.assertEqual(_wrong(stock._judge("a", wrong)), 1)
 
     def test_functions_of_modules_are_found_by_their_places(self) -> None:
         places = stock.modules_of("null_blk 8192 1 - Live 0xffffffffc0100000\n"
@@ -100,9 +107,9 @@ class StockTest(unittest.TestCase):
         none = Sample("G", ("a", entry), ("ffffffffc0102000", kernel))
         found = stock.in_modules([innermost, between, cut, none], places)
         self.assertEqual(found, stock.InModules(3, 2))
-        self.assertEqual(len(list(stock._judge_modules("a", found))), 2)
-        self.assertEqual(len(list(stock._judge_modules("a", stock.InModules(100, 96)))), 1)
-        self.assertEqual(list(stock._judge_modules("a", stock.InModules(100, 97))), [])
+        self.assertEqual(_wrong(stock._judge_modules("a", found)), 2)
+        self.assertEqual(_wrong(stock._judge_modules("a", stock.InModules(100, 96))), 1)
+        self.assertEqual(_wrong(stock._judge_modules("a", stock.InModules(100, 97))), 0)
 
     def test_all_functions_of_the_program_must_be_there(self) -> None:
         places = {"transfer": range(0x100, 0x110), "transfer_many": range(0x110, 0x120),
@@ -116,9 +123,9 @@ class StockTest(unittest.TestCase):
             sample("101", "121", "131"), sample("111", "121", "131")
         self.assertEqual(stock.from_program([whole, lacks_one, other, sample()], places),
                          stock.Program(2, 1))
-        self.assertEqual(len(list(stock._judge_program("a", stock.Program(100, 96)))), 1)
-        self.assertEqual(len(list(stock._judge_program("a", stock.Program(49, 49)))), 1)
-        self.assertEqual(list(stock._judge_program("a", stock.Program(100, 97))), [])
+        self.assertEqual(_wrong(stock._judge_program("a", stock.Program(100, 96))), 1)
+        self.assertEqual(_wrong(stock._judge_program("a", stock.Program(49, 49))), 1)
+        self.assertEqual(_wrong(stock._judge_program("a", stock.Program(100, 97))), 0)
 
     def test_functions_of_a_program_are_found_by_name(self) -> None:
         kernel, user = "ffffffff81000010", "401000"
@@ -148,43 +155,43 @@ class StockTest(unittest.TestCase):
             self.assertTrue(any(path.name.startswith("libc.so") for path in files))
 
     def test_names(self) -> None:
-        self.assertEqual(list(stock._judge_names("a", "same\n")), [])
-        self.assertEqual(len(list(stock._judge_names("a", ""))), 1)
-        self.assertEqual(len(list(stock._judge_names("a", "- /tmp/functions differ\n"))), 1)
+        self.assertEqual(_wrong(stock._judge_names("a", "same\n")), 0)
+        self.assertEqual(_wrong(stock._judge_names("a", "")), 1)
+        self.assertEqual(_wrong(stock._judge_names("a", "- /tmp/functions differ\n")), 1)
 
     def test_tasks_have_the_shares_of_what_they_do(self) -> None:
         right = [Sample("G", ("f",), ("ffffffff81000000",), f"task{task}")
                  for task in range(10) for _ in range(20 * (task + 1))]
         self.assertLess(max(abs(sigma) for sigma in stock.deviations(right).values()), 1e-9)
-        self.assertEqual(list(stock._judge_tasks("a", right)), [])
+        self.assertEqual(_wrong(stock._judge_tasks("a", right)), 0)
         # task0 has no sample then, 4.5 sigma off; task1 has 60 instead of 40, 3.2 sigma off.
         wrong = [Sample("G", ("f",), ("ffffffff81000000",),
                         "task1" if sample.comm == "task0" else sample.comm) for sample in right]
-        self.assertEqual(len(list(stock._judge_tasks("a", wrong))), 1)
+        self.assertEqual(_wrong(stock._judge_tasks("a", wrong)), 1)
         others = [*right, *[Sample("G", ("f",), ("ffffffff81000000",), "dd")] * 200]
-        self.assertIn("only 1100 of 1300", list(stock._judge_tasks("a", others))[0])
-        self.assertIn("only 0 of 0", list(stock._judge_tasks("a", []))[0])
+        self.assertEqual(_wrong(stock._judge_tasks("a", others)), 1)
+        self.assertEqual(_wrong(stock._judge_tasks("a", [])), 1)
 
     def test_both_kernels_of_a_guest_must_have_names(self) -> None:
         starts = [0xffffffff81000000, 0xffffffff9a000000]
         samples = [Sample("G", (f"f+{offset:#x}",), (f"{start + offset:x}",))
                    for start in starts for offset in range(600)]
-        self.assertEqual(list(stock._judge_reboot("a", samples, starts)), [])
-        self.assertIn("1 kernels", list(stock._judge_reboot("a", samples, starts[:1]))[0])
-        self.assertEqual(len(list(stock._judge_reboot("a", samples[:600], starts))), 1)
+        self.assertEqual(_wrong(stock._judge_reboot("a", samples, starts)), 0)
+        self.assertEqual(_wrong(stock._judge_reboot("a", samples, starts[:1])), 1)
+        self.assertEqual(_wrong(stock._judge_reboot("a", samples[:600], starts)), 1)
         unnamed = [*samples[:590], *[Sample("G", ("[unknown]",), samples[0].addresses)] * 10,
                    *samples[600:]]
-        self.assertEqual(len(list(stock._judge_reboot("a", unnamed, starts))), 1)
+        self.assertEqual(_wrong(stock._judge_reboot("a", unnamed, starts)), 1)
 
     def test_the_vm_has_its_name(self) -> None:
         report = ("# Overhead  Guest   \n# ........  ........\n#\n"
                   "    99.75%  bookworm\n     0.25%  4711    \n\n\n#\n# (Tip: ...)\n")
         self.assertEqual(stock.vms(report), {"bookworm": 99.75, "4711": 0.25})
-        self.assertEqual(len(list(stock._judge_vm("a", "bookworm", report))), 1)
-        self.assertEqual(len(list(stock._judge_vm("a", "bookworm", ""))), 1)
+        self.assertEqual(_wrong(stock._judge_vm("a", "bookworm", report)), 1)
+        self.assertEqual(_wrong(stock._judge_vm("a", "bookworm", "")), 1)
         alone = "    62.43%  bookworm\n"
-        self.assertEqual(list(stock._judge_vm("a", "bookworm", alone)), [])
-        self.assertEqual(len(list(stock._judge_vm("a", "trixie", alone))), 1)
+        self.assertEqual(_wrong(stock._judge_vm("a", "bookworm", alone)), 0)
+        self.assertEqual(_wrong(stock._judge_vm("a", "trixie", alone)), 1)
 
     def test_build_ids_are_the_guests(self) -> None:
         listed = "aa [kernel.kallsyms]\nbb [guest.kernel.kallsyms.71]\ncc [null_blk]\n"
@@ -195,7 +202,7 @@ class StockTest(unittest.TestCase):
         self.assertEqual(wrong("bb", "cc"), 0)
         self.assertEqual(wrong("aa", "cc"), 1)
         self.assertEqual(wrong("bb", "aa"), 1)
-        self.assertEqual(len(list(stock._judge_build_ids("a", "bb", {"[ext4]": "cc"}, ""))), 2)
+        self.assertEqual(_wrong(stock._judge_build_ids("a", "bb", {"[ext4]": "cc"}, "")), 2)
 
     def test_modules_are_read_where_they_are_not_compressed(self) -> None:
         with tempfile.TemporaryDirectory() as tmp:
@@ -211,15 +218,10 @@ class StockTest(unittest.TestCase):
     def test_a_hostile_guest_is_named(self) -> None:
         samples = [Sample("Gu", ("f",), ("10",), "a?[2J?b")] * 200
         report = "    50.00%  a?[2J?b  a?[2J?b (deleted) (guest)\n"
-        self.assertEqual(list(stock._judge_hostile("a", 0, report, samples)), [])
-        self.assertEqual(len(list(stock._judge_hostile("a", 1, report, samples))), 1)
-        self.assertEqual(len(list(stock._judge_hostile("a", 0, "", samples))), 1)
-        self.assertEqual(len(list(stock._judge_hostile("a", 0, report, samples[1:]))), 1)
-
-    def test_the_task_of_a_sample_is_read(self) -> None:
-        text = "kworker/0:1 ev  G\n\tffffffff81000000 f\n\ntask1           KGg \n\t10 g\n"
-        self.assertEqual([sample.comm for sample in stock.stacks.read(text.splitlines())],
-                         ["kworker/0:1 ev", "task1"])
+        self.assertEqual(_wrong(stock._judge_hostile("a", 0, report, samples)), 0)
+        self.assertEqual(_wrong(stock._judge_hostile("a", 1, report, samples)), 1)
+        self.assertEqual(_wrong(stock._judge_hostile("a", 0, "", samples)), 1)
+        self.assertEqual(_wrong(stock._judge_hostile("a", 0, report, samples[1:])), 1)
 
 
 if __name__ == "__main__":
