@@ -51,8 +51,6 @@ _OUTERMOST = re.compile(r"(?:asm|entry|ret_from_fork|secondary_startup|x86_64_st
 
 # Functions of the program with frame pointers, from the one that calls the kernel outwards.
 _PROGRAM = ("transfer", "transfer_many", "work", "main")
-_PROGRAM_SAMPLES = 50
-_PROGRAM_WHOLE = 0.97
 
 # The functions that perf must name in samples of each program, by the guest's comm.  program_libc
 # calls the C library, which has no frame pointers: so the library's caller, transfer(), is
@@ -62,8 +60,8 @@ _NAMES = {"program": _PROGRAM, "program_libc": _PROGRAM[1:]}
 # Kernel functions by which the program copies data.
 _COPY = {"vfs_read", "vfs_write"}
 
-# The lowest number of samples with functions of modules.
-_MODULE_SAMPLES = 50
+# The lowest number of samples with functions of the program, or of modules.
+_ENOUGH_OF_EACH = 50
 
 # The ends of complete walks, by their names in the output of perf report --stats.
 _WHOLE = ("user mode", "outermost frame")
@@ -134,13 +132,17 @@ def functions(program: Path) -> Dict[str, range]:
 
 
 @dataclass(frozen=True)
-class Program:
-    """In how many samples the program has called the kernel; how many have all its functions."""
+class Found:
+    """How many samples are of the kind that was looked for, and how many of them are whole.
+
+    Of a program that calls the kernel, these have all its functions; through modules, they reach
+    the kernel's entry.
+    """
     samples: int
     whole: int
 
 
-def from_program(samples: Iterable[stacks.Sample], places: Dict[str, range]) -> Program:
+def from_program(samples: Iterable[stacks.Sample], places: Dict[str, range]) -> Found:
     """Look for the program's frames below those of the kernel."""
     total = whole = 0
     for sample in samples:
@@ -150,10 +152,10 @@ def from_program(samples: Iterable[stacks.Sample], places: Dict[str, range]) -> 
             # Ignore frames after main(), which was called by code without frame pointers.
             whole += (len(user) >= len(_PROGRAM) and
                       all(address in places[name] for address, name in zip(user, _PROGRAM)))
-    return Program(total, whole)
+    return Found(total, whole)
 
 
-def named(samples: Iterable[stacks.Sample], comm: str, names: Tuple[str, ...]) -> Program:
+def named(samples: Iterable[stacks.Sample], comm: str, names: Tuple[str, ...]) -> Found:
     """Look for a program's functions by name, in samples in which the kernel copies for it."""
     total = whole = 0
     for sample in samples:
@@ -164,7 +166,7 @@ def named(samples: Iterable[stacks.Sample], comm: str, names: Tuple[str, ...]) -
         if sample.comm == comm and user and _COPY.intersection(functions):
             total += 1
             whole += any(tuple(user[i:i + len(names)]) == names for i in range(len(user)))
-    return Program(total, whole)
+    return Found(total, whole)
 
 
 def modules_of(proc_modules: str) -> List[range]:
@@ -176,20 +178,12 @@ def modules_of(proc_modules: str) -> List[range]:
             for row in map(str.split, proc_modules.splitlines())]
 
 
-@dataclass(frozen=True)
-class InModules:
-    """The number of samples with functions of modules, and of those that are fully unwound."""
-    samples: int
-    whole: int
-
-
-def in_modules(samples: Iterable[stacks.Sample], modules: List[range]) -> InModules:
+def in_modules(samples: Iterable[stacks.Sample], modules: List[range]) -> Found:
     """Find samples with a function of a module anywhere in the chain."""
     found = [sample for sample in samples
              if any(int(address, 16) in module for address in sample.addresses
                     for module in modules)]
-    return InModules(len(found), sum(bool(_OUTERMOST.match(outermost(sample)))
-                                     for sample in found))
+    return Found(len(found), sum(bool(_OUTERMOST.match(outermost(sample))) for sample in found))
 
 
 def is_kernel(address: str) -> bool:
@@ -242,25 +236,13 @@ def _judge(name: str, unwound: Unwound) -> Iterator[str]:
         yield f"{name}: only {unwound.with_frames} of {total} samples have frames"
 
 
-def _judge_program(name: str, program: Program) -> Iterator[str]:
-    """Yield complaints about the chains of the program that has frame pointers."""
-    say(f"{name}: {program.whole} of {program.samples} samples of the kernel that the program "
-        "with frame pointers has called show its functions")
-    if program.samples < _PROGRAM_SAMPLES:
-        yield f"{name}: the program has called the kernel in only {program.samples} samples"
-    if program.whole < _PROGRAM_WHOLE * program.samples:
-        yield (f"{name}: only {program.whole} of {program.samples} samples show the functions of "
-               "the program")
-
-
-def _judge_modules(name: str, found: InModules) -> Iterator[str]:
-    """Yield complaints about the chains through modules."""
-    say(f"{name}: {found.samples} samples have functions of modules, {found.whole} of them are "
-        "unwound")
-    if found.samples < _MODULE_SAMPLES:
-        yield f"{name}: only {found.samples} samples have functions of modules"
+def _judge_found(name: str, found: Found) -> Iterator[str]:
+    """Yield complaints about the chains through a program or modules."""
+    say(f"{name}: {found.whole} of {found.samples} samples are whole")
+    if found.samples < _ENOUGH_OF_EACH:
+        yield f"{name}: only {found.samples} samples"
     if found.whole < _UNWOUND * found.samples:
-        yield f"{name}: only {found.whole} of {found.samples} are unwound through modules"
+        yield f"{name}: only {found.whole} of {found.samples} samples are whole"
 
 
 def _judge_names(name: str, compared: str) -> Iterator[str]:
@@ -415,14 +397,14 @@ def judge(folder: Path, program: Path) -> Counts:
                 f"{suite}, {work}", _samples(found, work, OUTSIDE),
                 [int(line, 16) for line in (found / f"kernels-{work}").read_text().split()]))
         for comm, names in _NAMES.items():
-            count_test(counts, _judge_program(f"{suite}, {comm}, names", named(
+            count_test(counts, _judge_found(f"{suite}, {comm}, names", named(
                 _samples(found, WORKS[0], OUTSIDE), comm, names)))
         for way in (*WAYS, OUTSIDE):
             for work in WORKS:
                 count_test(counts, _judge(f"{suite}, {work}, {way}", _read(found, work, way)))
-            count_test(counts, _judge_program(f"{suite}, {way}", from_program(
+            count_test(counts, _judge_found(f"{suite}, program, {way}", from_program(
                 _samples(found, WORKS[0], way), functions(program))))
             places = modules_of((found / "modules-block").read_text())
-            count_test(counts, _judge_modules(f"{suite}, modules, {way}", in_modules(
+            count_test(counts, _judge_found(f"{suite}, modules, {way}", in_modules(
                 _samples(found, "block", way), places)))
     return counts

@@ -44,7 +44,8 @@ class CountTest(unittest.TestCase):
                 output(said)
 
             with tempfile.TemporaryDirectory() as tmp, \
-                    mock.patch.object(perftests, "_TITLES", {_TITLE: 2, perftests._X86_ONLY[0]: 1}), \
+                    mock.patch.object(perftests, "_TITLES",
+                                      {_TITLE: 2, perftests._X86_ONLY[0]: 1}), \
                     mock.patch.object(EmulatedHost, "run", run):
                 counts = perftests.run_there(mock.Mock(), "tcg", Path(tmp))
             self.assertEqual((counts.passed, counts.failed), (2, failed))
