@@ -526,8 +526,8 @@ def write(results: Results, path: Path) -> None:
     """
     import jsonschema
 
-    for where, form in ((path, small), (path.with_name(f"{path.stem}-all.json"), asdict)):
-        data = results.to_json(form)
+    for where, data in ((path, results.to_json(small)),
+                        (path.with_name(f"{path.stem}-all.json"), results.to_json())):
         jsonschema.validate(data, json.loads(SCHEMA.read_text()))
         where.write_text(_text(data) + "\n")
 

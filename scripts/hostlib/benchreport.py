@@ -88,43 +88,49 @@ def _lost(figure: Figure) -> str:
     return f"{100 * figure.slowdown:.0f} ± {100 * figure.spread:.0f} %"
 
 
+def _by_depth(head: str, depths: Sequence[int], cell: Callable[[Dict[str, Any]], str]) -> str:
+    """Return a table of all ways; cell() formats the figure of runs with some properties."""
+    return _table([head, *(f"depth {depth}" for depth in depths)], [
+        [label, *(cell({"target": target, "mode": mode,
+                        **({} if mode in _SHALLOW else {"depth": depth})}) for depth in depths)]
+        for label, target, mode in _WAYS])
+
+
 def _latency_table(results: Results) -> str:
-    rows = []
-    for label, target, mode in _WAYS:
-        if mode == "userspace":
-            continue
-        cells = []
-        for depth in DEPTHS:
-            figure = results.find(clock="counted", target=target, mode=mode, source=results.source,
-                                  levels=4, stride=16, **({} if mode in _SHALLOW else {"depth": depth}))
-            cells.append(_cell(figure, lambda f: f"{_number(f.latency['median'])}, "
-                                                 f"{_number(f.latency['max'])}"))
-        rows.append([label, *cells])
-    return _table(["PMI, instructions: median, highest", *(f"depth {d}" for d in DEPTHS)], rows)
+    def cell(way: Dict[str, Any]) -> str:
+        figure = results.find(clock="counted", source=results.source, levels=4, stride=16, **way)
+        # A sampler in user space has no PMI.
+        return _cell(figure if way["mode"] != "userspace" else None,
+                     lambda f: f"{_number(f.latency['median'])}, {_number(f.latency['max'])}")
+
+    return _by_depth("PMI, instructions: median, highest", DEPTHS, cell)
+
+
+def _rates() -> str:
+    return " / ".join(f"{rate // 1000}" for rate in RATES)
 
 
 def _slowdown_table(results: Results, depths: Sequence[int]) -> str:
-    rows = [["off", *(["0 %"] * len(depths))]]
-    for label, target, mode in _WAYS:
-        cells = []
-        for depth in depths:
-            figures = [results.find("slowdown", clock="timed", target=target, mode=mode,
-                                    source="irq", rate=rate,
-                                    **({} if mode in _SHALLOW else {"depth": depth}))
-                       for rate in RATES]
-            cells.append(" / ".join(_cell(f, _lost) for f in figures))
-        rows.append([label, *cells])
-    rates = " / ".join(f"{rate // 1000}" for rate in RATES)
-    return _table([f"Time lost at {rates} kHz, timed", *(f"depth {d}" for d in depths)], rows)
+    def cell(way: Dict[str, Any]) -> str:
+        return " / ".join(_cell(results.find("slowdown", clock="timed", source="irq", rate=rate,
+                                             **way), _lost) for rate in RATES)
+
+    return _by_depth(f"Time lost at {_rates()} kHz, timed", depths, cell)
 
 
-def _cost_table(results: Results, depths: Sequence[int]) -> str:
-    rows = []
-    for label, target, mode in _WAYS:
-        figures = [results.find("cost", clock="counted", target=target, mode=mode, source="irq",
-                                rate=RATES[1], **({} if mode in _SHALLOW else {"depth": depth})) for depth in depths]
-        rows.append([label, *(_cell(f, lambda f: _number(f.cost)) for f in figures)])
-    return _table(["Whole cost of a sample, instructions", *(f"depth {d}" for d in depths)], rows)
+def _cost_tables(results: Results, depths: Sequence[int]) -> List[str]:
+    """Return the table of costs, and that of the time lost, which follows from them."""
+    def find(way: Dict[str, Any]) -> Optional[Figure]:
+        return results.find("cost", clock="counted", source="irq", rate=RATES[1], **way)
+
+    def share(way: Dict[str, Any]) -> str:
+        figure = find(way)
+        return " / ".join(lost(figure.cost, rate) for rate in RATES) if figure else "-"
+
+    return [_by_depth("Whole cost of a sample, instructions", depths,
+                      lambda way: _cell(find(way), lambda f: _number(f.cost))),
+            _by_depth(f"Time lost at {_rates()} kHz: cost times rate, at a billion instructions "
+                      "a second", depths, share)]
 
 
 def lost(cost: Optional[float], rate: int) -> str:
@@ -132,20 +138,6 @@ def lost(cost: Optional[float], rate: int) -> str:
     assert cost is not None
     share = cost * rate / _SPEED
     return _percent(share) if share < 1 else "> 100 %"
-
-
-def _lost_table(results: Results, depths: Sequence[int]) -> str:
-    rows = []
-    for label, target, mode in _WAYS:
-        figures = [results.find("cost", clock="counted", target=target, mode=mode, source="irq",
-                                rate=RATES[1], **({} if mode in _SHALLOW else {"depth": depth}))
-                   for depth in depths]
-        rows.append([label, *("-" if figure is None else
-                              " / ".join(lost(figure.cost, rate) for rate in RATES)
-                              for figure in figures)])
-    rates = " / ".join(f"{rate // 1000}" for rate in RATES)
-    return _table([f"Time lost at {rates} kHz: cost times rate, at a billion instructions a second",
-                   *(f"depth {d}" for d in depths)], rows)
 
 
 def highest_rate(results: Results, clock: str, mode: str, depth: int = 64) -> Optional[int]:
@@ -375,8 +367,8 @@ def write_arm64(results: Results, folder: Path) -> None:
     """Do the same as write(), for a host where all walks are deferred."""
     counted = [depth for depth in DEPTHS if results.find("slowdown", mode="deferred", source="irq",
                                                          rate=RATES[1], depth=depth)]
-    parts = [_origin(results), _latency_table(results), _cost_table(results, counted),
-             _lost_table(results, counted), _exits(results) + "\n", _page_cost_table(results)]
+    parts = [_origin(results), _latency_table(results), *_cost_tables(results, counted),
+             _exits(results) + "\n", _page_cost_table(results)]
     if results.peers:
         parts.append(_peer_table(results))
     _plot_latency(results, folder / "latency.svg")
@@ -391,7 +383,7 @@ def write(results: Results, folder: Path) -> None:
     timed = [depth for depth in DEPTHS
              if results.find(clock="timed", mode="v3", source="irq", depth=depth)]
     parts = [
-        _origin(results), _latency_table(results), _cost_table(results, counted), _lost_table(results, counted),
+        _origin(results), _latency_table(results), *_cost_tables(results, counted),
         _meaning(results) + "\n", _other_table(results), _dump_table(results),
         _exits(results) + "\n", _page_table(results)]
     if results.peers:

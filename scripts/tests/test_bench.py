@@ -7,7 +7,7 @@ import tempfile
 import unittest
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Tuple
 from unittest import mock
 
 from hostlib import bench, benchreport
@@ -71,7 +71,8 @@ class FiguresTest(unittest.TestCase):
     def test_no_run_with_a_dump_is_found_unless_asked_for(self) -> None:
         runs = [Run("counted", "guest", "deferred", depth=1, dump=dump) for dump in (2048, 0)]
         results = Results({}, [Figure(run, {"median": run.dump}) for run in runs])
-        for wanted, dump in (({}, 0), ({"dump": 2048}, 2048)):
+        asked: List[Tuple[Dict[str, int], int]] = [({}, 0), ({"dump": 2048}, 2048)]
+        for wanted, dump in asked:
             figure = results.find(target="guest", **wanted)
             self.assertEqual(figure.run.dump if figure else None, dump)
         self.assertEqual(benchreport._latencies(results, "guest", "deferred"), [(1, 0)])

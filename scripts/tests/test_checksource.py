@@ -10,7 +10,7 @@ import time
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
-from typing import List, Tuple
+from typing import Any, Callable, List, Tuple
 from unittest import mock
 
 from hostlib import checksource
@@ -215,49 +215,31 @@ class DocumentationTest(unittest.TestCase):
                 'Documentation/virt/new.rst:1: Unknown directive type "tabel".',
                 "Documentation/virt/new.rst: document isn't included in any toctree"])
 
-    def _build(self, *pages: str, fails: bool = False, missing: str = "") -> Result:
-        """Return the result if make writes these pages."""
-        with tempfile.TemporaryDirectory() as tmp:
-            folder = Path(tmp) / "documentation"
+    def test_documents_that_are_not_built(self) -> None:
+        """Each must be in the page of its own path."""
+        tmp = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        document, folder = "Documentation/virt/kvm/b.rst", tmp / "documentation"
+        tree: Any = SimpleNamespace(path=tmp, new_files={document: tmp})
 
-            def make(title: str, argv: List[str], log: Path) -> None:
-                self.assertIn("SPHINXDIRS=admin-guide virt", argv)
-                for page in pages:
-                    (folder / page).parent.mkdir(parents=True, exist_ok=True)
-                    (folder / page).write_text("")
+        def make(page: str) -> Callable[[str, List[str], Path], None]:
+            def run(title: str, argv: List[str], log: Path) -> None:
+                self.assertIn("SPHINXDIRS=virt", argv)
+                (folder / page).parent.mkdir(parents=True, exist_ok=True)
+                (folder / page).write_text("")
                 log.write_text("")
-                if fails:
-                    raise Failure("broken")
+            return run
 
-            with mock.patch.object(checksource, "run_logged", make), \
-                    mock.patch.object(checksource.shutil, "which",
-                                      lambda name: None if name == missing else name), \
-                    mock.patch.object(checksource.importlib.util, "find_spec",
-                                      return_value=None if missing == "yaml" else 1):
-                return checksource.documentation(
-                    SimpleNamespace(path=Path(tmp), new_files={}),  # type: ignore[arg-type]
-                    {"Documentation/admin-guide/a.rst": {1}, "Documentation/virt/kvm/b.rst": {1},
-                     "kernel/a.c": {1}}, folder, Path(tmp))
-
-    def test_pages_of_our_documents_only(self) -> None:
-        with tempfile.TemporaryDirectory() as tmp:
-            wanted = Path(tmp) / "output" / "virt" / "kvm" / "a.html"
-            for page in (wanted, Path(tmp) / "output" / "other" / "a.html",
-                         wanted.with_name("b.html")):
-                page.parent.mkdir(parents=True, exist_ok=True)
-                page.write_text("")
-            tree = SimpleNamespace(new_files={"Documentation/virt/kvm/a.rst": 1, "b.rst": 1})
-            self.assertEqual(checksource.pages(
-                tree, Path(tmp)), [wanted])  # type: ignore[arg-type]
-
-    def test_what_was_not_built(self) -> None:
-        pages = ["output/admin-guide/a.html", "output/virt/kvm/b.html"]
-        self.assertEqual(self._build(*pages).complaints, [])
-        complaint, = self._build(pages[0], "output/virt/b.html").complaints
-        self.assertIn("Documentation/virt/kvm/b.rst", complaint)
-        self.assertEqual(self._build(fails=True).complaints, ["broken"])
-        for tool in ("sphinx-build", "yaml"):
-            self.assertIn(tool, self._build(missing=tool).not_tried)
+        self.enterContext(mock.patch.object(checksource.shutil, "which", return_value="it"))
+        self.enterContext(mock.patch.object(checksource.importlib.util, "find_spec"))
+        for page, built in (("output/virt/kvm/b.html", True), ("output/virt/b.html", False)):
+            with mock.patch.object(checksource, "run_logged", make(page)):
+                result = checksource.documentation(tree, {document: {1}, "kernel/a.c": {1}},
+                                                   folder, tmp)
+            self.assertEqual([document in text for text in result.complaints], [True] * (not built))
+            self.assertEqual(checksource.pages(tree, folder), [folder / page] * built)
+        with mock.patch.object(checksource, "run_logged", side_effect=Failure("broken")):
+            self.assertEqual(checksource.documentation(tree, {document: {1}}, folder,
+                                                       tmp).complaints, ["broken"])
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ import unittest
 from typing import List
 
 from hostlib import stacks
-from hostlib.stacks import GUEST_KERNEL, GUEST_USER, HOST, Frame
+from hostlib.stacks import GUEST_KERNEL, GUEST_USER, HOST
 
 _SCRIPT = """\
 qemu-system-x86 G    
@@ -97,10 +97,6 @@ class KindsTest(unittest.TestCase):
         # A kernel may be at low addresses.
         self.assertEqual(self._kinds("G", "100000", "100"), [GUEST_KERNEL] * 2)
         self.assertEqual(self._kinds("K", "ffffffff81000000", "10"), [HOST] * 2)
-
-    def test_frames_are_outermost_first(self) -> None:
-        self.assertEqual(stacks.Sample("U", ("a", "b"), ("1", "2")).frames(),
-                         (Frame("b", HOST), Frame("a", HOST)))
 
 
 if __name__ == "__main__":
