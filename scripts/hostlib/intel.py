@@ -160,19 +160,7 @@ def run(build: Build, results: Path, kernel_args: str = "", only: str = "",
         timeout: int = _TEST_TIMEOUT, deadline: int = _DEADLINE,
         show: Callable[[str], None] = pass_on) -> str:
     """Run all selftests, or some, in one boot, show their KTAP, and return it."""
-    text: List[str] = []
-
-    def output(part: str) -> None:
-        text.append(part)
-        show(part)
-
     tests = selftests.choose(build, only)
-    try:
-        outcome = BochsHost(build, kernel_args).run(
-            job(tests, timeout, _PREPARE), _files(build, tests), results, deadline, output)
-    finally:
-        ktap = "".join(text)
-        (results / "selftests.ktap").write_text(ktap)
-    if outcome.status and "\nnot ok " not in ktap:
-        raise Failure(f"The tests did not run to their end; see {outcome.console}")
-    return ktap
+    host = BochsHost(build, kernel_args)
+    return selftests.keep(results, show, lambda output: host.run(
+        job(tests, timeout, _PREPARE), _files(build, tests), results, deadline, output))

@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional
 from . import arm64, ktap
 from .arch import ARM64
 from .build import Build
-from .emulated import UNUSED_DEVICE, EmulatedHost, pass_on
+from .emulated import UNUSED_DEVICE, EmulatedHost, Outcome, pass_on
 from .patches import REPO
 from .ui import Failure, say
 
@@ -203,21 +203,28 @@ def run(build: Build, accel: str, results: Path, kernel_args: str = "",
         deadline: how many seconds all tests may take; 0 means enough for a busy machine
         show: called with each part of the output
     """
-    said: List[str] = []
-
-    def output(part: str) -> None:
-        said.append(part)
-        show(part)
-
     tests = choose(build, only)
     slower = _ARM64_SLOWER if build.arch is ARM64 else 1
     timeout = timeout or slower * _TEST_TIMEOUT
     deadline = deadline or slower * _DEADLINE
     prepare = (_PREPARE_ARM64.format(device=arm64.UNUSED_DEVICE) if build.arch is ARM64 else
                _PREPARE_OURS.format(device=UNUSED_DEVICE))
+    host = EmulatedHost(build, accel, kernel_args, watch_device=True)
+    return keep(results, show, lambda output: host.run(job(tests, timeout, prepare), results,
+                                                       deadline, output))
+
+
+def keep(results: Path, show: Callable[[str], None],
+         run_job: Callable[[Callable[[str], None]], Outcome]) -> str:
+    """Show the KTAP of a job as it comes, leave it in a folder even if the job fails; return it."""
+    said: List[str] = []
+
+    def output(part: str) -> None:
+        said.append(part)
+        show(part)
+
     try:
-        outcome = EmulatedHost(build, accel, kernel_args, watch_device=True).run(
-            job(tests, timeout, prepare), results, deadline, output)
+        outcome = run_job(output)
     finally:
         text = "".join(said)
         (results / "selftests.ktap").write_text(text)

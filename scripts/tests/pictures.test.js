@@ -68,74 +68,64 @@ describe("pictures", () => {
 		page.on("request", request => requests.push(request.url()));
 	});
 
-	afterEach(() => page.close());
+	afterEach(async () => {
+		await page.close();
+		assert.deepEqual(errors, []);
+	});
 
-	it("the page draws all that it has, and loads nothing", async () => {
+	it("the page draws all that it has, tells of a box what it is, and loads nothing", async () => {
 		await open("guest.html");
 		assert.equal(await page.title(), expected.title);
 		assert.equal(await boxes().count(), expected.guest_boxes);
+		assert.match(await tip("vfs_read"), /^vfs_read\nguest kernel\n6 .* 60\.0 % .* 2 /);
 		assert.deepEqual(requests, [url("guest.html")]);
-		assert.deepEqual(errors, []);
-		assert.equal(await page.locator("#legend").innerText(), "guest kernelguest user");
-	});
-
-	it("a box tells function, kind, samples and share", async () => {
-		await open("guest.html");
-		assert.equal(await tip("vfs_read"),
-			     "vfs_read\nguest kernel\n6 samples, 60.0 % of all; 2 in itself");
 	});
 
 	it("a click zooms, and the button zooms out", async () => {
 		await open("guest.html");
-		const width = async () => (await box("vfs_read").locator("rect").boundingBox()).width;
-		const before = await width();
+		const width = async name => (await box(name).locator("rect").boundingBox()).width;
+		const before = await width("vfs_read"), all = await width("all");
 		await box("vfs_read").locator("rect").click();
 		await settle();
-		const all = (await box("all").locator("rect").boundingBox()).width;
-		assert.ok(Math.abs(await width() - all) < 2 && before < 0.7 * all);
+		assert.ok(Math.abs(await width("vfs_read") - all) < 2 && before < 0.7 * all);
 		assert.equal(await box("vfs_write").count(), 0);
 		await page.click("#reset");
 		await settle();
-		assert.ok(Math.abs(await width() - before) < 2);
+		assert.ok(Math.abs(await width("vfs_read") - before) < 2);
 		assert.equal(await boxes().count(), expected.guest_boxes);
 	});
 
 	it("a search marks boxes and counts their samples", async () => {
 		await open("guest.html");
 		const before = await fill("vfs_read");
-		assert.equal(await search("^VFS_"), "2 boxes, 9 samples, 90.0 % of all");
+		assert.match(await search("^VFS_"), /^2 .* 9 .* 90\.0 %/);
 		assert.deepEqual(await fill("vfs_read"), await fill("vfs_write"));
 		assert.ok(grey(await fill("vfs_read")) < grey(await fill("do_syscall_64")) - 0.2);
-		assert.equal(await search("("), "0 boxes, 0 samples, 0.0 % of all");
+		assert.match(await search("("), /^0 .* 0 .* 0\.0 %/);
 		assert.equal(await search(""), "");
 		assert.deepEqual(await fill("vfs_read"), before);
-		assert.deepEqual(errors, []);
 	});
 
-	it("kinds can be told apart in grey, and names be read on them", async () => {
+	it("host and guest meet in the VMM's thread, and can be told apart in grey", async () => {
 		await open("joined.html");
-		assert.equal(await page.locator("#legend").innerText(), "guest kernelguest userhost");
-		const lightness = [];
-		for (const name of ["kvm_vcpu_ioctl", "vfs_read", "main"])
-			lightness.push(grey(await fill(name)));
-		assert.ok(lightness[1] - lightness[0] > 0.1, lightness);
-		assert.ok(lightness[2] - lightness[1] > 0.1, lightness);
-		assert.ok(lightness[0] > 0.4, lightness);
-	});
-
-	it("host and guest meet in the VMM's thread", async () => {
-		await open("joined.html");
-		assert.match(await tip("CPU 0/KVM"), /^CPU 0\/KVM\nhost\n12 samples, 100.0 %/);
-		assert.match(await tip("KVM_RUN (guest)"), /\n10 samples, 83.3 %/);
-		assert.match(await tip("kvm_vcpu_ioctl"), /\nhost\n2 samples, 16.7 %/);
+		assert.match(await tip("CPU 0/KVM"), /\nhost\n12 .* 100\.0 %/);
+		assert.match(await tip("KVM_RUN (guest)"), /\n10 .* 83\.3 %/);
+		assert.match(await tip("kvm_vcpu_ioctl"), /\nhost\n2 .* 16\.7 %/);
+		const legend = await page.locator("#legend").innerText();
+		assert.equal(legend, "guest kernelguest userhost");
+		// Names can be read on the darkest.
+		let darker = 0.3;
+		for (const name of ["kvm_vcpu_ioctl", "vfs_read", "main"]) {
+			const lightness = grey(await fill(name));
+			assert.ok(lightness > darker + 0.1, name);
+			darker = lightness;
+		}
 	});
 
 	it("a difference has arrows and both shares", async () => {
 		await open("diff.html");
-		assert.equal(await tip("\u25b2vfs_read"), "vfs_read\nguest kernel\n6 samples, 60.0 % of all; " +
-			     "2 in itself\nbefore: 6 samples, 30.0 %; change: +30.0 points");
-		assert.match(await tip("\u25bcvfs_write"),
-			     /before: 12 samples, 60.0 %; change: \u221230.0 points/);
+		assert.match(await tip("\u25b2vfs_read"), /\n6 .* 60\.0 %.*\n.* 6 .* 30\.0 %.*\+30\.0/);
+		assert.match(await tip("\u25bcvfs_write"), / 12 .* 60\.0 %.*\u221230\.0/);
 		assert.ok(grey(await fill("\u25b2vfs_read")) < grey(await fill("main")) - 0.1);
 		assert.equal(await box("main").count(), 1);
 	});
@@ -146,7 +136,6 @@ describe("pictures", () => {
 			assert.equal((await tip(name)).replace(/\n(guest|all).*/s, ""), name);
 		assert.equal(await page.title(), "hostile");
 		assert.equal(await page.locator("img").count(), 0);
-		assert.deepEqual(errors, []);
 		assert.deepEqual(requests, [url("hostile.html")]);
 	});
 

@@ -29,28 +29,26 @@ def _medians() -> Dict[str, List[str]]:
 
 
 class FiguresTest(unittest.TestCase):
-    def test_readme(self) -> None:
-        text = (REPO / "README.md").read_text()
-        rows = {cells[0].strip(" *"): [cell.strip() for cell in cells[1:5]]
-                for cells in (line.strip("|").split("|") for line in text.splitlines()
-                              if line.count("|") == 6)}
+    def _check_rows(self, text: str, separator: str, names: Dict[str, str]) -> None:
+        """Check rows of a table, by their first cells."""
+        rows = {cells[0]: cells[1:5] for cells in ([cell.strip(" *") for cell in re.split(
+            separator, line.strip("|"))] for line in text.splitlines())}
         medians = _medians()
-        self.assertEqual(rows["IP only"], medians["ip"])
-        self.assertEqual(rows["guest callchain, deferred** (default)"], medians["deferred"])
-        self.assertEqual(rows["guest callchain, at once"], medians["immediate"])
-        self.assertEqual(rows["callchain of a host process, for comparison"], medians["host"])
-        self.assertEqual(rows["the series of 2023"], medians["v3"])
+        for row, name in names.items():
+            self.assertEqual(rows[row], medians[name], row)
+
+    def test_readme(self) -> None:
+        self._check_rows((REPO / "README.md").read_text(), r"\|", {
+            "IP only": "ip", "guest callchain, deferred** (default)": "deferred",
+            "guest callchain, at once": "immediate",
+            "callchain of a host process, for comparison": "host", "the series of 2023": "v3"})
 
     def test_documentation(self) -> None:
         text = (REPO / "Documentation/virt/kvm/x86/guest-callchains.rst").read_text()
         table = text[text.index("PMI's handler, median"):text.index("Whole cost of a sample")]
-        rows = {cells[0]: cells[1:]
-                for cells in (re.split(r"\s{2,}", line) for line in table.splitlines())}
-        medians = _medians()
-        self.assertEqual(rows["without a callchain"], medians["ip"])
-        self.assertEqual(rows["guest callchain"], medians["immediate"])
-        self.assertEqual(rows["the same, deferred"], medians["deferred"])
-        self.assertEqual(rows["host"], medians["host"])
+        self._check_rows(table, r"\s{2,}", {"without a callchain": "ip", "host": "host",
+                                            "guest callchain": "immediate",
+                                            "the same, deferred": "deferred"})
 
     def test_second_record(self) -> None:
         """A deferred sample's extra cost over an immediate one's, rounded to tens."""

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Tests of the Intel host: the output of its job, and how its end is noticed."""
 
+import os
 import subprocess
 import tempfile
 import unittest
 from pathlib import Path
-from types import SimpleNamespace
 from typing import List
 from unittest import mock
 
@@ -88,21 +88,16 @@ class End(unittest.TestCase):
             self.assertEqual(bochs._ended(console, said), ended, text)
 
 
-class Tools(unittest.TestCase):
-    def test_missing_or_other_bochs(self) -> None:
-        for cpus, exists, lacks in ((f"pentium\n{bochs._MODEL}\n", True, ""),
-                                    (f"{bochs._MODEL}\n", False, "make deps"),
-                                    ("pentium\n", True, bochs._MODEL)):
-            said = ""
-            with mock.patch.object(bochs.Path, "exists", return_value=exists), \
-                 mock.patch.object(bochs.subprocess, "run",
-                                   return_value=SimpleNamespace(stdout=cpus)):
-                try:
-                    bochs._check_tools({"bin/it": Path("it")})
-                except Failure as failure:
-                    said = str(failure)
-            self.assertEqual(bool(said), bool(lacks))
-            self.assertIn(lacks, said)
+class Model(unittest.TestCase):
+    def test_bochs_must_know_it(self) -> None:
+        path = Path(self.enterContext(tempfile.TemporaryDirectory())) / "bochs"
+        self.enterContext(mock.patch.dict(os.environ, PATH=f"{path.parent}:/usr/bin:/bin"))
+        path.write_text(f"#!/bin/sh\necho pentium {bochs._MODEL}\n")
+        path.chmod(0o755)
+        bochs._check_model()
+        path.write_text("#!/bin/sh\necho pentium\n")
+        with self.assertRaises(Failure):
+            bochs._check_model()
 
 
 if __name__ == "__main__":
