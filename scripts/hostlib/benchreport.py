@@ -296,10 +296,14 @@ def _save(figure: Any, axes: Any, path: Path) -> None:
 
 def _latencies(results: Results, target: str, mode: str) -> List[Tuple[int, float]]:
     """Return the median latency by depth; frames lie side by side, and no stack is dumped."""
+    # Modes that don't depend on the depth have one figure, which is drawn as a line.
     usual = ("counted", target, mode, results.source, 16, 1000, 4, 0)
-    return sorted((f.run.depth, f.latency["median"]) for f in results.figures if f.latency and
-                  (f.run.clock, f.run.target, f.run.mode, f.run.source, f.run.stride, f.run.rate,
-                   f.run.levels, f.run.dump) == usual)
+    points = sorted((f.run.depth, f.latency["median"]) for f in results.figures if f.latency and
+                    (f.run.clock, f.run.target, f.run.mode, f.run.source, f.run.stride,
+                     f.run.rate, f.run.levels, f.run.dump) == usual)
+    if points and mode in _SHALLOW:
+        return [(depth, points[0][1]) for depth in (0, max(DEPTHS))]
+    return points
 
 
 def _plot_latency(results: Results, path: Path) -> None:
@@ -307,8 +311,6 @@ def _plot_latency(results: Results, path: Path) -> None:
                          "frames on the stack", "instructions in the PMI's handler, median")
     for (label, target, mode), style in zip(_WAYS, _STYLES):
         points = _latencies(results, target, mode)
-        if mode in _SHALLOW and points:
-            points = [(0, points[0][1]), (max(DEPTHS), points[0][1])]
         if points:
             axes.plot(*zip(*dict(points).items()), label=label, markersize=5, **_style(style))
     axes.set_yscale("log")

@@ -76,6 +76,8 @@ class FiguresTest(unittest.TestCase):
             figure = results.find(target="guest", **wanted)
             self.assertEqual(figure.run.dump if figure else None, dump)
         self.assertEqual(benchreport._latencies(results, "guest", "deferred"), [(1, 0)])
+        ip = Results({}, [Figure(Run("counted", "guest", "ip"), {"median": 9})])
+        self.assertEqual(benchreport._latencies(ip, "guest", "ip"), [(0, 9), (127, 9)])
 
     def test_commands(self) -> None:
         self.assertIn(" -k 4096 ", Run("counted", "guest", "deferred", dump=4096).command())

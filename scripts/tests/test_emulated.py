@@ -76,9 +76,11 @@ class HostTest(unittest.TestCase):
             self._run(*([bad] * 11))
 
     def test_no_byte_counts_as_an_instruction(self) -> None:
-        for counted in (True, False):
+        # Only TCG counts.
+        for counted, accel in ((True, "kvm"), (False, "tcg")):
             with mock.patch.object(EmulatedHost, "_tsc_khz", return_value=1):
-                argv = EmulatedHost(mock.Mock(), "tcg", counted=counted)._argv(Path(), [], "")
+                argv = EmulatedHost(mock.Mock(), accel, counted=counted)._argv(Path(), [], "")
+            self.assertEqual("-icount" in argv, counted)
             self.assertEqual(",-erms,-fsrm" in argv[argv.index("-cpu") + 1], counted)
 
     def test_auto_takes_kvm_only_if_it_nests(self) -> None:

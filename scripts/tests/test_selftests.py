@@ -6,12 +6,13 @@ import tempfile
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, List, Tuple
+from typing import Any, Callable, List, Tuple
 from unittest import mock
 
 from hostlib import selftests
 from hostlib.arch import ARM64, X86
 from hostlib.build import CONFIGS, INSTRUMENT_TESTS, TEST_32BIT, Build
+from hostlib.emulated import Outcome
 from hostlib.selftests import ExpectedSkip, expected_skips
 from hostlib.source import Source
 from hostlib.ui import Failure
@@ -61,6 +62,22 @@ class LimitsTest(unittest.TestCase):
             job, _, deadline, _ = host.return_value.run.call_args.args
             timeout = job.split("kselftest_override_timeout=")[1].split()[0]
             self.assertEqual((timeout, deadline), wanted)
+
+
+class KeepTest(unittest.TestCase):
+    def test_what_was_said_is_kept_however_the_job_ends(self) -> None:
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        for text, status, ends in (("ok 1 a\n", 0, True), ("ok 1 a\nnot ok 2 b\n", 1, True),
+                                   ("ok 1 a\n", 1, False)):
+            def job(output: Callable[[str], None], said: str = text, code: int = status) -> Outcome:
+                output(said)
+                return Outcome(code, folder)
+
+            if ends:
+                self.assertEqual(selftests.keep(folder, lambda _: None, job), text)
+            else:
+                self.assertRaises(Failure, selftests.keep, folder, lambda _: None, job)
+            self.assertEqual((folder / "selftests.ktap").read_text(), text)
 
 
 class ChooseTest(unittest.TestCase):
