@@ -21,7 +21,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import doctor
 from doctor import __main__ as command
 from doctor import guest, system
-from hostlib.tree import topics
+from hostlib.patches import topics
 
 PID = 1234
 CONFIG, CONFIG_GZ = "/boot/config-7.3.4", "/proc/config.gz"

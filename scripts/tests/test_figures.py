@@ -6,6 +6,7 @@ import unittest
 from typing import Dict, List
 
 from hostlib import bench
+from hostlib.patches import REPO, cover
 
 DEPTHS = (1, 16, 64, 127)
 
@@ -61,7 +62,7 @@ class FiguresTest(unittest.TestCase):
             self.assertRegex((REPO / text).read_text(), rf"\b{more}\s+instructions", text)
 
     def test_cover_letter(self) -> None:
-        text = (PATCHES / "cover-kernel.txt").read_text()
+        text = cover("kernel").read_text()
         medians = _medians()
         for figure in (medians["v3"][-1], medians["immediate"][-1], medians["immediate"][0],
                        medians["deferred"][0], medians["ip"][0]):
