@@ -56,7 +56,8 @@ def add_commits(repo: Repository, base: str, top: Path = REPO) -> None:
         linux = patches.touched(topic.patch for topic in every) & repo.files(base).keys()
         index = {"GIT_INDEX_FILE": str(Path(tmp) / "index")}
         repo.git("read-tree", base, **index)
-        repo.git("checkout-index", f"--prefix={scratch}/", "--stdin", stdin="\n".join(linux), **index)
+        repo.git("checkout-index", f"--prefix={scratch}/", "--stdin", stdin="\n".join(linux),
+                 **index)
         stream = b""
         for number, topic in enumerate(every, 1):
             parent = f":{number - 1}" if number > 1 else base

@@ -22,7 +22,6 @@ CONFIGS = REPO / "scripts" / "configs"
 _NEEDS_GIB = 6
 
 
-
 def our_selftests(arch: str) -> List[str]:
     """Return our KVM selftests for an architecture: those that patches add to Makefile.kvm.
 

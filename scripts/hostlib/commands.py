@@ -13,9 +13,9 @@ import unittest
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Tuple
 
-from . import allselftests, arm64, baseline, bench, branch, check, checkbuild, checksource, fuzz, gate
-from . import hosttable, installed, intel, ktap, mailed, mutants, objectcode, package, perftests
-from . import pictures, records, selftests, series, source, stock, unikernel, workflow
+from . import allselftests, arm64, baseline, bench, branch, check, checkbuild, checksource, fuzz
+from . import gate, hosttable, installed, intel, ktap, mailed, mutants, objectcode, package
+from . import perftests, pictures, records, selftests, series, source, stock, unikernel, workflow
 from .arch import ARCHS, ARM64, X86
 from .build import CONFIGS, Build
 from .emulated import Complaint, EmulatedHost, choose_accel

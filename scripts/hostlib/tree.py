@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import List, Set
+from typing import Iterable, List, Set
 
 from . import git, patches
 from .patches import BASELINE, INSTRUMENTS, REPO
@@ -39,9 +39,9 @@ def unpack(source: Source, folder: Path, log: Path) -> None:
     check_version(folder, source.name)
 
 
-def copy_tree(tree: Path, folder: Path, log: Path, keep: Set[str] = frozenset()) -> None:  # type: ignore[assignment]
+def copy_tree(tree: Path, folder: Path, log: Path, keep: Iterable[str] = ()) -> None:
     """Copy a tree of the user's own, except for "keep", and what was built in it."""
-    excluded = [f"--exclude={pattern}" for pattern in (*_PRODUCTS, *(f"/{each}" for each in keep))]
+    excluded = [f"--exclude={pattern}" for pattern in (*_PRODUCTS, *(f"/{path}" for path in keep))]
     run_logged(f"Copy {tree}", ["rsync", "-a", *excluded, f"{tree}/", f"{folder}/"], log)
 
 
@@ -58,8 +58,8 @@ class Tree:
 
     def __init__(self, build: Path, patched: bool = True, instruments: bool = True,
                  baseline: bool = False, top: Path = REPO) -> None:
-        wanted = [*(patches.posted(top) if patched else []), *([INSTRUMENTS] if instruments else []),
-                  *([BASELINE] if baseline else [])]
+        wanted = [*(patches.posted(top) if patched else []),
+                  *([INSTRUMENTS] if instruments else []), *([BASELINE] if baseline else [])]
         every = patches.topics(top)
         if top == REPO:
             patches.check_listed()

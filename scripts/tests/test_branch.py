@@ -16,7 +16,8 @@ from hostlib.source import Source
 from hostlib.ui import Failure
 
 _LINES = "".join(f"line {number}\n" for number in range(1, 31))
-_LINUX = {"Kbuild": "", "Makefile": "VERSION = 7\nPATCHLEVEL = 3\n", "arch/x86/kvm/x86.c": _LINES,
+_LINUX = {"Kbuild": "", "Makefile": "VERSION = 7\nPATCHLEVEL = 3\n",
+          "arch/x86/kvm/x86.c": _LINES,
           "kernel/events/core.c": _LINES}
 
 _EDIT = """diff --git a/{path} b/{path}
@@ -189,7 +190,8 @@ class BranchTest(unittest.TestCase):
         self.git("mv", "kernel/events/core.c", "kernel/events/main.c")
         self.commit("perf: Rename core.c")
         after = self.import_()
-        self.assertEqual(self.changed(after), {"patches/series", "patches/perf-rename-core-c.patch"})
+        self.assertEqual(self.changed(after),
+                         {"patches/series", "patches/perf-rename-core-c.patch"})
         self.assertNotIn("line 9", after["patches/perf-rename-core-c.patch"])
 
     def test_a_subject_names_the_patch(self) -> None:
