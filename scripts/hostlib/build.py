@@ -197,7 +197,7 @@ class Build:
 
     def all(self) -> None:
         if self.arch is not X86:
-            foreign.unpack(foreign.fetch(self.arch.name), self.root, self.log_dir / "root.log")
+            foreign.unpack(foreign.fetch(self.arch.debian), self.root, self.log_dir / "root.log")
         kernel_inputs = self._build_host()
         self._build_perf(self.perf, self.arch)
         self._build_selftests(kernel_inputs)

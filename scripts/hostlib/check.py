@@ -18,7 +18,7 @@ from typing import Callable, Iterable, List, Optional, Sequence
 
 from . import mutants, series
 from .patches import REPO, SCRIPTS, posted, topics
-from .source import Source
+from .source import Source, newer_linux
 from .tree import Tree
 from .ui import Step, say
 
@@ -188,6 +188,16 @@ def _mutants(tree: Tree) -> Result:
                                   for verdict in mutants.unfit(mutants.parse_all(), tree)])
 
 
+def _newest() -> Result:
+    """Remark on a newer Linux of Debian's; the patches are not wrong because of it."""
+    try:
+        newer = newer_linux()
+    except Failure as failure:
+        return Result("newest Linux", not_tried=str(failure))
+    return Result("newest Linux",
+                  to_mend=[f"Debian has {newer}: move the patches to it"] if newer else [])
+
+
 def run_all(jobs: Sequence[Callable[[], Result]], number: int) -> List[Result]:
     """Run several jobs at once, and return the results in the order of the jobs."""
     with Step(f"Check {len(jobs)} things") as step, \
@@ -238,7 +248,7 @@ def run(source: Source, build: Path, folder: Path, number: int = 0,
     accepted = read_accepted()
     number = number or os.cpu_count() or 1
     results = run_all([*_patches(build / "linux", mails, accepted, number), *_python(),
-                       *_shell(), lambda: _mutants(Tree(build))], number)
+                       *_shell(), _newest, lambda: _mutants(Tree(build))], number)
     for entry in accepted:
         if not any(entry in result.used for result in results):
             say(f"not reported any more, remove it from {ACCEPTED.name}: "

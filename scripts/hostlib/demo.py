@@ -92,7 +92,7 @@ class Profile:
 
 def fetch(whose: str, arch: Arch) -> Optional[Path]:
     """Fetch the guest's kernel if it is not built here; call this before long work."""
-    return guest.fetch(_SUITE, arch.debian) if whose == "debian" else None
+    return guest.fetch(_SUITE, arch.debian)[0] if whose == "debian" else None
 
 
 def _make_guest(build: Build, folder: Path, whose: str) -> None:

@@ -7,22 +7,20 @@ import shutil
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, Optional
+from typing import Dict, Iterable, List, Optional, Tuple
 
-from . import pool, source
+from .deb import Apt, cache_dir
 from .patches import REPO
-from .ui import Failure, Step, one_at_a_time
+from .ui import Failure, one_at_a_time
 
 SCRIPTS = REPO / "scripts" / "guest"
 # Paths at which distributions install a static busybox.
 _BUSYBOXES = ("/bin/busybox.static", "/bin/busybox", "/usr/bin/busybox", "/usr/sbin/busybox")
 
-_KERNEL = re.compile(r"^\s*Depends: (linux-(?:image|binary)-\d\S*-cloud-\w+)$", re.MULTILINE)
+_KERNEL = re.compile(r"^linux-(image|binary|modules)-\d.*-cloud-")
 
 # "libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x...)", "/lib64/ld-linux-x86-64.so.2 (0x...)"
 _LIBRARY = re.compile(r"(/\S+) \(0x", re.MULTILINE)
-
-_WITHOUT = "make demo GUEST=own does not need it"
 
 
 def busybox() -> Path:
@@ -84,80 +82,36 @@ def write_initrd(path: Path, init: str, files: Path, modules: Iterable[Path] = (
                            input=names.encode(), stdout=out, check=True)
 
 
-def kernel_packages(depends: str) -> List[str]:
-    """Return the names of kernel packages in the output of "apt-cache depends"."""
-    return _KERNEL.findall(depends)
+def fetch(suite: str, architecture: str = "amd64") -> Tuple[Path, Path]:
+    """Return Debian's packages of a suite's kernel and of its modules, which may be the same.
 
-
-def fetch(suite: str, architecture: str = "amd64") -> Path:
-    """Return Debian's kernel package of a suite; download it if it is not in the cache."""
-    amd64 = architecture == "amd64"
-    folder = source.cache_dir() / "stock" / (suite if amd64 else f"{suite}-{architecture}")
-    with one_at_a_time(folder):
-        return _fetch(suite, folder, architecture)
-
-
-def _fetch(suite: str, folder: Path, architecture: str) -> Path:
-    cached = sorted([*folder.glob("linux-image-*.deb"), *folder.glob("linux-binary-*.deb")])
-    if cached:
-        return cached[-1]
-    # Packages of another architecture come by apt only: its host needs apt, too, see foreign.py.
-    if not source.apt_mirror() and architecture == "amd64":
-        return pool.fetch(pool.KERNELS[suite], folder)
-    return _download(suite, folder, lambda apt: _kernel_package(apt, architecture), architecture)
-
-
-def fetch_modules(suite: str) -> Path:
-    """Return the package with the modules of fetch()'s kernel; download it if necessary."""
-    kernel = fetch(suite)
-    if not kernel.name.startswith("linux-binary-"):
-        return kernel
-    name = kernel.name.replace("linux-binary-", "linux-modules-", 1)
-    with one_at_a_time(kernel.parent):
-        if (kernel.parent / name).exists():
-            return kernel.parent / name
-        if not source.apt_mirror():
-            return pool.fetch(pool.MODULES[suite], kernel.parent)
-        return _download(suite, kernel.parent, lambda apt: name.split("_")[0])
-
-
-def _kernel_package(apt: source.PrivateApt, architecture: str) -> str:
-    """Follow dependencies to the package of the newest kernel, and return its name.
-
-    If apt knows no dependency, this is the name of the package that depends on the kernel's.
+    Download them if they are not in the cache.
     """
-    package = f"linux-image-cloud-{architecture}"
-    for _ in range(3):
-        found = kernel_packages(apt.cache("depends", package))
-        if not found:
-            break
-        package = found[0]
-    return package
+    name = suite if architecture == "amd64" else f"{suite}-{architecture}"
+    folder = cache_dir() / "stock" / name
+    with one_at_a_time(folder):
+        for kernel in (*folder.glob("linux-image-*.deb"), *folder.glob("linux-binary-*.deb")):
+            modules = kernel.with_name(kernel.name.replace("linux-binary-", "linux-modules-"))
+            if modules.exists():
+                return kernel, modules
+        try:
+            return _download(suite, folder, architecture)
+        except Failure as failure:
+            own = "; make demo GUEST=own does not need it" if architecture == "amd64" else ""
+            raise Failure(f"{failure}{own}") from None
 
 
-def _download(suite: str, folder: Path, choose: Callable[[source.PrivateApt], str],
-              architecture: str = "amd64") -> Path:
-    """Download a package of Debian's; choose() returns its name, once apt has fetched its lists."""
-    incoming = folder / "incoming"
-    incoming.mkdir(parents=True, exist_ok=True)
-    mirror = source.apt_mirror()
-    if not mirror:
-        raise Failure(f"Debian's kernel for {architecture} comes by apt, and this machine has none "
-                      "that knows a mirror; install apt and Debian's keyring, and name a mirror "
-                      "with MIRROR=URL")
-    apt = source.PrivateApt(folder / "apt", mirror, (suite,), architecture)
-    with Step(f"Download Debian's kernel of {suite} for {architecture}"):
-        trouble = apt.get("update")
-        package = choose(apt)
-        # If an earlier run has left a part of the package in this folder, apt downloads all anew.
-        failed = apt.get("download", package, cwd=incoming)
-        fetched = sorted(incoming.glob(f"{package}_*.deb"))
-        if failed or not fetched or not re.search(r"-\d", package):
-            last = ((trouble + failed).strip() or f"it has no {package}").splitlines()[-1]
-            without = f"; {_WITHOUT}" if architecture == "amd64" else ""
-            raise Failure(f"Debian's kernel of {suite} for {architecture} can't be fetched "
-                          f"({last}); check the network and run the same command again{without}")
-    return fetched[-1].rename(folder / fetched[-1].name)
+def _download(suite: str, folder: Path, architecture: str) -> Tuple[Path, Path]:
+    apt = Apt(folder, [suite], architecture)
+    found = {kind: package for package in apt.needs(f"linux-image-cloud-{architecture}")
+             for kind in _KERNEL.findall(package)}
+    # linux-image-* is empty where there is a linux-binary-*.
+    kernel = found.get("binary") or found.get("image")
+    if not kernel:
+        raise Failure(f"Debian's {suite} has no linux-image-cloud-{architecture}")
+    wanted = [kernel, *([found["modules"]] if "binary" in found else [])]
+    files = apt.download(f"Download Debian's kernel of {suite} for {architecture}", wanted)
+    return files[0], files[-1]
 
 
 def _extract(package: Path, folder: str, patterns: Iterable[str]) -> None:

@@ -8,8 +8,9 @@ import subprocess
 from pathlib import Path
 from typing import Dict, Iterator, List
 
-from . import guest, pool, source, stacks, unikernel
+from . import guest, stacks, unikernel
 from .build import UNIKERNEL, Build
+from .deb import mirror
 from .emulated import EmulatedHost, pass_on
 from .package import PERF, PERF_PACKAGE
 from .selftests import Counts, judge
@@ -37,14 +38,12 @@ def check_root() -> None:
 
 
 def _bootstrap(root: Path, logs: Path) -> None:
-    """Make a Debian in a folder."""
+    """Make a Debian in a folder, and keep apt's lists there."""
     shutil.rmtree(root, ignore_errors=True)
-    cache = source.cache_dir() / "debootstrap"
-    cache.mkdir(parents=True, exist_ok=True)
     run_logged(f"Make a Debian, {_SUITE}",
-               ["debootstrap", "--variant=minbase", f"--include={','.join(_PROGRAMS)}",
-                f"--cache-dir={cache}", f"--keyring={source.KEYRING}", _SUITE, str(root),
-                source.apt_mirror() or pool.mirror()], logs / "debootstrap.log")
+               ["mmdebstrap", "--variant=minbase", "--skip=cleanup/apt",
+                f"--include={','.join(_PROGRAMS)}", _SUITE, str(root), mirror()],
+               logs / "mmdebstrap.log")
 
 
 def _in(root: Path, *command: str) -> List[str]:

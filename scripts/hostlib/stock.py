@@ -348,7 +348,7 @@ def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts
     program = build.selftests / GUEST_PROGRAM
     programs = {"program": program, "program_libc": build.selftests / LIBC_PROGRAM}
     for suite in SUITES:
-        package, with_modules = guest.fetch(suite), guest.fetch_modules(suite)
+        package, with_modules = guest.fetch(suite)
         place = folder / "guests" / suite
         with Step(f"Unpack {package.stem}"):
             guest.unpack(package, build.tree.path, place)

@@ -179,9 +179,12 @@ def explain(log: Path) -> str:
     if (shutil.disk_usage(log.parent).free < _FULL or
             any("No space left on device" in line for line in lines[-200:])):
         return "the disk is full; free some space and run the same command again"
-    errors = [line for line in lines if "error:" in line or "Error " in line or "*** " in line]
+    # apt's and mmdebstrap's first complaint is the cause of those that follow.
+    errors = [line for line in lines if "error:" in line or "Error " in line or "*** " in line
+              or line.startswith("E: ")]
     said = (errors[:1] or lines[-1:] or ["nothing"])[0]
-    return f"it says: {said.strip()}"
+    unread = "; check the network, and run the same command again" * ("Failed to fetch" in said)
+    return f"it says: {said.strip()}{unread}"
 
 
 def run_logged(title: str, argv: Sequence[str], log: Path, *,

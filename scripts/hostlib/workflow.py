@@ -204,7 +204,7 @@ def judge(folder: Path) -> Counts:
 def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts:
     """Boot the host and its guests, use each command, and count the tests."""
     for vm, suite in _SUITES.items():
-        package = guest.fetch(suite)
+        package = guest.fetch(suite)[0]
         with Step(f"Unpack {package.stem}"):
             guest.unpack(package, build.tree.path, folder / "kernels" / vm)
     guest.install({"program": build.selftests / GUEST_PROGRAM}, folder / "files")

@@ -1,108 +1,74 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tests of another architecture's packages: their choice, and when they are unpacked."""
+"""Tests of another architecture's user space: when it is made, and when it is unpacked."""
 
+import os
 import tempfile
 import unittest
 from pathlib import Path
-from typing import Dict, List
 from unittest import mock
 
-from hostlib import foreign, source
+from hostlib import foreign
 from hostlib.ui import Failure
 
-_SIMULATED = """NOTE: This is only a simulation!
-Inst bash (5.2.37-2+b10 Debian:13.6/stable [arm64]) []
-Inst libcap2 (1:2.75-10+deb13u1+b3 Debian:13.6/stable, Debian-Security:13/stable-security [arm64])
-Inst libc6:arm64 (2.41-12 Debian:13.6/stable [arm64])
-Inst linux-libc-dev (6.12.117-1 Debian:13.6/stable [all])
-Conf bash (5.2.37-2+b10 Debian:13.6/stable [arm64])
+# Stands for mmdebstrap: the tarball has a file with the options.  $BROKEN: stop halfway.
+_FAKE = """#!/bin/sh -e
+for tarball; do case $tarball in *.tar.gz) break ;; esac; done
+echo half > "$tarball"
+test -z "$BROKEN" || { echo "E: Failed to fetch a"; exit 1; }
+mkdir -p "$TMPDIR/root"
+echo "$@" > "$TMPDIR/root/options"
+tar -czf "$tarball" -C "$TMPDIR/root" .
 """
 
 
-class Apt(unittest.TestCase):
-    def test_names_of_archives(self) -> None:
-        self.assertEqual(source.archive_names(_SIMULATED), [
-            "bash_5.2.37-2+b10_arm64.deb", "libcap2_1%3a2.75-10+deb13u1+b3_arm64.deb",
-            "libc6_2.41-12_arm64.deb", "linux-libc-dev_6.12.117-1_all.deb"])
-
-    def _options(self, architecture: str) -> str:
-        with tempfile.TemporaryDirectory() as tmp:
-            apt = source.PrivateApt(Path(tmp), "http://a/debian", ("trixie",), architecture)
-            listed = (Path(tmp) / "sources.list").read_text()
-            self.assertTrue(listed.startswith(f"deb [arch={architecture} "), listed)
-            return " ".join(apt._options)
-
-    def test_knows_nothing_of_what_is_installed_here(self) -> None:
-        self.assertNotIn("APT::Architecture", self._options("amd64"))
-        self.assertNotIn("status", self._options("amd64"))
-        self.assertIn("APT::Architecture=arm64", self._options("arm64"))
-        self.assertRegex(self._options("arm64"), "Dir::State::status=/.*/status")
-
-
-class Fetch(unittest.TestCase):
+class Foreign(unittest.TestCase):
     def setUp(self) -> None:
-        tmp = tempfile.TemporaryDirectory()
-        self.addCleanup(tmp.cleanup)
-        self.folder = Path(tmp.name) / "arm64"
-        (self.folder / "archives").mkdir(parents=True)
-        self.enterContext(mock.patch.object(source, "cache_dir", return_value=Path(tmp.name)))
-        self.apt = mock.Mock()
-        self.apt.get.return_value = ""
-        self.enterContext(mock.patch.object(source, "PrivateApt", return_value=self.apt))
-        self.mirror = self.enterContext(mock.patch.object(source, "apt_mirror",
-                                                          return_value="http://a/debian"))
+        self.tmp = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.enterContext(mock.patch.dict(os.environ, {
+            "XDG_CACHE_HOME": str(self.tmp), "MIRROR": "http://a/debian", "BROKEN": "",
+            "PATH": f"{self.tmp}:{os.environ['PATH']}"}))
+        self.program = self.tmp / "mmdebstrap"
+        self.program.write_text(_FAKE)
+        self.program.chmod(0o755)
+        self.root = self.tmp / "build/root"
 
-    def _downloads(self, *names: str) -> List[Path]:
-        found = [self.folder / "archives" / name for name in names]
-        for path in found:
-            path.write_text("")
-        self.apt.download_all.return_value = found
-        return found
+    def _options(self, *packages: str) -> str:
+        foreign.unpack(foreign.fetch("arm64", packages), self.root, self.tmp / "log")
+        return (self.root / "options").read_text()
 
-    def test_once(self) -> None:
-        found = self._downloads("a.deb", "b.deb")
-        for _ in range(2):
-            self.assertEqual(foreign.fetch("arm64", ("a",)), found)
-        self.apt.download_all.assert_called_once()
+    def test_is_made_and_unpacked_once(self) -> None:
+        options = self._options("a", "b")
+        for part in ("--architectures=arm64", "--include=a,b", "trixie", "http://a/debian"):
+            self.assertIn(part, options.split())
+        self.program.write_text("#!/bin/false\n")
+        (self.root / "kept").touch()
+        self.assertEqual(self._options("a", "b"), options)
+        self.assertTrue((self.root / "kept").exists())
+        # After "make clean", what was downloaded is still there.
+        (self.root / "options").unlink()
+        self.root.rename(self.tmp / "gone")
+        self.assertEqual(self._options("a", "b"), options)
 
-    def test_again_if_one_is_gone_or_others_are_wanted(self) -> None:
-        found = self._downloads("a.deb", "b.deb")
-        foreign.fetch("arm64", ("a",))
-        found[1].unlink()
-        foreign.fetch("arm64", ("a",))
-        self._downloads("a.deb", "b.deb")
-        foreign.fetch("arm64", ("a", "b"))
-        self.assertEqual(self.apt.download_all.call_count, 3)
+    def test_other_packages(self) -> None:
+        self._options("a")
+        (self.root / "old").touch()
+        self.assertIn("--include=a,b", self._options("a", "b"))
+        self.assertFalse((self.root / "old").exists())
 
-    def test_says_why_not(self) -> None:
-        self.apt.download_all.return_value = []
-        self.apt.get.return_value = "Ign:1\nE: could not resolve a\n"
-        with self.assertRaisesRegex(Failure, "could not resolve a.*check the network"):
-            foreign.fetch("arm64", ("a",))
-        self.mirror.return_value = None
-        with self.assertRaisesRegex(Failure, "install apt.*MIRROR=URL"):
-            foreign.fetch("arm64", ("a",))
+    def test_half_a_tarball_is_not_taken_for_a_whole(self) -> None:
+        with mock.patch.dict(os.environ, {"BROKEN": "1"}), \
+                self.assertRaisesRegex(Failure, "Failed to fetch a; check the network"):
+            self._options("a")
+        self.assertIn("--include=a", self._options("a"))
 
-
-class Unpack(unittest.TestCase):
-    def test_base_first_and_only_if_they_differ(self) -> None:
-        unpacked: List[List[str]] = []
-
-        def run(_title: str, argv: List[str], _log: Path) -> None:
-            unpacked.append([Path(path).name for path in argv[6:]])
-
-        with tempfile.TemporaryDirectory() as tmp, \
-                mock.patch.object(foreign, "run_logged", run):
-            root, log = Path(tmp) / "root", Path(tmp) / "log"
-            packages: Dict[str, Path] = {name: Path(tmp) / f"{name}_1_arm64.deb"
-                                         for name in ("bash", "base-files", "dash")}
-            for chosen in (("bash", "base-files"), ("bash", "base-files"),
-                           ("bash", "base-files", "dash")):
-                foreign.unpack([packages[name] for name in chosen], root, log)
-                self.assertTrue(root.is_dir())
-        self.assertEqual(unpacked, [
-            ["base-files_1_arm64.deb", "bash_1_arm64.deb"],
-            ["base-files_1_arm64.deb", "bash_1_arm64.deb", "dash_1_arm64.deb"]])
+    def test_half_a_root_is_not_taken_for_a_whole(self) -> None:
+        tarball = foreign.fetch("arm64", ("a",))
+        whole = tarball.read_bytes()
+        tarball.write_bytes(whole[:-20])
+        with self.assertRaises(Failure):
+            self._options("a")
+        tarball.write_bytes(whole)
+        self.assertIn("--include=a", self._options("a"))
 
 
 if __name__ == "__main__":

@@ -12,18 +12,6 @@ from hostlib import guest, stock
 from hostlib.stacks import Sample
 from hostlib.ui import Failure
 
-_DEPENDS = """linux-image-cloud-amd64
-  Depends: linux-image-7.3.4+deb13-cloud-amd64
-  Suggests: linux-doc-7.3
-"""
-
-_BINARY = """linux-image-7.3.4+deb13-cloud-amd64
-  Depends: kmod
- |Depends: linux-initramfs-tool
-  Depends: linux-binary-7.3.4+deb13-cloud-amd64
-  Depends: linux-modules-7.3.4+deb13-cloud-amd64
-"""
-
 _STATS = """
               SAMPLE events:       2921  (45.5%)
     GUEST_STACK end: user mode:       1544
@@ -33,11 +21,6 @@ _STATS = """
 
 
 class StockTest(unittest.TestCase):
-    def test_a_kernel_is_found_by_what_its_meta_package_needs(self) -> None:
-        self.assertEqual(guest.kernel_packages(_DEPENDS), ["linux-image-7.3.4+deb13-cloud-amd64"])
-        self.assertEqual(guest.kernel_packages(_BINARY), ["linux-binary-7.3.4+deb13-cloud-amd64"])
-        self.assertEqual(guest.kernel_packages("linux-binary-7.3\n  Depends: kmod\n"), [])
-
     def test_a_broken_package_is_told(self) -> None:
         tmp = Path(self.enterContext(tempfile.TemporaryDirectory()))
         package = tmp / "linux-image.deb"
