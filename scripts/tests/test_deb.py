@@ -91,9 +91,15 @@ class SourceTest(MirrorCase):
 
     def test_interrupted_download(self) -> None:
         self.add("sid", source.PACKAGE)
-        incoming = self.cache / "sources/incoming"
-        incoming.mkdir(parents=True)
-        (incoming / f"{source.PACKAGE}_1_amd64.deb").write_text("half")
+        # This apt is ended while it downloads.
+        program = self.mirror / "apt-get"
+        program.write_text('#!/bin/sh\nfor word; do test "$word" != download || {\n'
+                           f'echo half > {source.PACKAGE}_1_amd64.deb; kill -9 $$; }}; done\n'
+                           f'exec {shutil.which("apt-get")} "$@"\n')
+        program.chmod(0o755)
+        with mock.patch.dict(os.environ, {"PATH": f"{self.mirror}:{os.environ['PATH']}"}), \
+                self.assertRaises(Failure):
+            source.find()
         assert (found := source.find().tarball_package)
         self.assertEqual(found.read_text(), f"{source.PACKAGE} 1")
 
