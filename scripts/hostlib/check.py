@@ -20,7 +20,7 @@ from . import mutants, series
 from .patches import REPO, SCRIPTS, posted, topics
 from .source import Source, newer_linux
 from .tree import Tree
-from .ui import Step, say
+from .ui import Failure, Step, say
 
 ACCEPTED = SCRIPTS / "checkpatch-accepted.txt"
 

@@ -13,9 +13,6 @@ from .ui import Failure, one_at_a_time
 # The kernel that patches/ is made for.
 SERIES = LINUX = "7.3"
 
-# Names for BASE= until it is gone.
-THIS_BASE, PINNED = "patches/base", None
-
 PACKAGE = f"linux-source-{SERIES}"
 
 # Debian's suites that may have the source.  Use codenames, because mirrors update aliases like
