@@ -3,16 +3,31 @@
 
 # Prefer Debian's Python to the one on the PATH: only Debian's finds Debian's Python modules.
 PYTHON := $(firstword $(wildcard /usr/bin/python3) python3)
-HOST = @sh scripts/deps.sh check python && $(PYTHON) scripts/host.py $@
+OTHER_HOST = $(filter intel,$(VENDOR)) $(filter arm64,$(ARCH))
+# host.py asks deps.sh for all that the command needs, but can't if there is no Python.
+HOST = @sh scripts/deps.sh python $@ $(OTHER_HOST) && $(PYTHON) scripts/host.py $@
 
 # host.py takes these variables as its options.
 export BUILD KERNEL_SRC KERNEL_TARBALL KERNEL_SHA256 MIRROR JOBS
 export ACCEL ARCH VENDOR GUEST KARGS KCONFIG BASELINE TESTS ALL QUICK TODAY
-export FUZZ_SECONDS FUZZ_CASES SEED MUTANTS CONFIG LOCALMOD JUNIT JSON
+export FUZZ_SECONDS FUZZ_CASES SEED MUTANTS CONFIG LOCALMOD SUITE JUNIT JSON
+EXPORTED := $(shell sed -n 's/^export //p' $(firstword $(MAKEFILE_LIST)))
+# deps.sh, doctor.py, this file and tools/testing/selftests take the others.
+KNOWN := $(EXPORTED) YES CI FOR PID PERF PYTHON TARGETS
 
-COMMANDS := demo test test-debug test-intel test-stock test-workflow test-pictures test-unikernel \
-	test-packages host-table test-baseline mutants records selftests fuzz bench gate check docs build \
-	shell deb rpm branch import series clean
+# Refuse what nobody heeds, such as GUSET=own, and name the variable that is most like it.
+GIVEN := $(foreach name,$(.VARIABLES),$(if $(filter command,$(origin $(name))),$(name)))
+UNKNOWN := $(firstword $(filter-out $(KNOWN),$(GIVEN)))
+NEAREST = $(shell $(PYTHON) -c 'import difflib, sys; \
+	print(*difflib.get_close_matches(sys.argv[1], sys.argv[2:], 1))' $(UNKNOWN) $(KNOWN) 2>&-)
+ifneq ($(UNKNOWN),)
+$(error $(UNKNOWN)= is not known; $(patsubst %,did you mean %=? ,$(NEAREST))"make" lists \
+	all variables)
+endif
+
+COMMANDS := demo test test-bare test-debug test-intel test-stock test-workflow test-pictures \
+	test-unikernel test-packages host-table test-baseline mutants records selftests fuzz bench gate \
+	check docs build shell deb rpm branch import series clean
 .PHONY: help deps doctor $(COMMANDS)
 .DEFAULT_GOAL := help
 
@@ -29,12 +44,14 @@ help: ## print this help
 	@echo "  MIRROR=URL          fetch Debian's packages from there, not from apt's mirror"
 	@echo "  KCONFIG=FILE        merge a fragment into the kernel's configuration"
 	@echo "  ARCH=x86|arm64      architecture of the host, for bench, build, demo, gate, mutants,"
-	@echo "                      selftests, shell, test and test-debug; deps: install what it"
-	@echo "                      needs; series has the patches of both"
+	@echo "                      selftests, shell, test and test-debug; deps: install what such"
+	@echo "                      a host needs, too; series has the patches of both"
 	@echo "  VENDOR=amd|intel    CPU of the host, for selftests, demo and shell; Bochs emulates Intel's"
 	@echo "  GUEST=debian|own    kernel of the demo's guest: Debian's, or the one built here"
 	@echo "  KARGS=ARGS          boot the host with these, e.g. kvm_amd.npt=0"
 	@echo "  TESTS=NAMES         run just these selftests, e.g. guest_callchain_test"
+	@echo "  YES=1               install what is missing without a question; for root, CI=true too"
+	@echo "  FOR=COMMANDS        deps: install what these need, e.g. FOR=\"demo deb\""
 	@echo "  ALL=1               selftests: compare all of Linux's with an unpatched kernel;"
 	@echo "                      deps: install what all commands need together;"
 	@echo "                      check: compile each patch, and boot the result of git am"
@@ -47,23 +64,26 @@ help: ## print this help
 	@echo "  TODAY=N             try N mutants, others each day; one of test-debug's passes"
 	@echo "  PID=PID PERF=FILE   doctor: look at this VMM's guest, with this perf"
 	@echo "  CONFIG=FILE         deb, rpm: configure the kernel by this file, not as the running one"
+	@echo "  SUITE=bookworm|trixie  test-bare: try it on this release of Debian"
 	@echo "  LOCALMOD=1          deb, rpm: leave out modules that are not loaded on this machine"
 	@echo "  JUNIT=FILE          test, selftests: write the results to it, as JUnit's XML"
 	@echo "  JSON=FILE           test, selftests: write them as KernelCI's JSON"
 	@echo "  BUILD=DIR           build there, not in ./build"
 	@echo "  JOBS=N              build with N jobs, not one for each CPU"
 
-deps: ## install what demo and test need; ALL=1: what all commands need
-	@sh scripts/deps.sh install $(if $(ALL),all,usual $(filter intel,$(VENDOR)) \
-		$(filter arm64,$(ARCH)))
+deps: ## install what demo and test need; FOR="deb gate": what these need; ALL=1: all
+	@sh scripts/deps.sh install $(if $(ALL),all,$(or $(FOR),demo test) $(OTHER_HOST))
 
 doctor: ## say what works on this machine as it is; PID=: for that VMM's guest, too
-	@$(PYTHON) scripts/doctor $(if $(PERF),--perf "$(PERF)") $(PID)
+	@sh scripts/deps.sh python $@ && $(PYTHON) scripts/doctor $(if $(PERF),--perf "$(PERF)") $(PID)
 
 demo: ## profile a Linux guest from its host, and draw its flame graph
 	$(HOST)
 
 test: ## run all tests; ends with "N passed, N failed, N skipped"
+	$(HOST)
+
+test-bare: ## type what README has to try it, in a bare Debian; one of two, by turns
 	$(HOST)
 
 test-debug: ## run the KVM selftests on a host with lockdep and KASAN, twice

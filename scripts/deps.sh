@@ -3,10 +3,12 @@
 # Find out which programs, headers and modules that commands need are missing, and install them.
 # deps.txt lists them.
 #
-#   deps.sh check GROUP...     print what is missing and how to get it; fail if anything is missing
-#   deps.sh install GROUP...   install what is missing, as root or by sudo
+#   deps.sh check NAME...     print what is missing and how to get it; fail if anything is missing
+#   deps.sh need NAME...      the same, but offer to install it; YES=1, or CI=true for root, accepts
+#   deps.sh python NAME...    the same, but only if there is no Python, which can't look then
+#   deps.sh install NAME...   install what is missing, as root or by sudo
 #
-# The group "all" means all groups.  The default, "usual", means those that "make deps" installs.
+# A NAME is that of a command, or of a group in deps.txt; "all" means all groups.
 #
 # This needs only a shell and basic utilities, e.g. sed and sort.
 set -u
@@ -14,9 +16,6 @@ set -u
 here=$(dirname "$0")
 tab=$(printf '\t')
 PATH=$PATH:/usr/sbin:/sbin
-
-# "make deps ALL=1" installs the other groups, too.
-usual="python source series build boot draw unpack extra"
 
 fail()
 {
@@ -117,8 +116,8 @@ is_there()
 rows()
 {
 	while IFS=$tab read -r group how what debian fedora arch suse alpine; do
-		case "$group" in
-		''|'#'*) continue ;;
+		case "$group$tab$what" in
+		'#'*|*"$tab") continue ;;
 		esac
 		case " $groups " in
 		*" $group "*|*" all "*) ;;
@@ -167,22 +166,50 @@ $wanted
 END
 }
 
+# Set $groups to the groups of the commands and groups $names, and $advice to the command that installs
+# what they need.
+resolve()
+{
+	groups=python advice='' more=''
+	for name in $names; do
+		found=$(sed -n "s/^$name$tab\([^$tab]*\)\$/\1/p" "$here/deps.txt")
+		if [ -z "$found" ] && [ "$name" != all ]; then
+			grep -q "^$name$tab" "$here/deps.txt" ||
+				fail "deps: \"$name\" is not known; \"make\" lists the commands"
+		fi
+		groups="$groups ${found:-$name}"
+		case $name in
+		all)	more="$more ALL=1" ;;
+		arm64)	more="$more ARCH=arm64" ;;
+		intel)	more="$more VENDOR=intel" ;;
+		*)	advice="$advice${advice:+ }$name" ;;
+		esac
+	done
+	case $advice in
+	*" "*)	advice=" FOR=\"$advice\"" ;;
+	?*)	advice=" FOR=$advice" ;;
+	esac
+	advice="make deps$advice$more"
+}
+
+can_be_root()
+{
+	[ "$(id -u)" = 0 ] || command -v sudo >/dev/null
+}
+
+fail_unknown_system()
+{
+	fail "missing: $missing; install the packages that have these; their names on ${PRETTY_NAME:-this system} are not known here"
+}
+
 check()
 {
 	find_missing
 	[ -n "$missing" ] || return 0
-	all=
-	for group in $groups; do
-		case " $usual $all" in
-		*" $group "*) ;;
-		*" ALL=1") ;;
-		*)	[ "$group" = arm64 ] && all=" ARCH=arm64" || all=" ALL=1" ;;
-		esac
-	done
-	if [ -z "$distribution" ]; then
-		fail "missing: $missing; install the packages that have these; their names on ${PRETTY_NAME:-this system} are not known here"
-	fi
-	fail "missing: $missing; run \"make deps$all\"${packages:+, or \"$install $packages\"}${unknown:+; no package of ${PRETTY_NAME:-this system} is known for $unknown}"
+	[ -n "$distribution" ] || fail_unknown_system
+	as=
+	can_be_root || as=" as root, because there is no sudo"
+	fail "missing: $missing; run \"$advice\"${packages:+, or \"$install $packages\"}$as${unknown:+; no package of ${PRETTY_NAME:-this system} is known for $unknown}"
 }
 
 # Run a command as root, by sudo if necessary.
@@ -212,6 +239,22 @@ do_install()
 	esac
 }
 
+# Succeed if the caller has agreed in advance.
+says_yes()
+{
+	[ "${YES:-}" = 1 ] || { [ "${CI:-}" = true ] && [ "$(id -u)" = 0 ]; }
+}
+
+need()
+{
+	find_missing
+	if [ -n "$missing" ] && [ -n "$distribution" ] && can_be_root && { says_yes || [ -t 0 ]; }; then
+		install_missing
+	else
+		check
+	fi
+}
+
 install_missing()
 {
 	find_missing
@@ -219,23 +262,24 @@ install_missing()
 		echo "deps: nothing is missing"
 		return
 	fi
-	if [ -z "$distribution" ]; then
-		fail "deps: missing: $missing; install the packages that have these; their names on ${PRETTY_NAME:-this system} are not known here."
-	fi
+	[ -n "$distribution" ] || fail_unknown_system
 	if [ -n "$packages" ]; then
+		# Bring what makes commands faster or better, too, if this system has it.
+		required=$groups groups="$groups extra"
+		find_missing
+		groups=$required
 		echo "deps: missing: $missing"
 		echo "deps: $install $packages"
-		if [ "$(id -u)" != 0 ] && ! command -v sudo >/dev/null; then
+		can_be_root ||
 			fail "deps: only root can install packages, and there is no sudo; run that as root."
-		fi
-		if [ -t 0 ]; then
+		if [ -t 0 ] && ! says_yes; then
 			printf 'deps: go on? [Y/n] '
-			read -r answer
+			read -r answer || answer=n
 			case $answer in
-			[nN]*) fail "deps: nothing was installed." ;;
+			[nN]*) fail "deps: nothing was installed; \"$advice\" does it later." ;;
 			esac
 		fi
-		do_install || fail "deps: the packages could not be installed, see above; correct that, and run the same command again."
+		do_install || fail "deps: the packages could not be installed, see above; correct that (is the network up?), and run the same command again."
 		find_missing
 	fi
 	[ -z "$missing" ] || fail "deps: still missing: $missing; install these by hand."
@@ -247,13 +291,12 @@ find_distribution
 find_python
 command=${1:-}
 [ $# = 0 ] || shift
-groups=
-for group in "${@:-usual}"; do
-	[ "$group" != usual ] || group=$usual
-	groups="$groups $group"
-done
+names=$*
+resolve
 case $command in
 check)		check ;;
+need)		need ;;
+python)		command -v "$PYTHON" >/dev/null || need ;;
 install)	install_missing ;;
-*)		fail "usage: deps.sh check|install GROUP..." ;;
+*)		fail "usage: deps.sh check|need|python|install NAME..." ;;
 esac

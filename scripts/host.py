@@ -12,7 +12,7 @@ import sys
 from typing import Sequence
 
 sys.dont_write_bytecode = True
-from hostlib import deps, options  # noqa: E402
+from hostlib import deps, options, results  # noqa: E402
 from hostlib.commands import COMMANDS  # noqa: E402
 from hostlib.ui import Failure, end_as_interrupted, say  # noqa: E402
 
@@ -34,15 +34,19 @@ def main(argv: Sequence[str]) -> int:
         if given.json == "-":
             # Keep this until the end: messages of failures must not get into the JSON, either.
             sys.stdout = sys.stderr
-        deps.check([*COMMANDS[name].needs, *(["intel"] if given.vendor == "intel" else []),
-                    *([given.arch] if given.arch != "x86" else [])])
+        if not deps.need([name, *(["intel"] if given.vendor == "intel" else []),
+                          *([given.arch] if given.arch != "x86" else [])]):
+            return 1
         # hostlib itself passes to Linux's build systems what they need.
         for variable in _NOT_FOR_BUILDS:
             os.environ.pop(variable, None)
-        return COMMANDS[name].run(given)
+        status = COMMANDS[name].run(given)
+        results.finish()
+        return status
     except Failure as failure:
         say(f"{name}: {failure}.")
     except KeyboardInterrupt:
+        results.put_back()
         say(f"\n{name}: interrupted; the same command continues from the finished parts.")
         return 130
     except OSError as error:
@@ -50,6 +54,7 @@ def main(argv: Sequence[str]) -> int:
             raise
         say(f"{name}: {error.strerror}: {error.filename}; correct that, or choose another "
             "folder with BUILD=DIR, and run the same command again.")
+    results.say_where()
     return 1
 
 

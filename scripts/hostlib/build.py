@@ -69,9 +69,10 @@ _REPRODUCIBLE = {"KBUILD_BUILD_TIMESTAMP": "2026-01-01", "KBUILD_BUILD_USER": "b
 # The same Python as in the Makefile.
 _PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else "python3"
 
-# Build perf without the parts that need more than Debian's small set of libraries.
+# Build perf without the parts that need more than Debian's small set of libraries.  As PYTHON is
+# given, perf's Makefile would insist on python3-config, although its output is not used.
 PERF_FLAGS = ["NO_RUST=1", "NO_LIBPYTHON=1", "NO_LIBPERL=1", "NO_JEVENTS=1", "NO_SLANG=1",
-              "BUILD_BPF_SKEL=0", "NO_SHELLCHECK=1", f"PYTHON={_PYTHON}"]
+              "BUILD_BPF_SKEL=0", "NO_SHELLCHECK=1", f"PYTHON={_PYTHON}", "PYTHON_CONFIG=true"]
 
 
 def cached_cc(compiler: str = "gcc") -> List[str]:

@@ -13,9 +13,10 @@ import unittest
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Tuple
 
-from . import allselftests, arm64, baseline, bench, branch, check, checkbuild, checksource, fuzz
-from . import gate, hosttable, installed, intel, ktap, mailed, mutants, objectcode, package
+from . import allselftests, arm64, bare, baseline, bench, branch, check, checkbuild, checksource
+from . import fuzz, gate, hosttable, installed, intel, ktap, mailed, mutants, objectcode, package
 from . import perftests, pictures, records, selftests, series, source, stock, unikernel, workflow
+from . import results as result_folders
 from .arch import ARCHS, ARM64, X86
 from .build import CONFIGS, Build
 from .emulated import Complaint, EmulatedHost, choose_accel
@@ -63,11 +64,7 @@ def arch_dir(options: Options) -> Path:
 
 
 def results_dir(name: str) -> Path:
-    folder = REPO / "results" / "latest" / name
-    claim(folder)
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
-    return folder
+    return result_folders.begin(REPO / "results" / "latest" / name)
 
 
 def linux(options: Options) -> source.Source:
@@ -559,6 +556,16 @@ def cmd_test_packages(options: Options) -> int:
     return say_all(counts)
 
 
+def cmd_test_bare(options: Options) -> int:
+    bare.check_root()
+    suite, left_out = bare.choose(options.suite, datetime.date.today().toordinal())
+    if left_out:
+        say(f"Today's Debian is {suite}; left out: {', '.join(left_out)}")
+    folder = build_dir(options) / f"bare-{suite}"
+    claim(folder)
+    return say_all(bare.run(suite, folder, results_dir(f"bare-{suite}")))
+
+
 def cmd_check(options: Options) -> int:
     results = results_dir("check")
     build = build_dir(options)
@@ -609,99 +616,93 @@ def cmd_clean(options: Options) -> int:
 _SOURCE = ("build", "kernel_src", "kernel_tarball", "kernel_sha256", "mirror")
 _BUILD = (*_SOURCE, "jobs")
 _HOST = (*_BUILD, "accel")
-_BUILDS = ("source", "build")
-_BOOTS = (*_BUILDS, "boot")
 _REPORT = ("junit", "json")
 
 COMMANDS: Dict[str, Command] = {
     "demo": Command(
         cmd_demo, "profile a Linux guest from its host, and draw its flame graph",
-        (*_HOST, "arch", "vendor", "guest", "kargs", "kconfig", "baseline"),
-        (*_BOOTS, "draw", "unpack")),
+        (*_HOST, "arch", "vendor", "guest", "kargs", "kconfig", "baseline")),
     "test": Command(
         cmd_test, 'run all tests; ends with "N passed, N failed, N skipped"',
-        (*_HOST, "arch", "kargs", "kconfig", "baseline", *_REPORT), (*_BOOTS, "draw", "unpack")),
+        (*_HOST, "arch", "kargs", "kconfig", "baseline", *_REPORT)),
     "selftests": Command(
         cmd_selftests, "run the KVM selftests on the patched host, print KTAP",
-        (*_HOST, "arch", "vendor", "kargs", "kconfig", "baseline", "tests", "all", *_REPORT),
-        _BOOTS),
+        (*_HOST, "arch", "vendor", "kargs", "kconfig", "baseline", "tests", "all", *_REPORT)),
+    "test-bare": Command(
+        cmd_test_bare, "type what README has to try it, in a bare Debian; one of two, by turns",
+        ("build", "mirror", "suite")),
     "test-debug": Command(
         cmd_test_debug, "run the KVM selftests on a host with lockdep and KASAN, twice",
-        (*_HOST, "arch", "kargs", "baseline", "tests", "one_today"), _BOOTS),
+        (*_HOST, "arch", "kargs", "baseline", "tests", "one_today")),
     "test-intel": Command(
         cmd_test_intel, "run the KVM selftests on an emulated Intel host, with EPT and without",
-        (*_BUILD, "kargs", "kconfig", "baseline", "tests", "quick"), (*_BOOTS, "intel"),
+        (*_BUILD, "kargs", "kconfig", "baseline", "tests", "quick"),
         (("quick", "run fewer tests, once"),)),
     "test-stock": Command(
         cmd_test_stock,
         "sample Debian's own kernels as guests, and unwind them by their ORC tables",
-        (*_HOST, "kargs", "kconfig", "baseline"), (*_BOOTS, "unpack")),
+        (*_HOST, "kargs", "kconfig", "baseline")),
     "test-unikernel": Command(
         cmd_test_unikernel, "sample a guest that is not Linux, and whose call paths are known",
-        (*_HOST, "kargs", "kconfig", "baseline"), _BOOTS),
+        (*_HOST, "kargs", "kconfig", "baseline")),
     "test-pictures": Command(
-        cmd_test_pictures, "use the flame graphs in a browser, and open them in others' viewers",
-        (), ("pictures",)),
+        cmd_test_pictures, "use the flame graphs in a browser, and open them in others' viewers"),
     "test-workflow": Command(
         cmd_test_workflow,
         "use perf kvm on two guests as an operator would: record, report, diff, top",
-        (*_HOST, "kargs", "kconfig", "baseline"), (*_BOOTS, "unpack", "workflow")),
+        (*_HOST, "kargs", "kconfig", "baseline")),
     "test-baseline": Command(
         cmd_test_baseline, "test the tests: the walk of 2023 must fail some of them",
-        (*_HOST, "kconfig"), _BOOTS),
+        (*_HOST, "kconfig")),
     "mutants": Command(
         cmd_mutants, "test the tests: break the kernel in many places, each must be noticed",
-        (*_HOST, "arch", "mutants", "today"), (*_BOOTS, "intel")),
+        (*_HOST, "arch", "mutants", "today")),
     "records": Command(
-        cmd_records, "compare perf's records with and without our patches", _HOST, _BOOTS),
+        cmd_records, "compare perf's records with and without our patches", _HOST),
     "fuzz": Command(
         cmd_fuzz, "compare walks of random guests' stacks with the expected results",
-        (*_HOST, "kargs", "kconfig", "baseline", "fuzz_seconds", "fuzz_cases", "seed"),
-        (*_BOOTS, "fuzz")),
+        (*_HOST, "kargs", "kconfig", "baseline", "fuzz_seconds", "fuzz_cases", "seed")),
     "bench": Command(
         cmd_bench, "measure the cost of samples, beside other ways to take them",
-        (*_HOST, "arch", "kargs", "kconfig", "quick"), (*_BOOTS, "draw", "bench"),
+        (*_HOST, "arch", "kargs", "kconfig", "quick"),
         (("quick", "measure less, in three minutes"),)),
     "gate": Command(
         cmd_gate, "fail if samples cost more than the committed reference says",
-        (*_HOST, "arch", "kargs", "kconfig", "baseline"), (*_BOOTS, "gate")),
+        (*_HOST, "arch", "kargs", "kconfig", "baseline")),
     "host-table": Command(
         cmd_host_table, "write results/hosts.md: which tests passed on which host in the last "
-        "runs", _SOURCE, ("source",)),
+        "runs", _SOURCE),
     "check": Command(
         cmd_check, "check Python, shell, C and patches with the usual tools",
-        (*_SOURCE, "jobs", "all"), ("source", "series", "check"),
+        (*_SOURCE, "jobs", "all"),
         (("jobs", "do N things at once, not one for each CPU"),
          ("all", "compile each patch as well, also for other architectures; boot what git am "
           "gives"))),
     "docs": Command(
         cmd_docs, "build the documentation as HTML; fails if Sphinx warns about our lines",
-        _SOURCE, ("source", "docs")),
+        _SOURCE),
     "build": Command(
         cmd_build, "fetch, assemble and build the patched host, no more",
-        (*_BUILD, "arch", "kconfig", "baseline"), _BUILDS),
+        (*_BUILD, "arch", "kconfig", "baseline")),
     "shell": Command(
         cmd_shell, "a shell on the running patched host, with perf and the tests",
-        (*_HOST, "arch", "vendor", "kargs", "kconfig", "baseline"), _BOOTS),
+        (*_HOST, "arch", "vendor", "kargs", "kconfig", "baseline")),
     "deb": Command(
         cmd_deb, "build Debian packages of the patched kernel and perf, for your own machines",
-        (*_BUILD, "config", "kconfig", "localmod"), (*_BUILDS, "deb")),
+        (*_BUILD, "config", "kconfig", "localmod")),
     "rpm": Command(
         cmd_rpm, "build RPM packages of the patched kernel and perf",
-        (*_BUILD, "config", "kconfig", "localmod"), (*_BUILDS, "rpm")),
+        (*_BUILD, "config", "kconfig", "localmod")),
     "test-packages": Command(
         cmd_test_packages,
-        "install deb's packages in a fresh Debian, boot it, sample a guest there",
-        _HOST, (*_BOOTS, "deb", "rpm", "packages")),
+        "install deb's packages in a fresh Debian, boot it, sample a guest there", _HOST),
     "branch": Command(
-        cmd_branch, "write the patches to a git branch in build/branch, to work on",
-        _SOURCE, ("source", "series")),
+        cmd_branch, "write the patches to a git branch in build/branch, to work on", _SOURCE),
     "import": Command(
-        cmd_import, "read that branch back into patches/ and the new files", ("build",),
-        ("series",)),
+        cmd_import, "read that branch back into patches/ and the new files", ("build",)),
     "series": Command(
         cmd_series, "write the patches for a kernel's mailing list, for git am",
-        (*_SOURCE, "arch"), ("source", "series"),
+        (*_SOURCE, "arch"),
         (("arch", "makes no difference, the series has both"),)),
     "clean": Command(
         cmd_clean, "remove what was built and measured; downloads are kept", ("build",),

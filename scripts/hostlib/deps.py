@@ -1,22 +1,19 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Check that this machine has all that a command needs; only "make deps" installs it."""
+"""Check that this machine has all that a command needs; deps.sh offers to install the rest."""
 
 import subprocess
+import sys
 from pathlib import Path
 from typing import Iterable
-
-from .ui import Failure
 
 SCRIPT = Path(__file__).resolve().parents[1] / "deps.sh"
 
 
-def check(groups: Iterable[str]) -> None:
-    """Raise Failure if something of these groups is missing; the message says how to get it."""
-    wanted = list(groups)
-    if not wanted:
-        return
-    result = subprocess.run(["sh", str(SCRIPT), "check", *wanted], stdin=subprocess.DEVNULL,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                            check=False)
-    if result.returncode:
-        raise Failure(result.stdout.strip())
+def need(names: Iterable[str]) -> bool:
+    """Return True if nothing is missing that commands or groups of deps.txt need.
+
+    If something is, and was not installed, deps.sh has said so and how to get it.
+    """
+    sys.stdout.flush()
+    return not subprocess.run(["sh", str(SCRIPT), "need", *names], stdout=sys.stdout.fileno(),
+                              check=False).returncode

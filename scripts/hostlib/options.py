@@ -39,6 +39,7 @@ class Options:
     one_today: bool = False
     config: str = ""
     localmod: bool = False
+    suite: str = ""
     junit: str = ""
     json: str = ""
 
@@ -103,6 +104,8 @@ OPTIONS: Dict[str, Option] = {
     "config": Option("CONFIG", "configure the kernel by this file, not as the running one",
                      "FILE"),
     "localmod": Option("LOCALMOD", "leave out modules that are not loaded; let VMs run here"),
+    "suite": Option("SUITE", "Debian's release to try it on; without, one of both each day",
+                    choices=("bookworm", "trixie")),
     "junit": Option("JUNIT", "write the results to it, as JUnit's XML", "FILE"),
     "json": Option("JSON", "write the results as KernelCI's JSON, to standard output unless FILE "
                    "is named; all other output then goes to standard error", "FILE", alone="-"),
@@ -116,15 +119,13 @@ class Command:
 
     Args:
         run: takes the options, returns an exit status
-        help: what it does, in a line
+        help: what it does, in a line; scripts/deps.txt has what it needs
         options: the names of the options that it uses
-        needs: the groups in scripts/deps.txt that it needs, besides those for its options
         words: for options with another meaning here, the name and the help
     """
     run: Callable[[Options], int]
     help: str
     options: Tuple[str, ...] = ()
-    needs: Tuple[str, ...] = ()
     words: Tuple[Tuple[str, str], ...] = ()
 
 

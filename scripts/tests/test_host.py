@@ -24,8 +24,8 @@ class EnvironmentTest(unittest.TestCase):
             return 0
 
         with mock.patch.dict(os.environ, {**environment, "JOBS": "3"}), \
-                mock.patch.object(host, "COMMANDS", {"x": Command(run, "x", ("jobs",), ())}), \
-                mock.patch.object(host.deps, "check"), mock.patch.object(host.signal, "signal"):
+                mock.patch.object(host, "COMMANDS", {"x": Command(run, "x", ("jobs",))}), \
+                mock.patch.object(host.deps, "need"), mock.patch.object(host.signal, "signal"):
             self.assertEqual(host.main(["x"]), 0)
         return found[0]
 

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Type the commands by which README has people try this, in a Debian that has only git and make.
+
+The commands run as root, in a fresh clone of what is committed.  Only downloads and compiled
+objects are shared with this machine.
+"""
+
+import os
+import shlex
+import shutil
+import subprocess
+import time
+from pathlib import Path
+from typing import Dict, List, Sequence, Tuple
+
+import readme_commands
+
+from . import source
+from .options import OPTIONS
+from .selftests import Counts, judge
+from .tree import REPO
+from .ui import Failure, Step, one_at_a_time, run_logged
+
+SUITES = OPTIONS["suite"].choices
+
+# mmdebstrap adds what apt needs, no more.
+_PACKAGES = "git,make,ca-certificates"
+
+# After so many days, make the root anew: its packages get old.
+_DAYS = 30
+
+# The clone's path in the root.
+_CLONE = "root/guest-callchains"
+
+# The variables of this machine that the commands may see: they tell how to reach the network.
+_PASSED = ("MIRROR", "http_proxy", "https_proxy", "no_proxy")
+
+
+def check_root() -> None:
+    """Raise Failure unless this process can make a Debian in a folder and run it."""
+    if os.geteuid():
+        raise Failure("test-bare makes a Debian of its own, which only root can; run it as root")
+
+
+def choose(suite: str, day: int) -> Tuple[str, List[str]]:
+    """Return the release to try, and those that are left out because it is not their day."""
+    chosen = suite or SUITES[day % len(SUITES)]
+    return chosen, [] if suite else [other for other in SUITES if other != chosen]
+
+
+def _tarball(suite: str, logs: Path) -> Path:
+    """Return a tarball of a bare Debian; make it if there is none, or if it is old."""
+    folder = source.cache_dir() / "bare"
+    kept = folder / f"{suite}.tar"
+    with one_at_a_time(folder):
+        if kept.exists() and time.time() - kept.stat().st_mtime < _DAYS * 86400:
+            return kept
+        made = folder / f"new-{suite}.tar"
+        mirror = os.environ.get("MIRROR")
+        run_logged(f"Make a bare Debian, {suite}",
+                   ["mmdebstrap", "--variant=apt", f"--include={_PACKAGES}", suite, str(made),
+                    *([mirror] if mirror else [])], logs / "mmdebstrap.log")
+        return made.rename(kept)
+
+
+def _ccache() -> Path:
+    return Path(os.environ.get("CCACHE_DIR") or source.cache_dir().parent / "ccache")
+
+
+def in_root(root: Path, shared: Dict[Path, str], command: str) -> List[str]:
+    """Return the command line that runs a shell command in the clone in a root.
+
+    Mounts and processes end with it: it has namespaces of its own.
+
+    Args:
+        shared: folders of this machine, and their paths below the root
+    """
+    at = shlex.quote(str(root))
+    mounts = "".join(f"mkdir -p {at}/{there}\nmount --bind {shlex.quote(str(folder))} "
+                     f"{at}/{there}\n" for folder, there in shared.items())
+    passed = [f"{name}={os.environ[name]}" for name in _PASSED if name in os.environ]
+    return ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-euc",
+            f'{mounts}mount -t proc proc {at}/proc\nmount --rbind /dev {at}/dev\n'
+            f'exec chroot {at} "$@"', "bare", "env", "-i", "PATH=/usr/sbin:/usr/bin:/sbin:/bin",
+            "HOME=/root", "CI=true", *passed, "bash", "-euxc", f"cd /{_CLONE}\n{command}"]
+
+
+def _try(argv: Sequence[str], title: str, log: Path) -> bool:
+    """Run a command with its output in a log, and return True if it succeeds."""
+    try:
+        run_logged(title, argv, log)
+    except Failure as failure:
+        print(f"{failure}.", flush=True)
+        return False
+    return True
+
+
+def run(suite: str, folder: Path, results: Path) -> Counts:
+    """Run README's commands in a bare Debian, and leave logs and results in a folder.
+
+    Args:
+        suite: Debian's release
+        folder: a folder for the root; it is removed again if all commands succeed
+    """
+    tarball = _tarball(suite, results)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    with Step("Unpack it, and clone what is committed here"):
+        # The root gets this machine's devices.
+        subprocess.run(["tar", "-C", str(folder), "--exclude=./dev/*", "-xpf", str(tarball)],
+                       check=True)
+        shutil.copy("/etc/resolv.conf", folder / "etc/resolv.conf")
+        subprocess.run(["git", "clone", "--quiet", "--no-local", str(REPO), str(folder / _CLONE)],
+                       check=True)
+    shared = {source.cache_dir(): f"root/.cache/{source.cache_dir().name}",
+              _ccache(): "root/.cache/ccache"}
+    for cache in shared:
+        cache.mkdir(parents=True, exist_ok=True)
+
+    commands = readme_commands.commands((folder / _CLONE / "README.md").read_text(), "Try it")
+    if not commands:
+        raise Failure('README.md has no commands in a section "Try it"')
+    cases = {f"{command} (its output is in {number}.log)":
+             _try(in_root(folder, shared, command), command, results / f"{number}.log")
+             for number, command in enumerate(commands, 1)}
+    latest = folder / _CLONE / "results/latest"
+    if latest.exists():
+        shutil.copytree(latest, results / "latest", symlinks=True)
+    counts = judge(f"bare {suite}", cases)
+    if not counts.failed:
+        shutil.rmtree(folder)
+    return counts
