@@ -52,8 +52,9 @@ def main(argv: Sequence[str]) -> int:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EROFS, errno.EACCES):
             raise
-        say(f"{name}: {error.strerror}: {error.filename}; correct that, or choose another "
-            "folder with BUILD=DIR, and run the same command again.")
+        where = f": {error.filename}" if error.filename else ""
+        say(f"{name}: {error.strerror}{where}; correct that, or choose other folders with BUILD=DIR "
+            "for the build and XDG_CACHE_HOME=DIR for downloads, and run the same command again.")
     results.say_where()
     return 1
 
