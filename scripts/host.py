@@ -54,7 +54,8 @@ def main(argv: Sequence[str]) -> int:
             raise
         where = f": {error.filename}" if error.filename else ""
         say(f"{name}: {error.strerror}{where}; correct that, or choose other folders with "
-            "BUILD=DIR for the build and XDG_CACHE_HOME=DIR for downloads, and run the same command again.")
+            "BUILD=DIR for the build and XDG_CACHE_HOME=DIR for downloads, and run the same "
+            "command again.")
     results.say_where()
     return 1
 

@@ -126,11 +126,13 @@ class OptionsTest(unittest.TestCase):
             return 0
 
         with mock.patch.dict(host.COMMANDS, {"build": Command(run, "build", ("arch",))}), \
-                mock.patch.object(host.deps, "check"):
+                mock.patch.object(host.deps, "need") as check:
             for value in ("arm64", ""):
                 with mock.patch.dict(os.environ, {"ARCH": value}, clear=True):
                     self.assertEqual(host.main(["build"]), 0)
         self.assertEqual(seen, ["arm64", None, "x86", None])
+        self.assertEqual([call.args[0] for call in check.call_args_list],
+                         [["build", "arm64"], ["build"]])
 
 
 if __name__ == "__main__":
