@@ -45,8 +45,9 @@ _EDIT_NEW = ("Subject: perf: Edit the new file\n\nWhy.\n\n"
 _EMPTY = "Subject: selftests: Add a test\n\nIt has only new files.\n"
 
 _REPOSITORY = {
-    "patches/series": "# order\n\n[fixes]\nfix.patch\n\n[kernel]\nadd.patch\n\tkernel/events/new.c\n"
-                      "edit-new.patch\n\n[instruments]\nempty.patch\n\ttools/testing/run.sh\n",
+    "patches/series": "# order\n\n[fixes]\nfix.patch\n\n"
+                      "[kernel]\nadd.patch\n\tkernel/events/new.c\nedit-new.patch\n\n"
+                      "[instruments]\nempty.patch\n\ttools/testing/run.sh\n",
     "patches/fix.patch": _FIX, "patches/add.patch": _ADD, "patches/edit-new.patch": _EDIT_NEW,
     "patches/empty.patch": _EMPTY, "patches/cover-fixes.txt": "Fixes\n\nof Linux\n",
     "patches/cover-kernel.txt": "perf: A feature\n\nIts story.\n",
