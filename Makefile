@@ -25,8 +25,8 @@ $(error $(UNKNOWN)= is not known; $(patsubst %,did you mean %=? ,$(NEAREST))"mak
 	all variables)
 endif
 
-COMMANDS := demo test test-bare test-debug test-intel test-stock test-workflow test-pictures \
-	test-unikernel test-packages host-table test-baseline mutants records selftests fuzz bench gate \
+COMMANDS := demo test test-bare test-debug test-intel test-stock test-workflow test-unikernel \
+	test-packages host-table test-baseline mutants records selftests fuzz bench gate \
 	check docs build shell deb rpm branch import series clean
 .PHONY: help deps doctor $(COMMANDS)
 .DEFAULT_GOAL := help
@@ -99,9 +99,6 @@ test-workflow: ## use perf kvm on two guests as an operator would: record, repor
 	$(HOST)
 
 test-unikernel: ## sample a guest that is not Linux, and whose call paths are known
-	$(HOST)
-
-test-pictures: ## use the flame graphs in a browser, and open them in others' viewers
 	$(HOST)
 
 test-packages: ## install deb's packages in a fresh Debian, boot it, sample a guest there

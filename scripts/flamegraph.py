@@ -1,16 +1,16 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: GPL-2.0-only
-"""Draw a flame graph of guests, as an interactive page, from what perf script prints.
+"""Draw a flame graph of guests, as an SVG, from what perf script prints.
 
 perf script must print which samples hit a guest, and where their functions lie:
 
     perf script -i perf.data.guest -F comm,pid,tid,misc,ip,sym,dso > samples.txt
-    scripts/flamegraph.py samples.txt -o guest.html
-    scripts/flamegraph.py samples.txt --diff older.txt -o change.html
-    scripts/flamegraph.py samples.txt --joined -o host-and-guest.html
+    scripts/flamegraph.py samples.txt -o guest.svg
+    scripts/flamegraph.py samples.txt --diff older.txt -o change.svg
+    scripts/flamegraph.py samples.txt --joined -o host-and-guest.svg
     perf script -F +pid,+misc | scripts/flamegraph.py - -o guest.pb.gz
 
-The page needs nothing but a browser. npm fetches what draws it, once.
+What perf script prints can also be opened in speedscope and in Firefox Profiler.
 """
 
 import argparse
@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import List, Optional, Tuple
 
 sys.dont_write_bytecode = True
-from hostlib import flamepage, joined, pprof, stacks  # noqa: E402
+from hostlib import flamegraph, joined, pprof, stacks  # noqa: E402
 from hostlib.ui import Failure, say  # noqa: E402
 
 _PPROF = ".pb.gz"
-_PAGE = (".html", ".htm")
+_SVG = ".svg"
 
 
 def _read(name: str) -> List[stacks.Sample]:
@@ -56,8 +56,9 @@ def _fold(name: str, join: bool) -> "Counter[Tuple[stacks.Frame, ...]]":
 
 def _draw(options: argparse.Namespace) -> None:
     out = Path(options.output)
-    if not options.output.endswith((_PPROF, *_PAGE)):
-        raise Failure(f"{out} is neither a page nor a profile; end its name in .html or {_PPROF}")
+    if not options.output.endswith((_PPROF, _SVG)):
+        raise Failure(f"{out} is neither a picture nor a profile; end its name in {_SVG} or "
+                      f"{_PPROF}")
     if options.diff and options.output.endswith(_PPROF):
         raise Failure("A profile for pprof can't hold a difference; write two, and compare "
                       "them with pprof")
@@ -69,7 +70,7 @@ def _draw(options: argparse.Namespace) -> None:
         if options.output.endswith(_PPROF):
             pprof.write(profiles[0], out)
         else:
-            flamepage.write(profiles, options.title or _title(options, count), out)
+            flamegraph.write(profiles, options.title or _title(options, count), out)
     except OSError as error:
         raise Failure(f"{error.filename or out} can't be written ({error.strerror}); name another "
                       "file by -o") from None
@@ -88,12 +89,12 @@ def main(arguments: Optional[List[str]] = None) -> int:
     parser.add_argument("samples", metavar="SAMPLES",
                         help="what perf script printed; - for standard input")
     parser.add_argument("-o", "--output", required=True, metavar="FILE",
-                        help=f"a page, FILE.html, or a profile for pprof, FILE{_PPROF}")
+                        help=f"a picture, FILE{_SVG}, or a profile for pprof, FILE{_PPROF}")
     parser.add_argument("--diff", metavar="OLD",
                         help="color by what has changed since another text")
     parser.add_argument("--joined", action="store_true",
                         help="show the host's samples too: VMM, KVM and guest in one picture")
-    parser.add_argument("--title", help="what the page is called")
+    parser.add_argument("--title", help="what the picture is called")
     try:
         _draw(parser.parse_args(arguments))
         return 0

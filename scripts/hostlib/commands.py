@@ -15,7 +15,7 @@ from typing import Dict, Iterator, List, Optional, Tuple
 
 from . import allselftests, arm64, bare, baseline, bench, branch, check, checkbuild, checksource
 from . import fuzz, gate, hosttable, installed, intel, ktap, mailed, mutants, objectcode, package
-from . import perftests, pictures, records, selftests, series, source, stock, unikernel, workflow
+from . import perftests, records, selftests, series, source, stock, unikernel, workflow
 from . import results as result_folders
 from .arch import ARCHS, ARM64, X86
 from .build import CONFIGS, Build
@@ -463,10 +463,6 @@ def cmd_test_unikernel(options: Options) -> int:
                                  results_dir("unikernel"), options.kargs))
 
 
-def cmd_test_pictures(options: Options) -> int:
-    return say_all(pictures.run(results_dir("pictures")))
-
-
 def cmd_test_workflow(options: Options) -> int:
     return say_all(workflow.run(built(options), choose_accel(options.accel),
                                 results_dir("workflow"), options.kargs))
@@ -645,8 +641,6 @@ COMMANDS: Dict[str, Command] = {
     "test-unikernel": Command(
         cmd_test_unikernel, "sample a guest that is not Linux, and whose call paths are known",
         (*_HOST, "kargs", "kconfig", "baseline")),
-    "test-pictures": Command(
-        cmd_test_pictures, "use the flame graphs in a browser, and open them in others' viewers"),
     "test-workflow": Command(
         cmd_test_workflow,
         "use perf kvm on two guests as an operator would: record, report, diff, top",

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Optional, Tuple
 
-from . import flamegraph, flamepage, guest, intel, stacks
+from . import flamegraph, guest, intel, stacks
 from .arch import X86, Arch
 from .build import GUEST_PROGRAM, Build
 from .emulated import EmulatedHost, check_console, pass_on
@@ -140,9 +140,9 @@ def run(build: Build, accel: str, folder: Path, whose: str, kernel_args: str = "
         (folder / "folded.txt").write_text(stacks.folded_text(folded))
         whose = "A Linux guest" if build.arch is X86 else f"An {build.arch.name} Linux guest"
         title = f"{whose}, sampled from its host: {len(hits)} samples"
-        flamegraph.write(folded, title, folder / "flamegraph.svg")
+        flamegraph.write([Counter(sample.frames() for sample in hits if sample.functions)], title,
+                         folder / "flamegraph.svg")
         converted = json.loads((folder / "perf.json").read_text())
-    _write_page(hits, title, folder / "flamegraph.html")
 
     return Profile(folder, functions, folded, len(hits), len(kernel),
                    sum(len(sample.functions) >= 2 for sample in kernel),
@@ -172,15 +172,6 @@ def system_calls(samples: List[stacks.Sample], entry: str) -> Tuple[int, int]:
     return len(called), sum(frames[0].kind == stacks.GUEST_USER for frames in called)
 
 
-def _write_page(samples: List[stacks.Sample], title: str, path: Path) -> None:
-    """Draw the flame graph as a page, too, if the packages that draw it can be fetched."""
-    try:
-        flamepage.write([Counter(sample.frames() for sample in samples if sample.functions)],
-                        title, path)
-    except Failure as failure:
-        say(f"There is no {path.name}, only the static picture: {failure}.")
-
-
 def _known_stacks(script: Path) -> "Counter[Tuple[str, ...]]":
     if not script.exists():
         return Counter()
@@ -208,9 +199,7 @@ def show(profile: Profile) -> None:
         f"frames or more, {profile.kernel_whole} ({100 * profile.whole:.1f} %) reach the kernel's "
         "entry or a thread's start.")
     say(f"Report: {profile.folder}/report.txt")
-    page = profile.folder / "flamegraph.html"
-    picture = page if page.exists() else page.with_suffix(".svg")
-    say(f"Flame graph: {picture} (open it in a browser)")
+    say(f"Flame graph: {profile.folder}/flamegraph.svg (open it in a browser)")
 
 
 def read_here(perf: Path, folder: Path) -> Counts:

@@ -1,17 +1,18 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Draw a flame graph of folded stacks, as an SVG that needs nothing else."""
+"""Draw a flame graph of folded stacks, or how it has changed, as an SVG that needs nothing else."""
 
 import zlib
 from collections import Counter
 from pathlib import Path
-from typing import Dict, Tuple
+from typing import Dict, List, Tuple
 from xml.etree import ElementTree
 
 import matplotlib
 matplotlib.use("svg")
-from matplotlib import pyplot  # noqa: E402
+from matplotlib import patches, pyplot  # noqa: E402
 
 from . import frametree  # noqa: E402
+from .stacks import GUEST_KERNEL, GUEST_USER, HOST, Frame  # noqa: E402
 
 _SVG = "http://www.w3.org/2000/svg"
 
@@ -25,12 +26,40 @@ _CHARS_PER_INCH = 15.0
 _FEWEST_CHARS = 4
 
 
-def _color(function: str) -> Tuple[float, float, float]:
-    """A warm color, always the same for a function; grey if it has no name."""
-    if function == "[unknown]":
-        return (0.8, 0.8, 0.8)
-    value = zlib.crc32(function.encode()) / 0xffffffff
-    return (0.87 + 0.1 * value, 0.35 + 0.45 * value, 0.2 + 0.15 * value)
+_Color = Tuple[float, float, float]
+
+# The color of each kind of function, and that of those without a name.
+_COLORS: Dict[str, _Color] = {GUEST_KERNEL: (0.93, 0.55, 0.25), GUEST_USER: (0.45, 0.72, 0.4),
+                              HOST: (0.45, 0.62, 0.86)}
+_NO_NAME: _Color = (0.8, 0.8, 0.8)
+
+# A share that has grown or shrunk by this much has the full color.
+_GREAT_CHANGE = 0.1
+_MORE: _Color = (0.85, 0.2, 0.15)
+_LESS: _Color = (0.15, 0.35, 0.85)
+
+
+def _mix(one: _Color, other: _Color, part: float) -> _Color:
+    red, green, blue = (a + (b - a) * part for a, b in zip(one, other))
+    return red, green, blue
+
+
+def _color(frame: Frame) -> _Color:
+    """A shade of the color of the function's kind, always the same for a function."""
+    if frame.name == "[unknown]":
+        return _NO_NAME
+    return _mix(_COLORS[frame.kind], (1, 1, 1), zlib.crc32(frame.name.encode()) / 0xffffffff * 0.35)
+
+
+def _color_of_change(change: float) -> _Color:
+    """Red if the share of all samples has grown, blue if it has shrunk, white if it is the same."""
+    return _mix((1, 1, 1), _MORE if change > 0 else _LESS, min(1, abs(change) / _GREAT_CHANGE))
+
+
+def _legend(kinds: List[str], compared: bool) -> "List[patches.Patch]":
+    colors = {"a greater share": _MORE, "a smaller share": _LESS} if compared else {
+        **{kind: _COLORS[kind] for kind in _COLORS if kind in kinds}, "no name": _NO_NAME}
+    return [patches.Patch(color=color, label=text) for text, color in colors.items()]
 
 
 def _label(function: str, room: int) -> str:
@@ -40,10 +69,13 @@ def _label(function: str, room: int) -> str:
     return function[:room - 2] + ".." if room - 2 >= _FEWEST_CHARS else ""
 
 
-def write(folded: "Counter[Tuple[str, ...]]", title: str, path: Path) -> None:
-    """Draw a flame graph; each box tells its function and share when pointed at."""
-    total = sum(folded.values())
-    boxes = [node for node in frametree.build([folded])
+def write(profiles: "List[Counter[Tuple[Frame, ...]]]", title: str, path: Path) -> None:
+    """Draw a profile, or how the first of two differs from the second.
+
+    Each box tells its function and share when pointed at.
+    """
+    total, *before = [sum(profile.values()) for profile in profiles]
+    boxes = [node for node in frametree.build(profiles)
              if node.counts[0] >= total * _NARROWEST]
     depth = 1 + max((box.depth for box in boxes), default=0)
 
@@ -59,16 +91,24 @@ def write(folded: "Counter[Tuple[str, ...]]", title: str, path: Path) -> None:
 
     hints: Dict[str, str] = {}
     for number, box in enumerate(boxes):
-        bar, = axes.barh(box.depth + 0.5, box.counts[0], left=box.left, height=0.96,
-                         color=_color(box.frame), linewidth=0)
-        bar.set_gid(f"box{number}")
         share = box.counts[0] / total
-        hints[f"box{number}"] = f"{box.frame}: {box.counts[0]} samples, {100 * share:.1f} %"
-        text = _label(box.frame, int(share * _WIDTH_INCHES * 0.98 * _CHARS_PER_INCH) - 1)
+        hint = f"{box.frame.name}: {box.counts[0]} samples, {100 * share:.1f} %"
+        color = _color(box.frame)
+        if before:
+            old = box.counts[1] / before[0]
+            hint += f", before {100 * old:.1f} %"
+            color = _color_of_change(share - old)
+        hints[f"box{number}"] = hint
+        bar, = axes.barh(box.depth + 0.5, box.counts[0], left=box.left, height=0.96,
+                         color=color, linewidth=0)
+        bar.set_gid(f"box{number}")
+        text = _label(box.frame.name, int(share * _WIDTH_INCHES * 0.98 * _CHARS_PER_INCH) - 1)
         if text:
             axes.text(box.left + total * 0.001, box.depth + 0.5, text, fontsize=7.5,
                       va="center", family="monospace", clip_on=True, parse_math=False)
 
+    axes.legend(handles=_legend([box.frame.kind for box in boxes], bool(before)), ncol=4,
+                loc="lower right", bbox_to_anchor=(1, 1), fontsize=8, frameon=False)
     figure.savefig(path, format="svg", metadata={"Date": None})
     pyplot.close(figure)
     _add_hints(path, hints)

@@ -10,7 +10,7 @@ from typing import List, Tuple
 from unittest import mock
 
 import flamegraph as command
-from hostlib import flamepage, pprof
+from hostlib import flamegraph, pprof
 from hostlib.stacks import GUEST_KERNEL, HOST, Frame
 
 _SAMPLES = ("CPU 0/KVM G     \n\tffffffff81000010 vfs_read+0x10 ([guest.kernel.kallsyms])\n\n"
@@ -27,14 +27,14 @@ class CommandTest(unittest.TestCase):
         (self.folder / name).write_text(text)
         return str(self.folder / name)
 
-    def _run(self, *arguments: str, page: str = "a.html") -> Tuple[int, str]:
+    def _run(self, *arguments: str, page: str = "a.svg") -> Tuple[int, str]:
         said = io.StringIO()
         with contextlib.redirect_stdout(said):
             status = command.main([*arguments, "-o", str(self.folder / page)])
         return status, said.getvalue()
 
     def _drawn(self, *arguments: str) -> List[object]:
-        with mock.patch.object(flamepage, "write") as write:
+        with mock.patch.object(flamegraph, "write") as write:
             self.assertEqual(self._run(*arguments)[0], 0)
         profiles, title, path = write.call_args[0]
         return [*map(dict, profiles), title]
@@ -65,12 +65,12 @@ class CommandTest(unittest.TestCase):
         guest_only = self._text("guest", _SAMPLES.split("\n\n", maxsplit=1)[0])
         no_mode = self._text("no_mode", "a 1\n\t10 f\n\n")
         for word, arguments, page in (
-                ("none", (str(self.folder / "none"),), "a.html"),
-                ("perf script -F", (no_mode,), "a.html"), ("perf script -F", (empty,), "a.html"),
-                ("guest", (host_only,), "a.html"), ("a.svg", (self.text,), "a.svg"),
+                ("none", (str(self.folder / "none"),), "a.svg"),
+                ("perf script -F", (no_mode,), "a.svg"), ("perf script -F", (empty,), "a.svg"),
+                ("guest", (host_only,), "a.svg"), ("a.html", (self.text,), "a.html"),
                 ("pprof", (self.text, "--diff", self.text), "a.pb.gz"),
-                ("both", ("-", "--diff", "-"), "a.html"), ("none", (self.text,), "none/a.pb.gz"),
-                ("--host --guest", (guest_only, "--joined"), "a.html")):
+                ("both", ("-", "--diff", "-"), "a.svg"), ("none", (self.text,), "none/a.pb.gz"),
+                ("--host --guest", (guest_only, "--joined"), "a.svg")):
             with self.subTest(arguments):
                 status, said = self._run(*arguments, page=page)
                 self.assertEqual((status, len(said.splitlines())), (1, 1))

@@ -1,18 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tests of the demo: its checks, and what it does if it can't draw its page."""
+"""Tests of the demo's checks."""
 
 import dataclasses
 import tempfile
 import unittest
 from collections import Counter
 from pathlib import Path
-from typing import List, Tuple
-from unittest import mock
+from typing import Tuple
 
-from hostlib import demo, flamepage, npm
+from hostlib import demo
 from hostlib.arch import ARM64, X86, Arch
-from hostlib.stacks import GUEST_KERNEL, Frame, Sample
-from hostlib.ui import Failure
+from hostlib.stacks import Sample
 
 _KERNEL, _USER = "ffff800080000000", "401000"
 
@@ -88,26 +86,6 @@ class CheckTest(unittest.TestCase):
             self.assertEqual(self._failed(X86, deferred=bad), 1)
             # An arm64 host can only defer.
             self.assertEqual(self._failed(ARM64, immediate=bad), 0)
-
-
-class PageTest(unittest.TestCase):
-    def _write(self) -> List[str]:
-        """Return the names of the files that were written."""
-        samples = [Sample("G", ("vfs_read", "do_syscall_64"), ("8000000000000001",) * 2),
-                   Sample("G", (), ())]
-        with tempfile.TemporaryDirectory() as folder:
-            demo._write_page(samples, "title", Path(folder) / "flamegraph.html")
-            return [path.name for path in Path(folder).iterdir()]
-
-    def test_the_page_has_the_samples_with_frames(self) -> None:
-        with mock.patch.object(npm, "fetch", side_effect=Failure("npm can't fetch it")):
-            self.assertEqual(self._write(), [])
-        with mock.patch.object(npm, "read", return_value=""):
-            self.assertEqual(self._write(), ["flamegraph.html"])
-        with mock.patch.object(flamepage, "write") as write:
-            self._write()
-        stack = (Frame("do_syscall_64", GUEST_KERNEL), Frame("vfs_read", GUEST_KERNEL))
-        self.assertEqual([dict(profile) for profile in write.call_args[0][0]], [{stack: 1}])
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from typing import List, Tuple
 from xml.etree import ElementTree
 
 from hostlib import flamegraph, frametree
+from hostlib.stacks import GUEST_KERNEL, GUEST_USER, HOST, Frame
 
 _FOLDED = Counter({("[unknown]",): 1, ("do_syscall_64", "vfs_write", "rep_movs"): 2})
 
@@ -50,10 +51,33 @@ class PictureTest(unittest.TestCase):
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "a.svg"
             names = ("$\\frac$", "<script>alert(1)</script>", "a & b")
-            flamegraph.write(Counter({names: 1}), "title", path)
+            frames = tuple(Frame(name, GUEST_KERNEL) for name in names)
+            flamegraph.write([Counter({frames: 1})], "title", path)
             drawn = [element.text for element in ElementTree.parse(path).iter()
                      if element.tag.endswith("}text")]
-        self.assertEqual(sorted(drawn), sorted((*names, "title")))
+        self.assertEqual(sorted(drawn), sorted((*names, "title", GUEST_KERNEL, "no name")))
+
+    def test_colors(self) -> None:
+        kernel, user, unknown = (flamegraph._color(Frame(name, kind)) for name, kind in (
+            ("f", GUEST_KERNEL), ("f", GUEST_USER), ("[unknown]", GUEST_USER)))
+        self.assertGreater(kernel[0], kernel[1])
+        self.assertGreater(user[1], user[0])
+        self.assertEqual(len(set(unknown)), 1)
+        self.assertEqual(flamegraph._color_of_change(0), (1, 1, 1))
+        for change, most in ((0.05, 0), (-0.05, 2), (1, 0), (-1, 2)):
+            color = flamegraph._color_of_change(change)
+            self.assertEqual(color.index(max(color)), most)
+
+    def test_a_difference_tells_both_shares(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "a.svg"
+            one, other = ((Frame(name, HOST),) for name in "ab")
+            flamegraph.write([Counter({one: 3, other: 1}), Counter({one: 1, other: 3})], "", path)
+            hints = [element.text for element in ElementTree.parse(path).iter()
+                     if element.tag.endswith("}title")]
+        hints = [hint for hint in hints if hint and hint.startswith("a:")]
+        self.assertIn("75.0 %", str(hints[0]))
+        self.assertIn("before 25.0 %", str(hints[0]))
 
 
 if __name__ == "__main__":

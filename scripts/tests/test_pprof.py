@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tests of the file of pprof's profile; make test-pictures has npm's pprof-format decode it."""
+"""Tests of the file of pprof's profile."""
 
 import gzip
 import tempfile
