@@ -18,7 +18,7 @@ import readme_commands
 from . import source
 from .options import OPTIONS
 from .selftests import Counts, judge
-from .tree import REPO
+from .patches import REPO
 from .ui import Failure, Step, one_at_a_time, run_logged
 
 SUITES = OPTIONS["suite"].choices

@@ -414,6 +414,27 @@ def _import(repo: Repository, commits: Sequence[Commit], tmp: Path, top: Path) -
         _remove_empty(old_file.parent, top)
 
 
+def not_as_imported(repo: Repository, top: Path = REPO) -> List[str]:
+    """Return the files that make branch and make import would change: there should be none.
+
+    Args:
+        repo: a repository with all commits; its work tree changes
+    """
+    every = patches.topics(top)
+    files = [*(path for path in (top / "patches").iterdir() if path.is_file()),
+             *(top / path for path in patches.new_files(every))]
+    repo.git("checkout", "-q", "--force", f"series/{_last(top)}")
+    with tempfile.TemporaryDirectory() as tmp:
+        again = Path(tmp) / "again"
+        for path in files:
+            patches.copy(path, again / path.relative_to(top))
+        commits = read(repo, list(dict.fromkeys(topic.series for topic in every)))
+        _import(repo, commits, Path(tmp), again)
+        return sorted(str(path.relative_to(top)) for path in files
+                      if not (again / path.relative_to(top)).exists()
+                      or (again / path.relative_to(top)).read_bytes() != path.read_bytes())
+
+
 def _listing(commits: Sequence[Commit], names: Sequence[str]) -> str:
     lines = [_SERIES_HEAD]
     series = ""

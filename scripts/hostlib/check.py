@@ -2,13 +2,15 @@
 """Look for mistakes without running anything: mypy, flake8, shellcheck, and checkpatch.
 
 scripts/setup.cfg configures the first two.  scripts/checkpatch-accepted.txt lists complaints of
-checkpatch that are accepted.  One more check tells whether all mutants apply.
+checkpatch that are accepted.  Two more checks tell whether all mutants apply, and whether make
+import would leave the patches as they are.
 """
 
 import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -16,7 +18,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Callable, Iterable, List, Optional, Sequence
 
-from . import mutants, series
+from . import branch, mutants, series
+from .git import Repository
 from .patches import REPO, SCRIPTS, posted, topics
 from .source import Source, newer_linux
 from .tree import Tree
@@ -182,6 +185,13 @@ def _patches(tree: Path, mails: Path, accepted: Sequence[Accepted],
               for part in range(number))]
 
 
+def _imported(repo: Repository) -> Result:
+    """Check that make branch and make import leave the patches as they are."""
+    return Result("patches as make import writes them", [
+        f"{name} differs; run make branch and make import"
+        for name in branch.not_as_imported(repo)])
+
+
 def _mutants(tree: Tree) -> Result:
     """Check that all mutants still apply; to test them all takes hours."""
     return Result("mutants fit", [str(verdict)
@@ -244,11 +254,14 @@ def run(source: Source, build: Path, folder: Path, number: int = 0,
     start = time.monotonic()
     mails = folder / "series"
     mails.mkdir()
-    series.write(source, build, mails)
     accepted = read_accepted()
     number = number or os.cpu_count() or 1
-    results = run_all([*_patches(build / "linux", mails, accepted, number), *_python(),
-                       *_shell(), _newest, lambda: _mutants(Tree(build))], number)
+    with tempfile.TemporaryDirectory() as tmp:
+        repo = series.repository(source, build, Path(tmp))
+        series.mails(repo, mails)
+        results = run_all([*_patches(build / "linux", mails, accepted, number), *_python(),
+                           *_shell(), _newest, lambda: _imported(repo),
+                           lambda: _mutants(Tree(build))], number)
     for entry in accepted:
         if not any(entry in result.used for result in results):
             say(f"not reported any more, remove it from {ACCEPTED.name}: "
