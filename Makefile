@@ -26,7 +26,7 @@ $(error $(UNKNOWN)= is not known; $(patsubst %,did you mean %=? ,$(NEAREST))"mak
 endif
 
 COMMANDS := demo test test-bare test-debug test-intel test-stock test-workflow test-unikernel \
-	test-packages host-table test-baseline mutants records selftests fuzz bench gate \
+	test-packages host-table test-abi test-baseline mutants selftests fuzz bench gate \
 	check docs build shell deb rpm branch import series clean
 .PHONY: help deps doctor $(COMMANDS)
 .DEFAULT_GOAL := help
@@ -61,7 +61,7 @@ help: ## print this help
 	@echo "  FUZZ_CASES=N        sample N guests instead, and fuzz user space 50 N times"
 	@echo "  SEED=N              fuzz with another seed than 1"
 	@echo "  MUTANTS=NAMES       try just these, by the names of their files in patches/mutants"
-	@echo "  TODAY=N             try N mutants, others each day; one of test-debug's passes"
+	@echo "  TODAY=N             mutants, test-debug: try N of them, others each day"
 	@echo "  PID=PID PERF=FILE   doctor: look at this VMM's guest, with this perf"
 	@echo "  CONFIG=FILE         deb, rpm: configure the kernel by this file, not as the running one"
 	@echo "  SUITE=bookworm|trixie  test-bare: try it on this release of Debian"
@@ -113,7 +113,7 @@ test-baseline: ## test the tests: the walk of 2023 must fail some of them
 mutants: ## test the tests: break the kernel in many places, each must be noticed
 	$(HOST)
 
-records: ## compare perf's records with and without our patches
+test-abi: ## compare perf's records with and without our patches
 	$(HOST)
 
 selftests: ## run the KVM selftests on the patched host, print KTAP

@@ -5,7 +5,6 @@ A mutant is a patch against the assembled tree, in patches/mutants; the README t
 describes its header.
 """
 
-import datetime
 import email.parser
 import itertools
 import re
@@ -20,6 +19,7 @@ from . import intel, objectcode, patches, selftests
 from .arch import ARCHS, X86, Arch
 from .build import INSTRUMENT_TESTS, PERF_EVENTS_TEST, SELFTESTS, TEST_32BIT, Build
 from .emulated import Complaint
+from .options import by_turns
 from .patches import REPO
 from .source import Source
 from .tree import Tree
@@ -117,12 +117,8 @@ def parse_all(folder: Path = MUTANTS) -> List[Mutant]:
     return [parse(patch) for patch in sorted(folder.glob("*.patch"))]
 
 
-def choose(mutants: List[Mutant], names: str, today: str,
-           date: Optional[datetime.date] = None) -> List[Mutant]:
-    """Return all mutants, those with these names, or as many as today says.
-
-    In the last case, the mutants are others each day, and all get their turn.
-    """
+def choose(mutants: List[Mutant], names: str, today: str) -> List[Mutant]:
+    """Return all mutants, those with these names, or as many as today says."""
     if names and today:
         raise Failure("MUTANTS= and TODAY= both choose mutants; use one of them")
     if names:
@@ -131,13 +127,7 @@ def choose(mutants: List[Mutant], names: str, today: str,
             raise Failure(f"There is no mutant {', '.join(sorted(unknown))}; the mutants are: "
                           + ", ".join(mutant.name for mutant in mutants))
         return [mutant for mutant in mutants if mutant.name in names.split()]
-    if today:
-        if not today.isdecimal() or today == "0":
-            raise Failure(f"TODAY={today} must be a number of mutants")
-        number = min(int(today), len(mutants))
-        first = (date or datetime.date.today()).toordinal() * number
-        return [mutants[(first + i) % len(mutants)] for i in range(number)]
-    return mutants
+    return by_turns(mutants, today) if today else mutants
 
 
 @dataclass

@@ -2,11 +2,14 @@
 """The options of all commands; each can also be set by a variable, as with make."""
 
 import argparse
+import datetime
 from dataclasses import dataclass, fields
-from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
 from .arch import ARCHS
 from .ui import Failure
+
+Item = TypeVar("Item")
 
 # The kernels that the demo's guest can run: Debian's, as distributed, or the one built here.
 GUESTS = ("debian", "own")
@@ -36,7 +39,6 @@ class Options:
     seed: str = "1"
     mutants: str = ""
     today: str = ""
-    one_today: bool = False
     config: str = ""
     localmod: bool = False
     suite: str = ""
@@ -100,7 +102,6 @@ OPTIONS: Dict[str, Option] = {
     "mutants": Option("MUTANTS", "try just these, by the names of their files in patches/mutants",
                       "NAMES"),
     "today": Option("TODAY", "try N of them, others each day", "N"),
-    "one_today": Option("TODAY", "run one of the passes, another one each day"),
     "config": Option("CONFIG", "configure the kernel by this file, not as the running one",
                      "FILE"),
     "localmod": Option("LOCALMOD", "leave out modules that are not loaded; let VMs run here"),
@@ -136,7 +137,7 @@ variables on.
 
 
 def _add(parser: argparse.ArgumentParser, name: str, option: Option, words: str) -> None:
-    flag = "--today" if name == "one_today" else f"--{name.replace('_', '-')}"
+    flag = f"--{name.replace('_', '-')}"
     text = f"{words or option.help}  ({option.variable}=)".replace("%", "%%")
     if option.choices:
         parser.add_argument(flag, dest=name, choices=option.choices, help=text)
@@ -148,6 +149,20 @@ def _add(parser: argparse.ArgumentParser, name: str, option: Option, words: str)
                             type=_number if name == "jobs" else str)
     else:
         parser.add_argument(flag, dest=name, action="store_true", default=None, help=text)
+
+
+def by_turns(items: Sequence[Item], number: str, day: Optional[int] = None) -> List[Item]:
+    """Return so many of these items: others each day, and all of them get their turn.
+
+    Args:
+        number: the value of TODAY=
+        day: the number of the day; today if it is None
+    """
+    if not number.isdecimal() or number == "0":
+        raise Failure(f"TODAY={number} must be a number, at least 1")
+    count = min(int(number), len(items))
+    first = (datetime.date.today().toordinal() if day is None else day) * count
+    return [items[(first + i) % len(items)] for i in range(count)]
 
 
 def _number(text: str) -> int:
@@ -176,7 +191,7 @@ def _from_environment(command: Command, environment: Mapping[str, str]) -> List[
     for name in command.options:
         value = environment.get(OPTIONS[name].variable)
         if value:
-            flag = "--today" if name == "one_today" else f"--{name.replace('_', '-')}"
+            flag = f"--{name.replace('_', '-')}"
             option = OPTIONS[name]
             is_switch = not (option.choices or option.metavar)
             if is_switch and value != "1":

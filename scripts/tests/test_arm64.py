@@ -11,7 +11,7 @@ from unittest import mock
 
 import host
 from hostlib import build as build_module
-from hostlib import commands
+from hostlib import hosts, testing
 from hostlib.arch import ARM64, X86
 from hostlib.build import CONFIGS, Build
 from hostlib.emulated import EmulatedHost
@@ -97,8 +97,8 @@ class OptionsTest(unittest.TestCase):
     def test_folders_of_its_own(self) -> None:
         tmp = self.enterContext(tempfile.TemporaryDirectory())
         options = Options(build=tmp, arch="arm64")
-        self.assertEqual(commands.host_dir(options), Path(tmp).resolve() / "arm64")
-        self.assertEqual(commands.arch_dir(options), Path(tmp).resolve() / "arm64")
+        self.assertEqual(hosts.host_dir(options), Path(tmp).resolve() / "arm64")
+        self.assertEqual(hosts.arch_dir(options), Path(tmp).resolve() / "arm64")
 
     def test_what_it_can_not(self) -> None:
         for wrong, omit in ((Options(arch="arm64", accel="kvm"), "ACCEL=kvm"),
@@ -106,14 +106,14 @@ class OptionsTest(unittest.TestCase):
                             (Options(arch="arm64", baseline="v3"), "BASELINE="),
                             (Options(arch="arm64", all=True), "ARCH=arm64")):
             with self.subTest(omit), self.assertRaises(Failure) as failure:
-                commands.cmd_selftests(wrong)
+                testing.cmd_selftests(wrong)
             self.assertIn(omit, str(failure.exception))
 
     def test_debug_passes(self) -> None:
-        with mock.patch.object(commands, "cmd_selftests", side_effect=(0, 1, 0)) as selftests:
-            self.assertEqual(commands.cmd_test_debug(Options(arch="arm64")), 1)
+        with mock.patch.object(testing, "cmd_selftests", side_effect=(0, 1, 0)) as selftests:
+            self.assertEqual(testing.cmd_test_debug(Options(arch="arm64")), 1)
         # Words of expected-skips.txt.
-        self.assertEqual([commands.host_traits(call.args[0]).split()[1:]
+        self.assertEqual([hosts.host_traits(call.args[0]).split()[1:]
                           for call in selftests.call_args_list],
                          [["debug-arm64"], ["kvm-arm.mode=nvhe", "debug-arm64"],
                           ["irqchip.gicv3_pseudo_nmi=1", "debug-arm64"]])

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any, List
 from unittest import mock
 
-from hostlib import commands, ktap
+from hostlib import ktap, testing
 from hostlib.options import Options
 from hostlib.selftests import Counts, ExpectedSkip, fail_unexpected
 from hostlib.ui import Failure
@@ -65,7 +65,7 @@ class TextTest(unittest.TestCase):
             parts = {"unit tests": Counts(2, failed, 0, ["failed: a\nand b"]),
                      "selftests": Counts(1)}
             with contextlib.redirect_stdout(io.StringIO()) as said:
-                self.assertEqual(commands.report_parts(options, parts, {"selftests": _TEXT},
+                self.assertEqual(testing.report_parts(options, parts, {"selftests": _TEXT},
                                                        Path("/build/linux")), failed)
             self.assertIn(f"3 passed, {failed} failed, 0 skipped", said.getvalue())
             self.assertIn("and b", [line.lstrip("# ") for line in self.lines])
@@ -78,9 +78,9 @@ class TextTest(unittest.TestCase):
 
     def test_folder_is_looked_for_before_the_work(self) -> None:
         for options in (Options(junit="/nowhere/a.xml"), Options(json="/nowhere/a.json")):
-            for command in (commands.cmd_selftests, commands.cmd_test):
-                with mock.patch.object(commands, "unit_tests") as work, \
-                        mock.patch.object(commands, "built", work), \
+            for command in (testing.cmd_selftests, testing.cmd_test):
+                with mock.patch.object(testing, "unit_tests") as work, \
+                        mock.patch.object(testing, "built", work), \
                         self.assertRaises(Failure) as failure:
                     command(options)
                 self.assertIn("/nowhere/a.", str(failure.exception))
@@ -89,7 +89,7 @@ class TextTest(unittest.TestCase):
     def test_json_is_alone_on_standard_output(self) -> None:
         out, errors = io.StringIO(), io.StringIO()
         with mock.patch("sys.__stdout__", out), contextlib.redirect_stdout(errors):
-            commands.report(Options(json="-"), _TEXT, Path("/build/linux"))
+            testing.report(Options(json="-"), _TEXT, Path("/build/linux"))
         self.assertEqual(json.loads(out.getvalue())["arch"], "x86_64")
         self.assertEqual(errors.getvalue(), "")
 

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Tests of choosing mutants, and of the report on them."""
 
-import datetime
 import tempfile
 import unittest
 from pathlib import Path
 from typing import List
 from unittest import mock
 
-from hostlib import mutants
+from hostlib import mutants, options
 from hostlib import tree as tree_module
 from hostlib.emulated import Complaint
 from hostlib.mutants import Clock, Mutant, Verdict
@@ -75,8 +74,10 @@ class ParseTest(unittest.TestCase):
 
 class ChooseTest(unittest.TestCase):
     def _names(self, names: str = "", today: str = "", day: int = 1) -> str:
-        return "".join(mutant.name for mutant in mutants.choose(
-            [_mutant(name) for name in "abcde"], names, today, datetime.date.fromordinal(day)))
+        with mock.patch.object(options, "datetime") as clock:
+            clock.date.today.return_value.toordinal.return_value = day
+            return "".join(mutant.name for mutant in mutants.choose(
+                [_mutant(name) for name in "abcde"], names, today))
 
     def test_all_some_and_those_of_a_day(self) -> None:
         self.assertEqual(self._names(), "abcde")

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Dict, List
 from unittest import mock
 
-from hostlib import commands, options
+from hostlib import commands, options, testing
 from hostlib.commands import COMMANDS
 from hostlib.options import OPTIONS, Options
 from hostlib.patches import REPO
@@ -38,7 +38,7 @@ class ParseTest(unittest.TestCase):
     def test_variables_are_options(self) -> None:
         self.assertEqual(parse("selftests", "--kargs=a b", "--all", "--jobs", "3"),
                          parse("selftests", KARGS="a b", ALL="1", JOBS="3"))
-        self.assertEqual(parse("test-debug", TODAY="1"), Options(one_today=True))
+        self.assertEqual(parse("test-debug", TODAY="1"), Options(today="1"))
         self.assertEqual(parse("mutants", TODAY="3"), Options(today="3"))
 
     def test_option_beats_variable(self) -> None:
@@ -86,7 +86,7 @@ class HelpTest(unittest.TestCase):
         for name, command in COMMANDS.items():
             text = said_by(name, "--help")
             for option, about in OPTIONS.items():
-                if option in ("today", "one_today"):
+                if option == "today":
                     continue
                 flag = f"--{option.replace('_', '-')}"
                 self.assertEqual(f"{flag} " in text, option in command.options, (name, flag))
@@ -138,14 +138,14 @@ class HelpTest(unittest.TestCase):
 
 class CommandTest(unittest.TestCase):
     def test_intel_passes(self) -> None:
-        passes = commands.intel_passes(Options(kargs="a"))
+        passes = testing.intel_passes(Options(kargs="a"))
         self.assertEqual([one.kargs for one in passes],
                          ["a", "kvm_intel.ept=0 a", "kvm_intel.unrestricted_guest=0 a"])
         self.assertEqual({one.vendor for one in passes}, {"intel"})
-        quick, = commands.intel_passes(Options(quick=True))
-        self.assertEqual(quick.tests, commands.INTEL_QUICK)
+        quick, = testing.intel_passes(Options(quick=True))
+        self.assertEqual(quick.tests, testing.INTEL_QUICK)
         with self.assertRaisesRegex(Failure, "both choose tests"):
-            commands.intel_passes(Options(quick=True, tests="a"))
+            testing.intel_passes(Options(quick=True, tests="a"))
 
     def test_debug_passes(self) -> None:
         ran: List[Options] = []
@@ -154,9 +154,9 @@ class CommandTest(unittest.TestCase):
             ran.append(given)
             return 0
 
-        with mock.patch.object(commands, "cmd_selftests", selftests):
-            commands.cmd_test_debug(Options(kargs="a"))
-            commands.cmd_test_debug(Options(one_today=True))
+        with mock.patch.object(testing, "cmd_selftests", selftests):
+            testing.cmd_test_debug(Options(kargs="a"))
+            testing.cmd_test_debug(Options(today="1"))
         self.assertEqual([one.kargs for one in ran[:2]], ["no5lvl a", "no5lvl kvm_amd.npt=0 a"])
         self.assertEqual(len(ran), 3)
         self.assertTrue(all(one.kconfig.endswith("debug.config") for one in ran))
@@ -166,7 +166,7 @@ class CommandTest(unittest.TestCase):
             commands.demo_guest(Options(vendor="intel", guest="debian"))
         self.assertEqual(commands.demo_guest(Options(vendor="intel")), "own")
         with self.assertRaisesRegex(Failure, "omit VENDOR=intel"):
-            commands.cmd_selftests(Options(vendor="intel", all=True))
+            testing.cmd_selftests(Options(vendor="intel", all=True))
 
     def test_clean_removes_builds_only(self) -> None:
         with tempfile.TemporaryDirectory() as tmp, \

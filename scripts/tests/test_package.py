@@ -9,7 +9,7 @@ from pathlib import Path
 from unittest import mock
 
 from doctor.perf import PERF
-from hostlib import commands, kconfig, package
+from hostlib import kconfig, package, packaging
 from hostlib.options import Options
 from hostlib.package import find_config
 from hostlib.source import Source
@@ -103,9 +103,9 @@ class PackagesTest(unittest.TestCase):
     def test_options_are_heeded(self) -> None:
         with mock.patch.object(package, "Packages") as made, \
                 mock.patch.object(package, "find_config") as found, \
-                mock.patch.object(commands, "linux"):
-            commands.packages_of("deb", Options(localmod=True), self.folder / "b", "mine",
-                                 Path("fragment"))
+                mock.patch.object(packaging, "linux"):
+            packaging.packages_of("deb", Options(localmod=True), self.folder / "b", "mine",
+                                   Path("fragment"))
         self.assertEqual(found.call_args.args[0], "mine")
         self.assertEqual(made.call_args.args[2],
                          package.Config(found.return_value, Path("fragment"), True))
