@@ -66,7 +66,7 @@ class TextTest(unittest.TestCase):
                      "selftests": Counts(1)}
             with contextlib.redirect_stdout(io.StringIO()) as said:
                 self.assertEqual(testing.report_parts(options, parts, {"selftests": _TEXT},
-                                                       Path("/build/linux")), failed)
+                                                      Path("/build/linux")), failed)
             self.assertIn(f"3 passed, {failed} failed, 0 skipped", said.getvalue())
             self.assertIn("and b", [line.lstrip("# ") for line in self.lines])
             self.assertEqual([line for line in self.lines if line.startswith(("ok", "not ok"))],

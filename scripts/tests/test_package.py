@@ -105,7 +105,7 @@ class PackagesTest(unittest.TestCase):
                 mock.patch.object(package, "find_config") as found, \
                 mock.patch.object(packaging, "linux"):
             packaging.packages_of("deb", Options(localmod=True), self.folder / "b", "mine",
-                                   Path("fragment"))
+                                  Path("fragment"))
         self.assertEqual(found.call_args.args[0], "mine")
         self.assertEqual(made.call_args.args[2],
                          package.Config(found.return_value, Path("fragment"), True))
