@@ -166,6 +166,8 @@ def write(source: Source, folder: Path, top: Path = REPO) -> Path:
         # With it, a rebase moves the branches of all series.
         repo.git("config", "rebase.updateRefs", "true")
         repo.git("config", "rebase.autoSquash", "true")
+        # Linux's files are loose objects, and git would pack them for minutes after a commit.
+        repo.git("config", "gc.auto", "0")
         _remember(repo, top)
     return folder
 
