@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import unittest
 from pathlib import Path
-from typing import Dict
+from typing import Dict, List, Tuple
 from unittest import mock
 
 from hostlib import branch, patches, series
@@ -220,13 +220,14 @@ class BranchTest(unittest.TestCase):
 
     def test_faults_name_the_commit(self) -> None:
         start = self.git("rev-parse", "HEAD").strip()
-        for message, files, words in (
-                ("", {"arch__a_c": "x\n"}, ("subject",)),
-                ("fixup! KVM: Fix it", {"arch__a_c": "x\n"}, ("KVM: Fix it", "autosquash")),
-                ("KVM: Fix it", {"arch__a_c": "x\n"}, ("KVM: Fix it", "same")),
-                ("Nothing", {}, ("Nothing",)),
-                ("Binary", {"kernel__events__core_c": "\0\n"}, ("Binary",)),
-                ("Change it, too", {"arch__a_c": "x\n"}, ())):
+        faults: List[Tuple[str, Dict[str, str], Tuple[str, ...]]] = [
+            ("", {"arch__a_c": "x\n"}, ("subject",)),
+            ("fixup! KVM: Fix it", {"arch__a_c": "x\n"}, ("KVM: Fix it", "autosquash")),
+            ("KVM: Fix it", {"arch__a_c": "x\n"}, ("KVM: Fix it", "same")),
+            ("Nothing", {}, ("Nothing",)),
+            ("Binary", {"kernel__events__core_c": "\0\n"}, ("Binary",)),
+            ("Change it, too", {"arch__a_c": "x\n"}, ())]
+        for message, files, words in faults:
             with self.subTest(message):
                 self.commit(message, **files)
                 if words:
@@ -273,11 +274,10 @@ class BranchTest(unittest.TestCase):
 
     def test_a_patch_that_does_not_apply(self) -> None:
         (self.top / "patches/add.patch").write_text(_ADD.replace(" line 20", " line 21"))
-        for write in (lambda: branch.write(self.source, self.tmp / "again", self.top),):
-            with self.assertRaises(Failure) as caught, mock.patch("sys.stdout"):
-                write()
-            self.assertIn("add.patch", str(caught.exception))
-            self.assertIn("kernel/events/core.c:18", str(caught.exception))
+        with self.assertRaises(Failure) as caught, mock.patch("sys.stdout"):
+            branch.write(self.source, self.tmp / "again", self.top)
+        self.assertIn("add.patch", str(caught.exception))
+        self.assertIn("kernel/events/core.c:18", str(caught.exception))
 
     def test_mails(self) -> None:
         with mock.patch("sys.stdout"):
