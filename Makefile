@@ -26,7 +26,7 @@ $(error $(UNKNOWN)= is not known; $(patsubst %,did you mean %=? ,$(NEAREST))"mak
 endif
 
 COMMANDS := demo test test-bare test-debug test-intel test-stock test-workflow test-unikernel \
-	test-packages host-table test-abi test-baseline mutants selftests fuzz bench gate \
+	test-packages test-abi test-baseline mutants selftests fuzz bench gate \
 	check docs build shell deb rpm branch import series clean
 .PHONY: help deps doctor $(COMMANDS)
 .DEFAULT_GOAL := help
@@ -102,9 +102,6 @@ test-unikernel: ## sample a guest that is not Linux, and whose call paths are kn
 	$(HOST)
 
 test-packages: ## install deb's packages in a fresh Debian, boot it, sample a guest there
-	$(HOST)
-
-host-table: ## write results/hosts.md: which tests passed on which host in the last runs
 	$(HOST)
 
 test-baseline: ## test the tests: the walk of 2023 must fail some of them

@@ -192,9 +192,6 @@ COMMANDS: Dict[str, Command] = {
     "gate": Command(
         measuring.cmd_gate, "fail if samples cost more than the committed reference says",
         (*_HOST, "arch", "kargs", "kconfig", "baseline")),
-    "host-table": Command(
-        testing.cmd_host_table,
-        "write results/hosts.md: which tests passed on which host in the last runs", _SOURCE),
     "check": Command(
         cmd_check, "check Python, shell, C and patches with the usual tools",
         (*_SOURCE, "jobs", "all"),

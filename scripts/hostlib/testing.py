@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 from typing import Dict, List
 
-from . import allselftests, baseline, bare, fuzz, hosttable, intel, ktap, mutants, objectcode
+from . import allselftests, baseline, bare, fuzz, intel, ktap, mutants, objectcode
 from . import perftests, records, selftests, stock, unikernel, workflow
 from .arch import ARCHS, X86
 from .build import CONFIGS, Build
@@ -155,15 +155,6 @@ def cmd_test_intel(options: Options) -> int:
             say(f"{complaint}.")
             failed = 1
     return failed
-
-
-def cmd_host_table(options: Options) -> int:
-    page = REPO / "results" / "hosts.md"
-    build = Build(build_dir(options), linux(options), None)
-    build.assemble()
-    hosttable.write(REPO / "results" / "latest", build.tree.path, page)
-    say(f"The table is in {page}")
-    return 0
 
 
 def compare_all_selftests(options: Options, using: str) -> int:
