@@ -238,7 +238,7 @@ class Build:
         kernel_inputs = self._build_kernel()
         if self.arch is not X86:
             return kernel_inputs
-        run_logged("Build the clock's ruler", ["gcc", "-O2", "-o", str(self.tsc_khz),
+        run_logged("Build the TSC calibrator", ["gcc", "-O2", "-o", str(self.tsc_khz),
                    str(REPO / "scripts" / "tsc_khz.c")], self.log_dir / "tsc_khz.log")
         return kernel_inputs
 
