@@ -26,7 +26,7 @@
 #define PMI_VARIANTS(...)
 #define CALLCHAIN_TEST(data, name) static void name(struct fixture *self)
 
-/* guest-memory.c's, as it has several of them in a row */
+/* guest-memslots.c's, as it has several of them in a row */
 #define PIECE(as, gpa, size, hva) ""
 #define SLOT(as, gpa, hva) ""
 #define HIGH_RAM ""

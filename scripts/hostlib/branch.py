@@ -127,6 +127,7 @@ def unpack_base(source: Source, folder: Path) -> Repository:
     repo = Repository(partial)
     with Step(f"Commit Linux {LINUX}"):
         repo.init()
+        _watch_new_files(partial)
         repo.commit_all(f"Linux {LINUX}")
         repo.git("tag", BASE)
         # Only the series have branches.
@@ -136,6 +137,14 @@ def unpack_base(source: Source, folder: Path) -> Repository:
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
     return Repository(folder)
+
+
+def _watch_new_files(linux: Path) -> None:
+    """Take out what Debian adds to .gitignore: git would ignore all new files of the branch."""
+    ignored = linux / ".gitignore"
+    if ignored.is_file():
+        text = re.sub(r"^/\*\n(!/debian/\n)?", "", ignored.read_text(), flags=re.MULTILINE)
+        ignored.write_text(text)
 
 
 def base_of(source: Source, folder: Path) -> Repository:

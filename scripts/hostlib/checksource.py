@@ -30,7 +30,7 @@ _SPHINX_FILE = re.compile(r"^(\S+?\.rst): (?:WARNING|ERROR|SEVERE|CRITICAL): (.*
 # Rules whose reports about a file are accepted, and why.
 _ACCEPTED = {("minmax.cocci", "tools/testing/guest_callchain/callchain_oracle.c"):
              "it runs anywhere, and includes nothing that has min()",
-             ("orplus.cocci", "tools/perf/tests/guest-memory.c"): "these are addresses",
+             ("orplus.cocci", "tools/perf/tests/fake-guest.c"): "these are addresses",
              ("orplus.cocci", "tools/testing/selftests/kvm/x86/guest_callchain_modes_test.c"):
              "these are addresses",
              ("doublebitand.cocci", "tools/testing/guest_callchain/callchain_case.c"):

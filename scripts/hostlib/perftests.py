@@ -13,17 +13,19 @@ from .emulated import EmulatedHost
 from .selftests import Counts
 from .ui import Step
 
-# The titles of our tests, as perf test takes them, and how many tests each title has.
+# The titles of our tests, as perf test takes them, and how many subtests each title has.
 _TITLES = {"Deferred callchains": 2, "Callchains of guests": 1,
-           "Unwinding guests' kernels by ORC": 1, "Sample parsing": 1,
-           "Stacks of guests": 1, "Names of guests from their memory": 1,
-           "Tasks and kernels of guests": 1}
+           "Unwinding guests' kernels by ORC": 8, "Sample parsing": 1,
+           "Stacks of guests": 19, "Kernels of guests": 10, "Modules of guests": 3,
+           "Tasks of guests": 5, "Memory of guests": 5, "Directory of guests' files": 3,
+           "Samples of guests": 10}
 
 _PASSED = re.compile(r"^\s*[\d.]+: .+?\s*: Ok$", re.MULTILINE)
 _BAD = re.compile(r"^\s*[\d.]+: (.+?)\s*: ((?:FAILED!|Skip).*)$", re.MULTILINE)
 
 # These need Python and x86 guests, which hosts of other architectures don't have.
-_X86_ONLY = ("Callchains of guests", "Names of guests from their memory")
+_X86_ONLY = ("Callchains of guests", "Kernels of guests", "Modules of guests", "Tasks of guests",
+             "Memory of guests", "Directory of guests' files")
 
 # A function for the emulated host, which runs the tests with the title $1 and writes $1.log.
 _THERE = """

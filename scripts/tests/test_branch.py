@@ -17,7 +17,7 @@ from hostlib.ui import Failure
 
 _LINES = "".join(f"line {number}\n" for number in range(1, 31))
 _LINUX = {"Kbuild": "", "Makefile": "VERSION = 7\nPATCHLEVEL = 3\n",
-          "arch/x86/kvm/x86.c": _LINES,
+          ".gitignore": "*.o\n/*\n!/debian/\n", "arch/x86/kvm/x86.c": _LINES,
           "kernel/events/core.c": _LINES}
 
 _EDIT = """diff --git a/{path} b/{path}
@@ -255,8 +255,14 @@ class BranchTest(unittest.TestCase):
         self.refused("series/")
 
     def test_changes_that_are_not_committed(self) -> None:
-        (self.folder / "Kbuild").write_text("x\n")
-        self.refused("Kbuild")
+        for name in ("Kbuild", "kernel/forgotten.c"):
+            (self.folder / name).write_text("x\n")
+            self.refused("Kbuild" if name == "Kbuild" else name)
+            self.git("checkout", "-q", "Kbuild")
+        (self.folder / "kernel/forgotten.c").unlink()
+        # Objects are no changes.
+        (self.folder / "kernel/core.o").write_text("x\n")
+        self.import_()
 
     def test_work_is_not_lost(self) -> None:
         self.commit("x86: Work", arch__a_c="x\n")

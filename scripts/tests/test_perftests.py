@@ -34,6 +34,12 @@ class CountTest(unittest.TestCase):
                 self.assertEqual(len(counts.remarks), failed)
         self.assertEqual(perftests.count(_TITLE, 0, "").failed, 1)
 
+    def test_title_selects_nothing_else(self) -> None:
+        """perf test runs every suite whose title contains the given one."""
+        for title in perftests._TITLES:
+            self.assertEqual([other for other in perftests._TITLES
+                              if title.lower() in other.lower()], [title])
+
     def test_each_title_must_end_well_on_the_host(self) -> None:
         for status, failed in ((f"0 {_TITLE}\n", 0), ("", 1), (f"1 {_TITLE}\n", 1),
                                (f"0 {_TITLE} or so\n", 1)):

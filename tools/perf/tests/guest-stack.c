@@ -59,7 +59,7 @@ static int parse(struct stack_record *record, struct perf_sample *sample)
 	return perf_event__parse_guest_stack((union perf_event *)record, sample);
 }
 
-static int test_records(void)
+static int test__records(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	struct stack_record record;
 	struct perf_sample sample;
@@ -217,19 +217,26 @@ static void make_vmlinux(struct vmlinux *file)
 	file->shdrs[NAMES].sh_type = SHT_STRTAB;
 }
 
+/* Write a file; @path receives its path, which begins with @path and ends with XXXXXX. */
+static bool write_file(char *path, const void *data, size_t size)
+{
+	int fd = mkstemp(path);
+	bool written = fd >= 0 && write(fd, data, size) == (ssize_t)size;
+
+	if (fd >= 0)
+		close(fd);
+	return written;
+}
+
 static struct guest_orc *load_for(const void *file, size_t size, u64 text,
 				  const struct dso *kernel)
 {
 	char path[] = "/tmp/perf-test-vmlinux-XXXXXX";
 	struct guest_orc *orc = NULL;
 	const char *why_not;
-	int fd = mkstemp(path);
 
-	if (fd < 0)
-		return NULL;
-	if (write(fd, file, size) == (ssize_t)size)
+	if (write_file(path, file, size))
 		orc = guest_orc__load(path, text, kernel, &why_not);
-	close(fd);
 	unlink(path);
 	return orc;
 }
@@ -338,6 +345,11 @@ static int test_unwind(u64 moved)
 	return 0;
 }
 
+static int test__unwind(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	return test_unwind(0) ?: test_unwind(0x2a00000);
+}
+
 /*
  * The code that the file has around an address, the last @after bytes of it behind the address.
  * @is_call: the address may be a return address; the kernel may have put another call before it.
@@ -397,7 +409,7 @@ static int test_call(const struct call_case *c)
 	return 0;
 }
 
-static int test_calls(void)
+static int test__calls(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	struct vmlinux file;
 	struct guest_orc *orc;
@@ -457,7 +469,7 @@ static int test_calls(void)
  * Some chains come to their end by chance with the tables of another kernel.  These tables must be
  * refused when NR_PROOFS chains have failed, as fewer have come to their end before.
  */
-static int test_other_kernel(void)
+static int test__other_kernel(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	struct machine machine = { .guest_orc_tried = true };
 	struct stack_sample s;
@@ -485,7 +497,7 @@ static int test_other_kernel(void)
 }
 
 /* The stack has nothing but return addresses: more frames than a chain has room for. */
-static int test_many_frames(void)
+static int test__many_frames(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	static u64 words[300];
 	struct machine machine = { .guest_orc_tried = true };
@@ -522,7 +534,7 @@ static int test_many_frames(void)
 }
 
 /* Once the tables are known to be the guest's, chains that fail are cut where they fail. */
-static int test_own_kernel(void)
+static int test__own_kernel(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	const u64 expected[] = { PERF_CONTEXT_GUEST_KERNEL, TEXT + 0x10, TEXT + CALL_1,
 				 PERF_CONTEXT_GUEST_USER, 0x401000, 0x402000 };
@@ -549,7 +561,7 @@ static int test_own_kernel(void)
 	return 0;
 }
 
-static int test_build_id(void)
+static int test__build_id(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	struct dso *kernel = dso__new("[guest.kernel.kallsyms]");
 	struct guest_orc *own, *unknown, *other, *forced;
@@ -583,7 +595,7 @@ static int test_build_id(void)
 /* More sections of code than perf keeps. */
 #define NR_MORE		40
 
-static int test_many_sections(void)
+static int test__many_sections(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	struct {
 		struct vmlinux	kernel;
@@ -751,16 +763,11 @@ static enum orc_end unwind_module_of(const struct vmlinux *kernel, const struct 
 				     size_t size, u64 end, struct stack_sample *s)
 {
 	char path[] = "/tmp/perf-test-module-XXXXXX";
+	struct guest_orc *orc = load(kernel, sizeof(*kernel), 0);
 	enum orc_end why = NR_ORC_ENDS;
-	int fd = mkstemp(path);
-	struct guest_orc *orc;
 
-	if (fd < 0)
-		return why;
-
-	orc = load(kernel, sizeof(*kernel), 0);
 	/* Other modules, whose files can't be read, lie right above and below. */
-	if (orc && write(fd, file, size) == (ssize_t)size &&
+	if (orc && write_file(path, file, size) &&
 	    !guest_orc__add_module(orc, path, 0, NULL, MODULE, end) &&
 	    !guest_orc__add_module(orc, "/", 0, NULL, end, end + 0x1000) &&
 	    !guest_orc__add_module(orc, "/", 0, NULL, MODULE - 0x1000, MODULE)) {
@@ -769,7 +776,6 @@ static enum orc_end unwind_module_of(const struct vmlinux *kernel, const struct 
 		why = guest_orc__unwind(orc, &s->sample);
 	}
 	guest_orc__delete(orc);
-	close(fd);
 	unlink(path);
 	return why;
 }
@@ -783,7 +789,7 @@ static enum orc_end unwind_module(const struct module *file, size_t size, u64 en
 	return unwind_module_of(&kernel, file, size, end, s);
 }
 
-static int test_module(void)
+static int test__module(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	const u64 expected[] = { PERF_CONTEXT_GUEST_KERNEL, MODULE + MODULE_C + 8,
 				 MODULE + MODULE_B + 0x10, MODULE + MODULE_TEXT + 0x20,
@@ -832,15 +838,10 @@ static enum orc_end unwind_loaded_module_of(const struct vmlinux *kernel,
 					    struct stack_sample *s)
 {
 	char path[] = "/tmp/perf-test-module-XXXXXX";
+	struct guest_orc *orc = load(kernel, sizeof(*kernel), 0);
 	enum orc_end why = NR_ORC_ENDS;
-	int fd = mkstemp(path);
-	struct guest_orc *orc;
 
-	if (fd < 0)
-		return why;
-
-	orc = load(kernel, sizeof(*kernel), 0);
-	if (orc && write(fd, file, sizeof(*file)) == sizeof(*file) &&
+	if (orc && write_file(path, file, sizeof(*file)) &&
 	    !guest_orc__add_module(orc, "/", 0, NULL, MODULE_END, OTHER_MODULE_END) &&
 	    !guest_orc__add_module(orc, path, 0, NULL, start, end)) {
 		prove(orc, TEXT);
@@ -849,7 +850,6 @@ static enum orc_end unwind_loaded_module_of(const struct vmlinux *kernel,
 		why = guest_orc__unwind(orc, &s->sample);
 	}
 	guest_orc__delete(orc);
-	close(fd);
 	unlink(path);
 	return why;
 }
@@ -878,7 +878,7 @@ static enum orc_end unwind_direct_call(struct vmlinux *file, u64 target)
 	return end;
 }
 
-static int test_loaded_module(void)
+static int test__loaded_module(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	const u64 expected[] = { PERF_CONTEXT_GUEST_KERNEL, MODULE + 0x10, MODULE + CALL_1,
 				 TEXT + OUTERMOST_CALL, PERF_CONTEXT_GUEST_USER, 0x401000,
@@ -920,7 +920,7 @@ static int test_loaded_module(void)
  * entries show the format.  Those of its module don't: none is for saved registers, so they could
  * be an older kernel's.
  */
-static int test_loaded_module_without_registers(void)
+static int test__other_format(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	struct vmlinux kernel, file;
 	struct stack_sample s;
@@ -939,7 +939,7 @@ static int test_loaded_module_without_registers(void)
 }
 
 /* Unwind by an older kernel and its module, whose tables have no hash. */
-static int test_old_module(void)
+static int test__old_module(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	struct vmlinux kernel;
 	struct stack_sample s;
@@ -963,10 +963,9 @@ static int test_old_module(void)
 }
 
 /* A chain ends before a return address in a module that was refused. */
-static int test_refused_module(void)
+static int test__refused_module(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	char path[] = "/tmp/perf-test-module-XXXXXX";
-	int fd = mkstemp(path);
 	struct guest_orc *orc;
 	struct stack_sample s;
 	struct vmlinux kernel;
@@ -977,28 +976,27 @@ static int test_refused_module(void)
 	make_module(&file);
 	orc = load(&kernel, sizeof(kernel), 0);
 	TEST_ASSERT_VAL("the tables are not found", orc);
-	TEST_ASSERT_VAL("no file", fd >= 0 && write(fd, &file, sizeof(file)) == sizeof(file));
+	TEST_ASSERT_VAL("no file", write_file(path, &file, sizeof(file)));
 	TEST_ASSERT_VAL("no memory", !guest_orc__add_module(orc, path, 0, NULL, MODULE,
 							    MODULE + MODULE_C));
 	make_sample(&s, TEXT, CALL_1, 0);
 	s.words[3] = MODULE + 0x30;
 	end = guest_orc__unwind(orc, &s.sample);
 	guest_orc__delete(orc);
-	close(fd);
 	unlink(path);
 	TEST_ASSERT_VAL("a refused module that has called", end == ORC_END_NO_TABLE);
 	return 0;
 }
 
 /* Wrong calls or frames of a module don't count against the tables of the kernel. */
-static int test_replaced_module(void)
+static int test__replaced_module(struct test_suite *test __maybe_unused,
+				 int subtest __maybe_unused)
 {
 	const u64 expected[] = { PERF_CONTEXT_GUEST_KERNEL, MODULE + MODULE_C + 8,
 				 MODULE + MODULE_B + 0x10, PERF_CONTEXT_GUEST_USER, 0x401000,
 				 0x402000 };
 	struct machine machine = { .guest_orc_tried = true };
 	char path[] = "/tmp/perf-test-module-XXXXXX";
-	int fd = mkstemp(path);
 	struct stack_sample s;
 	struct vmlinux kernel;
 	struct module file;
@@ -1008,7 +1006,7 @@ static int test_replaced_module(void)
 	file.text[0x20 - 1] = 0x90;
 	machine.guest_orc = load(&kernel, sizeof(kernel), 0);
 	TEST_ASSERT_VAL("the tables are not found", machine.guest_orc);
-	TEST_ASSERT_VAL("no file", fd >= 0 && write(fd, &file, sizeof(file)) == sizeof(file));
+	TEST_ASSERT_VAL("no file", write_file(path, &file, sizeof(file)));
 	TEST_ASSERT_VAL("no memory", !guest_orc__add_module(machine.guest_orc, path, 0, NULL,
 							    MODULE, MODULE_END));
 
@@ -1034,7 +1032,6 @@ static int test_replaced_module(void)
 			!memcmp(s.sample.callchain->ips, expected, sizeof(expected)));
 	free(s.sample.callchain);
 	guest_orc__delete(machine.guest_orc);
-	close(fd);
 	unlink(path);
 	return 0;
 }
@@ -1114,7 +1111,7 @@ static int test_guest_in(const char *dir)
 }
 
 /* Find the kernel and a module in the root file system of the guest. */
-static int test_guest_root(void)
+static int test__guest_root(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	char dir[] = "/tmp/perf-test-guest-XXXXXX";
 	int err;
@@ -1128,51 +1125,6 @@ static int test_guest_root(void)
 /*
  * Ways to break a module's file.  Chains through a broken module must stay as they were recorded.
  */
-static void no_relocs(struct module *file)
-{
-	file->shdrs[M_RELOCS].sh_info = M_HASH;
-}
-
-static void other_hash(struct module *file)
-{
-	file->hash[0]++;
-}
-
-static void short_hash(struct module *file)
-{
-	file->shdrs[M_HASH].sh_size = 8;
-}
-
-static void fewer_rules(struct module *file)
-{
-	file->shdrs[M_RULES].sh_size -= 6;
-}
-
-static void odd_alignment(struct module *file)
-{
-	file->shdrs[M_TEXT].sh_addralign = 24;
-}
-
-static void huge_section(struct module *file)
-{
-	file->shdrs[M_TEXT].sh_size = 1ULL << 40;
-}
-
-static void other_machine(struct module *file)
-{
-	file->ehdr.e_machine = EM_AARCH64;
-}
-
-static void linked(struct module *file)
-{
-	file->ehdr.e_type = ET_DYN;
-}
-
-static void no_symbols(struct module *file)
-{
-	file->shdrs[M_SYMBOLS].sh_size = sizeof(file->symbols[0]);
-}
-
 static void no_sections(struct module *file)
 {
 	for (int i = 0; i <= M_C; i++)
@@ -1206,67 +1158,44 @@ static void many_sections(struct module *file)
 	}
 }
 
-static void no_hash(struct module *file)
-{
-	file->shdrs[M_HASH].sh_name = 0;
-}
-
-static void no_rules(struct module *file)
-{
-	file->shdrs[M_RULES].sh_name = 0;
-}
-
-static void rules_not_in_file(struct module *file)
-{
-	file->shdrs[M_RULES].sh_type = SHT_NOBITS;
-}
-
-static void hash_not_in_file(struct module *file)
-{
-	file->shdrs[M_HASH].sh_type = SHT_NOBITS;
-}
-
-static void name_beyond(struct module *file)
-{
-	file->shdrs[M_C].sh_name = 1 << 20;
-}
-
 static void section_beyond(struct module *file)
 {
 	for (int i = 0; i <= M_C; i++)
 		file->symbols[i].st_shndx = NR_M_SECTIONS;
 }
 
-static void huge_alignment(struct module *file)
-{
-	file->shdrs[M_B].sh_addralign = 1ULL << 40;
-}
+#define SET(_field, _value)								\
+	.at = offsetof(struct module, _field), .size = sizeof(((struct module *)NULL)->_field), \
+	.value = _value
 
 static const struct module_case {
 	const char	*name;
-	void		(*spoil)(struct module *file);
+	void		(*spoil)(struct module *file);	/* or else, change a field: */
+	size_t		at;
+	size_t		size;
+	u64		value;
 } module_cases[] = {
-	{ "no relocations of the table",	no_relocs },
-	{ "another hash than the kernel's",	other_hash },
-	{ "a hash of another size",		short_hash },
-	{ "no hash, unlike the kernel",		no_hash },
-	{ "a hash that is not in the file",	hash_not_in_file },
-	{ "no rules",				no_rules },
-	{ "rules that are not in the file",	rules_not_in_file },
-	{ "a name beyond the names",		name_beyond },
-	{ "symbols of a section beyond the last", section_beyond },
-	{ "a huge alignment",			huge_alignment },
-	{ "fewer rules than addresses",		fewer_rules },
-	{ "too many sections of code",		many_sections },
-	{ "an alignment that is no power of 2",	odd_alignment },
-	{ "a section that is too large",	huge_section },
-	{ "another machine",			other_machine },
-	{ "a file that is linked",		linked },
-	{ "relocations without symbols",	no_symbols },
-	{ "symbols without a section",		no_sections },
-	{ "relocations beyond the table",	offsets_beyond },
-	{ "relocations of another type",	other_relocs },
-	{ "addresses beyond the module",	far_symbols },
+	{ "no relocations of the table",	SET(shdrs[M_RELOCS].sh_info, M_HASH) },
+	{ "another hash than the kernel's",	SET(hash[0], 0) },
+	{ "a hash of another size",		SET(shdrs[M_HASH].sh_size, 8) },
+	{ "no hash, unlike the kernel",		SET(shdrs[M_HASH].sh_name, 0) },
+	{ "a hash that is not in the file",	SET(shdrs[M_HASH].sh_type, SHT_NOBITS) },
+	{ "no rules",				SET(shdrs[M_RULES].sh_name, 0) },
+	{ "rules that are not in the file",	SET(shdrs[M_RULES].sh_type, SHT_NOBITS) },
+	{ "a name beyond the names",		SET(shdrs[M_C].sh_name, 1 << 20) },
+	{ "symbols of a section beyond the last", .spoil = section_beyond },
+	{ "a huge alignment",			SET(shdrs[M_B].sh_addralign, 1ULL << 40) },
+	{ "fewer rules than addresses",		SET(shdrs[M_RULES].sh_size, 6 * (NR_ROWS - 1)) },
+	{ "too many sections of code",		.spoil = many_sections },
+	{ "an alignment that is no power of 2",	SET(shdrs[M_TEXT].sh_addralign, 24) },
+	{ "a section that is too large",	SET(shdrs[M_TEXT].sh_size, 1ULL << 40) },
+	{ "another machine",			SET(ehdr.e_machine, EM_AARCH64) },
+	{ "a file that is linked",		SET(ehdr.e_type, ET_DYN) },
+	{ "relocations without symbols",	SET(shdrs[M_SYMBOLS].sh_size, sizeof(Elf64_Sym)) },
+	{ "symbols without a section",		.spoil = no_sections },
+	{ "relocations beyond the table",	.spoil = offsets_beyond },
+	{ "relocations of another type",	.spoil = other_relocs },
+	{ "addresses beyond the module",	.spoil = far_symbols },
 };
 
 static int test_broken_module(const char *name, const struct module *file, size_t size, u64 end)
@@ -1278,13 +1207,16 @@ static int test_broken_module(const char *name, const struct module *file, size_
 	return 0;
 }
 
-static int test_broken_modules(void)
+static int test__broken_modules(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	struct module file;
 
 	for (size_t i = 0; i < ARRAY_SIZE(module_cases); i++) {
 		make_module(&file);
-		module_cases[i].spoil(&file);
+		if (module_cases[i].spoil)
+			module_cases[i].spoil(&file);
+		memcpy((u8 *)&file + module_cases[i].at, &module_cases[i].value,
+		       module_cases[i].size);
 		if (test_broken_module(module_cases[i].name, &file, sizeof(file), MODULE_END))
 			return -1;
 	}
@@ -1335,7 +1267,7 @@ static bool loads_vmlinuz(const struct vmlinuz *file, size_t size)
 	return orc;
 }
 
-static int test_vmlinuz(void)
+static int test__vmlinuz(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	struct vmlinuz file;
 
@@ -1367,33 +1299,22 @@ static int test_vmlinuz(void)
 	TEST_ASSERT_VAL("another machine's", !loads_vmlinuz(&file, sizeof(file)));
 	return 0;
 }
-#else
-static int test_vmlinuz(void)
-{
-	return 0;
-}
 #endif
 
 /* Return true if -g dumps the guest's stack with this file as the guest's kernel. */
 static bool is_at_hand(const struct vmlinux *file)
 {
 	char path[] = "/tmp/perf-test-vmlinux-XXXXXX";
-	bool at_hand = false;
-	int fd = mkstemp(path);
-
-	if (fd < 0)
-		return false;
+	bool at_hand;
 
 	symbol_conf.default_guest_vmlinux_name = path;
-	if (write(fd, file, sizeof(*file)) == sizeof(*file))
-		at_hand = guest_orc__is_at_hand();
+	at_hand = write_file(path, file, sizeof(*file)) && guest_orc__is_at_hand();
 	symbol_conf.default_guest_vmlinux_name = NULL;
-	close(fd);
 	unlink(path);
 	return at_hand;
 }
 
-static int test_at_hand(void)
+static int test__at_hand(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	struct vmlinux file;
 
@@ -1409,7 +1330,7 @@ static int test_at_hand(void)
 	return 0;
 }
 
-static int test_refused(void)
+static int test__refused(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	struct vmlinux file;
 
@@ -1437,20 +1358,34 @@ static int test_refused(void)
 }
 #endif
 
-static int test__guest_stack(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
-{
-	if (test_records())
-		return TEST_FAIL;
+static struct test_case tests__guest_stack[] = {
+	TEST_CASE("Records", records),
 #ifdef HAVE_LIBELF_SUPPORT
-	if (test_unwind(0) || test_unwind(0x2a00000) || test_refused() || test_calls() ||
-	    test_many_frames() || test_other_kernel() || test_own_kernel() || test_build_id() ||
-	    test_module() || test_broken_modules() || test_replaced_module() ||
-	    test_refused_module() || test_old_module() || test_loaded_module() ||
-	    test_loaded_module_without_registers() ||
-	    test_many_sections() || test_guest_root() || test_vmlinuz() || test_at_hand())
-		return TEST_FAIL;
+	TEST_CASE("Kernels", unwind),
+	TEST_CASE("Broken kernels", refused),
+	TEST_CASE("Kernels with many sections", many_sections),
+	TEST_CASE("Build-ids", build_id),
+	TEST_CASE("Calls before return addresses", calls),
+	TEST_CASE("More frames than a chain has", many_frames),
+	TEST_CASE("Chains that fail", own_kernel),
+	TEST_CASE("Tables of another kernel", other_kernel),
+	TEST_CASE("Modules", module),
+	TEST_CASE("Broken modules", broken_modules),
+	TEST_CASE("Modules that were replaced", replaced_module),
+	TEST_CASE("Modules that were refused", refused_module),
+	TEST_CASE("Modules of an old kernel", old_module),
+	TEST_CASE("Modules from the guest's memory", loaded_module),
+	TEST_CASE("Such modules that don't show their format", other_format),
+	TEST_CASE("Files in the guest's root", guest_root),
+#ifdef HAVE_ZSTD_SUPPORT
+	TEST_CASE("Compressed kernels", vmlinuz),
 #endif
-	return TEST_OK;
-}
+	TEST_CASE("Kernel that -g is for", at_hand),
+#endif
+	{ .name = NULL, }
+};
 
-DEFINE_SUITE("Stacks of guests", guest_stack);
+struct test_suite suite__guest_stack = {
+	.desc = "Stacks of guests",
+	.test_cases = tests__guest_stack,
+};

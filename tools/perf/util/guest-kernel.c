@@ -17,7 +17,6 @@
 #include "debug.h"
 #include "guest-kernel.h"
 #include "guest-memory.h"
-#include "guest-modules.h"
 #include "guest-policy.h"
 
 /* x86-64 has its kernel above this address, with or without KASLR. */
@@ -27,7 +26,7 @@
 #define RELEASE			"OSRELEASE="
 
 /* A reset does not clear RAM, so pages of earlier kernels may still be there. */
-#define MAX_KERNELS		8
+#define MAX_CANDIDATES		8
 
 /* The jiffies of a kernel that serves timers advance within ten looks. */
 #define NR_LOOKS		10
@@ -42,8 +41,8 @@
  */
 struct candidates {
 	const struct guest_kernel	*but;
-	struct guest_vmcoreinfo		infos[MAX_KERNELS];
-	u64				pages[MAX_KERNELS];
+	struct guest_vmcoreinfo		infos[MAX_CANDIDATES];
+	u64				pages[MAX_CANDIDATES];
 	unsigned int			nr;
 };
 
@@ -208,7 +207,7 @@ static bool note_candidate(struct guest_memory *mem, u64 offset, void *arg)
 	struct guest_vmcoreinfo *info = &found->infos[found->nr];
 	char text[GUEST_PAGE_SIZE + 1];
 
-	if (found->nr == MAX_KERNELS || !read_identity(mem, offset, info, text))
+	if (found->nr == MAX_CANDIDATES || !read_identity(mem, offset, info, text))
 		return found->nr;
 
 	/* Skip copies of a page. */
@@ -268,7 +267,7 @@ struct guest_kernel *guest_kernel__find(pid_t pid, const struct guest_kernel *bu
 {
 	struct guest_kernel *kernel = zalloc(sizeof(*kernel));
 	struct candidates candidates = { .but = but };
-	unsigned int first = MAX_KERNELS;
+	unsigned int first = MAX_CANDIDATES;
 
 	*why_not = "perf is out of memory";
 	if (!kernel)
@@ -324,7 +323,8 @@ void guest_kernel__delete(struct guest_kernel *kernel)
 	if (!kernel)
 		return;
 
-	guest_modules__delete(kernel->modules);
+	if (kernel->modules)
+		kernel->free_modules(kernel->modules);
 	guest_kernel__free_symbols(kernel);
 	guest_memory__close(kernel->mem);
 	free(kernel);

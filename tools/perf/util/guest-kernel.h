@@ -66,6 +66,7 @@ struct guest_vmcoreinfo {
  * @jiffies_addr: address of jiffies_64; zero if that isn't known
  * @jiffies:	value of jiffies_64 when it was last read
  * @modules:	the modules that perf has written to files; NULL before guest_modules__write()
+ * @free_modules: frees them
  */
 struct guest_kernel {
 	struct guest_memory	*mem;
@@ -75,6 +76,7 @@ struct guest_kernel {
 	u64			jiffies_addr;
 	u64			jiffies;
 	struct guest_modules	*modules;
+	void			(*free_modules)(struct guest_modules *modules);
 };
 
 struct guest_kernel *guest_kernel__find(pid_t pid, const struct guest_kernel *but,

@@ -18,8 +18,7 @@
 /* The address space that guests use; another one is for x86's system management mode. */
 #define NORMAL_AS	0
 
-const char *guest_memslots__dir;
-const char *guest_memslots__link = "anon_inode:kvm-vm";
+struct guest_paths guest_paths = { .vm_link = "anon_inode:kvm-vm" };
 
 /*
  * Return true if the VM of this directory belongs to the process.  KVM names the directory TID-FD,
@@ -52,13 +51,13 @@ static bool may_be_of(const char *name, pid_t pid)
 		return false;
 
 	scnprintf(path, sizeof(path), "/proc/%d/fd/%d", pid, fd);
-	return readlink(path, link, sizeof(link) - 1) > 0 && !strcmp(link, guest_memslots__link);
+	return readlink(path, link, sizeof(link) - 1) > 0 && !strcmp(link, guest_paths.vm_link);
 }
 
 static bool find_vm(pid_t pid, unsigned int nr, char path[PATH_MAX],
 		    bool (*belongs)(const char *name, pid_t pid))
 {
-	const char *top = guest_memslots__dir ?: debugfs__mountpoint();
+	const char *top = guest_paths.debugfs ?: debugfs__mountpoint();
 	struct dirent *entry;
 	bool found = false;
 	DIR *vms;

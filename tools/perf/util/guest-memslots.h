@@ -23,14 +23,23 @@ struct guest_memslot {
 	u64	size;
 };
 
+/**
+ * struct guest_paths - where the host tells about its VMs; tests name other places
+ * @debugfs:	in place of debugfs; NULL for its mount point
+ * @vm_link:	the link of a VM's file descriptor in /proc/PID/fd
+ * @sysctl:	in place of perf_event_guest_callchain in /proc/sys; NULL for that
+ */
+struct guest_paths {
+	const char	*debugfs;
+	const char	*vm_link;
+	const char	*sysctl;
+};
+
+extern struct guest_paths guest_paths;
+
 bool guest_memslots__find_vm(pid_t pid, unsigned int nr, char path[PATH_MAX]);
 bool guest_memslots__find_orphan(pid_t pid, unsigned int nr, char path[PATH_MAX]);
 bool guest_memslots__find(pid_t pid, unsigned int nr, char path[PATH_MAX]);
 size_t guest_memslots__read(const char *path, struct guest_memslot *slots);
-
-/* Tests set this to use another directory in place of debugfs. */
-extern const char *guest_memslots__dir;
-/* The link of a VM's file descriptor in /proc/PID/fd; tests change it. */
-extern const char *guest_memslots__link;
 
 #endif /* __PERF_GUEST_MEMSLOTS_H */

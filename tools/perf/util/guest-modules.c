@@ -566,11 +566,8 @@ static struct guest_modules *guest_modules__new(struct guest_kernel *kernel)
 	return modules;
 }
 
-void guest_modules__delete(struct guest_modules *modules)
+static void guest_modules__delete(struct guest_modules *modules)
 {
-	if (!modules)
-		return;
-
 	for (size_t i = 0; i < modules->nr; i++)
 		free(modules->known[i].name);
 	free(modules->known);
@@ -600,6 +597,7 @@ const char *guest_modules__write(struct guest_kernel *kernel, FILE *modules, FIL
 
 	if (!kernel->modules)
 		kernel->modules = guest_modules__new(kernel);
+	kernel->free_modules = guest_modules__delete;
 	if (!kernel->modules)
 		return "its kernel has no BTF, which tells where modules are";
 

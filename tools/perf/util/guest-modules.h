@@ -7,12 +7,10 @@
 #include <linux/compiler.h>
 
 struct guest_kernel;
-struct guest_modules;
 
 #ifdef HAVE_LIBBPF_SUPPORT
 const char *guest_modules__write(struct guest_kernel *kernel, FILE *modules, FILE *kallsyms,
 				 const char *top, bool tables);
-void guest_modules__delete(struct guest_modules *modules);
 #else
 static inline const char *guest_modules__write(struct guest_kernel *kernel __maybe_unused,
 					       FILE *modules __maybe_unused,
@@ -22,8 +20,6 @@ static inline const char *guest_modules__write(struct guest_kernel *kernel __may
 {
 	return "this perf was built without libbpf";
 }
-
-static inline void guest_modules__delete(struct guest_modules *modules __maybe_unused) {}
 #endif
 
 #endif /* __PERF_GUEST_MODULES_H */

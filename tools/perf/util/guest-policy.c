@@ -22,8 +22,6 @@
 #define NOT_ALLOWED \
 	"kernel.perf_event_guest_callchain is 1, and its VMM is not known to allow it"
 
-const char *guest_policy__sysctl;
-
 /*
  * Read the sysctl; return false if the kernel has none.  If the kernel has the sysctl, but it can't
  * be read, assume that reading guests is forbidden.
@@ -35,7 +33,7 @@ static bool read_sysctl(int *level)
 
 	scnprintf(path, sizeof(path), "%s/sys/kernel/perf_event_guest_callchain",
 		  procfs__mountpoint() ?: "");
-	file = fopen(guest_policy__sysctl ?: path, "re");
+	file = fopen(guest_paths.sysctl ?: path, "re");
 	if (!file && errno == ENOENT)
 		return false;
 

@@ -6,7 +6,4 @@
 
 const char *guest_policy__refusal(pid_t pid);
 
-/* Tests set this to use another file in place of the sysctl's. */
-extern const char *guest_policy__sysctl;
-
 #endif /* __PERF_GUEST_POLICY_H */

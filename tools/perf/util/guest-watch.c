@@ -25,12 +25,12 @@
 #include <linux/zalloc.h>
 
 #include "debug.h"
-#include "guest-info.h"
+#include "guest-files.h"
 #include "guest-kernel.h"
 #include "guest-memory.h"
 #include "guest-modules.h"
 #include "guest-policy.h"
-#include "guest-tasks.h"
+#include "guest-task-writer.h"
 #include "guest-watch.h"
 #include "perf-sys.h"
 #include "record.h"
@@ -86,7 +86,7 @@ struct guest {
 	bool			tables;
 	char			*top;
 	struct guest_kernel	*kernel;
-	struct guest_tasks	*tasks;
+	struct guest_task_writer	*tasks;
 	FILE			*file;
 	FILE			*maps;
 	FILE			*modules;
@@ -104,6 +104,7 @@ struct guest {
 static struct {
 	struct guest		*guests;
 	const struct record_opts *opts;
+	bool			only_tasks;
 	pthread_t		thread;
 	int			stop[2];
 	bool			running;
@@ -193,7 +194,7 @@ static void close_clock(struct perf_clock *clock)
 
 static void drop_kernel(struct guest *guest)
 {
-	guest_tasks__delete(guest->tasks);
+	guest_task_writer__delete(guest->tasks);
 	if (guest->file)
 		fclose(guest->file);
 	if (guest->maps)
@@ -209,9 +210,10 @@ static void drop_kernel(struct guest *guest)
 /* Begin to watch the tasks of a kernel.  Its files are in @dir. */
 static void use_tasks(struct guest *guest, struct guest_kernel *kernel, const char *dir)
 {
-	guest->file = guest_info__create(dir, "tasks");
-	guest->maps = guest_info__create(dir, "maps");
-	guest->tasks = guest->file ? guest_tasks__new(kernel, guest->file, guest->maps) : NULL;
+	guest->file = guest_files__create(dir, "tasks");
+	guest->maps = guest_files__create(dir, "maps");
+	guest->tasks = guest->file ?
+		       guest_task_writer__new(kernel, guest->file, guest->maps) : NULL;
 	if (!guest->tasks)
 		pr_warning("Tasks of the guest of process %d have no names: %s\n", guest->pid,
 			   guest->file ? "its kernel's BTF does not describe them" :
@@ -233,8 +235,8 @@ static void use_kernel(struct guest *guest, struct guest_kernel *kernel, const c
 	/* Samples of arm64 guests have no registers that tell which task they hit. */
 	if (!kernel->info.is_arm64)
 		use_tasks(guest, kernel, dir);
-	guest->modules = guest_info__append(dir, "proc/modules");
-	guest->kallsyms = guest_info__append(dir, "proc/kallsyms");
+	guest->modules = guest_files__append(dir, "proc/modules");
+	guest->kallsyms = guest_files__append(dir, "proc/kallsyms");
 	guest->dir = strdup(dir);
 	guest_kernel__free_symbols(kernel);
 }
@@ -261,7 +263,7 @@ static void find_next_kernel(struct guest *guest, const struct perf_clock *clock
 	/* The new kernel may have begun right after the old one was last seen to run. */
 	if (snprintf(dir, sizeof(dir), "%s/kernels/%" PRIu64, guest->top, guest->alive + 1) >=
 	    (int)sizeof(dir) ||
-	    !guest_info__write_kernel(kernel, guest->pid, dir, guest->tables))
+	    !guest_files__write(kernel, guest->pid, dir, guest->tables))
 		goto err;
 
 	drop_kernel(guest);
@@ -299,8 +301,7 @@ static void look_at_tasks(struct guest *guest, const struct perf_clock *clock)
 {
 	u64 time = get_time(clock);
 
-	/* perf kvm top keeps the kernel and the modules that it found at the start. */
-	if (!guest_info__is_live() && time && guest->nr_kernels < MAX_KERNELS &&
+	if (!watch.only_tasks && time && guest->nr_kernels < MAX_KERNELS &&
 	    time >= guest->next_search &&
 	    (guest->began_anew || time - guest->alive >= ASLEEP_NSEC)) {
 		find_next_kernel(guest, clock);
@@ -309,19 +310,19 @@ static void look_at_tasks(struct guest *guest, const struct perf_clock *clock)
 		guest->next_search = time + guest->patience * NSEC_PER_SEC;
 	}
 
-	if (!guest_info__is_live())
+	if (!watch.only_tasks)
 		look_at_modules(guest);
 	/* Without a clock, it is not known when a task began. */
 	if (guest->tasks && time)
-		guest_tasks__update(guest->tasks, time);
+		guest_task_writer__update(guest->tasks, time);
 }
 
 static void look_again(struct guest *guest, const struct perf_clock *clock)
 {
 	u64 time = get_time(clock);
 
-	if (guest->tasks && time && guest_tasks__are_unsettled(guest->tasks))
-		guest_tasks__update(guest->tasks, time);
+	if (guest->tasks && time && guest_task_writer__is_unsettled(guest->tasks))
+		guest_task_writer__update(guest->tasks, time);
 }
 
 static void look_at_all(struct perf_clock *clock)
@@ -341,7 +342,7 @@ static void note_first_tasks(void)
 {
 	for (struct guest *guest = watch.guests; guest; guest = guest->next) {
 		if (guest->tasks)
-			guest_tasks__update(guest->tasks, 0);
+			guest_task_writer__update(guest->tasks, 0);
 	}
 }
 
@@ -428,15 +429,17 @@ static bool start_thread(void)
 
 /**
  * guest_watch__start - watch guests until guest_watch__stop()
- * @opts: options of the recording
+ * @opts:	options of the recording
+ * @only_tasks:	true to watch tasks, but neither modules nor reboots
  */
-void guest_watch__start(const struct record_opts *opts)
+void guest_watch__start(const struct record_opts *opts, bool only_tasks)
 {
 	if (!watch.guests)
 		return;
 
 	note_first_tasks();
 	watch.opts = opts;
+	watch.only_tasks = only_tasks;
 	/*
 	 * The thread ends when the write end of the pipe is closed.  A program that perf starts
 	 * must not inherit that end, as a copy of it would keep the pipe open.

@@ -9,7 +9,7 @@ struct guest_kernel;
 struct record_opts;
 
 bool guest_watch__add(pid_t pid, const char *top, struct guest_kernel *kernel, bool tables);
-void guest_watch__start(const struct record_opts *opts);
+void guest_watch__start(const struct record_opts *opts, bool only_tasks);
 void guest_watch__stop(void);
 
 #endif /* __PERF_GUEST_WATCH_H */

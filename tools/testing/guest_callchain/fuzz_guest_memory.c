@@ -14,24 +14,23 @@
 #include <sys/types.h>
 #include <sys/uio.h>
 
-/* The guests, see make_contents() and make_arm64() in the included file. */
-#include "../../perf/tests/guest-memory.c"
+/* The guests, see fake__make_contents() and fake__make_arm64() in the included file. */
+#include "../../perf/tests/fake-guest.c"
 
 #include "debug.h"
 #include "guest-kernel.h"
 #include "guest-memory.h"
+#include "guest-memslots.h"
 #include "guest-modules.h"
-#include "guest-tasks.h"
+#include "guest-policy.h"
+#include "guest-task-writer.h"
 #include "guest-vmlinux.h"
 
-#define NR_LAYOUTS	3
-#define NR_X86		(2 * NR_LAYOUTS)
-#define NR_GUESTS	(NR_X86 + 9)
+#define NR_X86		(2 * NR_KALLSYMS)
+#define NR_GUESTS	(NR_X86 + ARRAY_SIZE(fake_arm64_guests) - 1)
 
 /* For functions that are not under test: their coverage takes time and can't guide libFuzzer. */
 #define no_coverage	__attribute__((no_sanitize("coverage")))
-
-bool perf_guest;
 
 /* One guest of each kind; @present is true for its pages that have contents. */
 static struct {
@@ -95,32 +94,18 @@ int veprintf(int level, int var, const char *fmt, va_list args)
 }
 
 /* KVM's list of memslots comes from the host, and is not fuzzed. */
-const char *guest_memslots__dir;
-
 bool guest_memslots__find(pid_t pid, unsigned int nr, char path[PATH_MAX])
 {
 	return false;
 }
 
 /* The policies of the administrator and of the VMM are not fuzzed, either. */
-const char *guest_policy__sysctl;
-
 const char *guest_policy__refusal(pid_t pid)
 {
 	return NULL;
 }
 
 size_t guest_memslots__read(const char *path, struct guest_memslot *slots)
-{
-	return 0;
-}
-
-enum guest_info guest_info__write(pid_t pid, const char *dir, bool tables)
-{
-	return GUEST_INFO_NONE;
-}
-
-int rm_rf(const char *path)
 {
 	return 0;
 }
@@ -156,13 +141,9 @@ static const u64 places[] = {
 	STRINGS, SYMTAB, TYPES, ORC_HEADER, BTF, PAGE_OFFSET_AT, CPU_OFFSETS, IDLE_THREADS,
 	TASK(0), TASK(1), TASK(2), TASK(3), SIGNAL, MM, VMA(0), FILE_OF(0), DENTRY(0), MOUNT(0),
 	NAME_OF(0), INODE(0), MAPPING(0), CACHE(0), CACHE(1), VMEMMAP_AT,
-};
-
-static const u64 physical_places[] = {
 	PGD_GPA, PUD_GPA, PMD_GPA, PTE_GPA, INFO_GPA, PROGRAM_GPA,
 };
 
-#define NR_PLACES	(ARRAY_SIZE(places) + ARRAY_SIZE(physical_places))
 #define MAX_CHANGES	256
 
 struct change {
@@ -173,18 +154,19 @@ struct change {
 static void init(void)
 {
 	for (size_t i = 0; i < NR_GUESTS; i++) {
-		ram = mmap(NULL, RAM_SIZE, PROT_READ | PROT_WRITE,
-			   MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-		if (ram == MAP_FAILED)
+		fake_ram = mmap(NULL, RAM_SIZE, PROT_READ | PROT_WRITE,
+				MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+		if (fake_ram == MAP_FAILED)
 			abort();
 		if (i < NR_X86)
-			make_contents(i % NR_LAYOUTS, i / NR_LAYOUTS);
+			fake__make_contents(&(const struct fake_kernel){
+				.kallsyms = i / 2, .old = i % 2 });
 		else
-			make_arm64(&arm64_guests[i - NR_X86]);
-		guests[i].ram = ram;
+			fake__make_arm64(&fake_arm64_guests[i - NR_X86]);
+		guests[i].ram = fake_ram;
 		guests[i].btf_size = btf_size;
 		for (size_t j = 0; j < LOW_SIZE; j++) {
-			if (ram[j])
+			if (fake_ram[j])
 				guests[i].present[j / PAGE] = true;
 		}
 	}
@@ -207,7 +189,7 @@ static no_coverage void look_at_guest(void)
 	size_t kallsyms_size, modules_size, tasks_size, maps_size;
 	FILE *kallsyms, *modules, *vmlinux, *tasks_file, *maps_file;
 	struct guest_kernel *kernel;
-	struct guest_tasks *tasks;
+	struct guest_task_writer *tasks;
 	const char *why_not;
 
 	kernel = guest_kernel__find(getpid(), NULL, &why_not);
@@ -224,10 +206,10 @@ static no_coverage void look_at_guest(void)
 	/* Build-ids are read, but can't be written, as /dev/null is no directory. */
 	guest_modules__write(kernel, modules, kallsyms, "/dev/null", false);
 	guest_vmlinux__write(kernel, vmlinux);
-	tasks = guest_tasks__new(kernel, tasks_file, maps_file);
+	tasks = guest_task_writer__new(kernel, tasks_file, maps_file);
 	if (tasks)
-		guest_tasks__update(tasks, 0);
-	guest_tasks__delete(tasks);
+		guest_task_writer__update(tasks, 0);
+	guest_task_writer__delete(tasks);
 	fclose(kallsyms);
 	fclose(modules);
 	fclose(tasks_file);
@@ -260,19 +242,18 @@ no_coverage int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		return 0;
 
 	guest = &guests[*data++ % NR_GUESTS];
-	ram = guest->ram;
+	fake_ram = guest->ram;
 	for (size--; size > 4 && nr < MAX_CHANGES; ) {
-		size_t place = data[0] % NR_PLACES, len = min((size_t)(data[3] & 15), size - 4);
+		size_t place = data[0] % ARRAY_SIZE(places);
+		size_t len = min((size_t)(data[3] & 15), size - 4);
 		u16 offset = data[1] | data[2] << 8;
 
 		for (i = 0; i < len && nr < MAX_CHANGES; i++) {
-			u64 gpa = place < ARRAY_SIZE(places) ?
-				  to_offset(places[place] + (offset & 0x1fff) + i) :
-				  physical_places[place - ARRAY_SIZE(places)] +
-				  (offset & 0xfff) + i;
+			u64 at = places[place];
+			u64 gpa = fake__offset(at + (offset & (at < KERNEL ? 0xfff : 0x1fff)) + i);
 
-			changes[nr++] = (struct change){ gpa, ram[gpa] };
-			ram[gpa] = data[4 + i];
+			changes[nr++] = (struct change){ gpa, fake_ram[gpa] };
+			fake_ram[gpa] = data[4 + i];
 		}
 		data += 4 + len;
 		size -= 4 + len;
@@ -280,6 +261,6 @@ no_coverage int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 
 	look_at_guest();
 	while (nr--)
-		ram[changes[nr].gpa] = changes[nr].byte;
+		fake_ram[changes[nr].gpa] = changes[nr].byte;
 	return 0;
 }

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <linux/kernel.h>
+#include <linux/unaligned.h>
 #include <linux/zalloc.h>
 
 #include <bpf/btf.h>
@@ -17,9 +18,9 @@
 #include "debug.h"
 #include "guest-btf.h"
 #include "guest-kernel.h"
-#include "guest-maps.h"
+#include "guest-map-writer.h"
 #include "guest-memory.h"
-#include "guest-tasks.h"
+#include "guest-task-writer.h"
 
 /*
  * Limits for tasks, as the guest's lists may have no end; for CPUs, as the guest may claim any
@@ -96,7 +97,7 @@ struct task_layout {
 };
 
 /**
- * struct guest_tasks - the tasks of a guest
+ * struct guest_task_writer - the tasks of a guest
  * @mem:	the guest's memory
  * @maps:	state for the files that tasks run; NULL if perf can't or need not write these
  * @file:	the file that tasks are written to
@@ -113,9 +114,9 @@ struct task_layout {
  * @warned:	true after a warning that tasks are missing
  * @unsettled:	true if the last look found a new process, or could not read the files of one
  */
-struct guest_tasks {
+struct guest_task_writer {
 	struct guest_memory	*mem;
-	struct guest_maps	*maps;
+	struct guest_map_writer	*maps;
 	FILE			*file;
 	struct task_layout	layout;
 	u64			init_task;
@@ -181,16 +182,17 @@ static bool read_base(const struct guest_kernel *kernel, const char *name, u64 f
 }
 
 /**
- * guest_tasks__new - prepare to write a guest's tasks
+ * guest_task_writer__new - prepare to write a guest's tasks
  * @kernel:	the guest's kernel, which must outlive the result
  * @file:	the file to write tasks to
  * @maps:	receives the files that the tasks run; NULL to leave these out
  *
  * Return: the state; NULL if the kernel's BTF or symbols do not describe the tasks.
  */
-struct guest_tasks *guest_tasks__new(struct guest_kernel *kernel, FILE *file, FILE *maps)
+struct guest_task_writer *guest_task_writer__new(struct guest_kernel *kernel, FILE *file,
+						 FILE *maps)
 {
-	struct guest_tasks *tasks = zalloc(sizeof(*tasks));
+	struct guest_task_writer *tasks = zalloc(sizeof(*tasks));
 	struct btf *btf = guest_btf__read(kernel);
 	u64 nr_cpus = symbol_addr(kernel, "nr_cpu_ids");
 	u64 vmemmap;
@@ -201,7 +203,7 @@ struct guest_tasks *guest_tasks__new(struct guest_kernel *kernel, FILE *file, FI
 		goto err;
 
 	tasks->mem = kernel->mem;
-	tasks->maps = maps ? guest_maps__new(kernel->mem, btf, vmemmap, maps) : NULL;
+	tasks->maps = maps ? guest_map_writer__new(kernel->mem, btf, vmemmap, maps) : NULL;
 	tasks->file = file;
 	tasks->init_task = symbol_addr(kernel, "init_task");
 	tasks->idle = symbol_addr(kernel, "idle_threads");
@@ -215,35 +217,19 @@ struct guest_tasks *guest_tasks__new(struct guest_kernel *kernel, FILE *file, FI
 	return tasks;
 err:
 	btf__free(btf);
-	guest_tasks__delete(tasks);
+	guest_task_writer__delete(tasks);
 	return NULL;
 }
 
-void guest_tasks__delete(struct guest_tasks *tasks)
+void guest_task_writer__delete(struct guest_task_writer *tasks)
 {
 	if (!tasks)
 		return;
 
-	guest_maps__delete(tasks->maps);
+	guest_map_writer__delete(tasks->maps);
 	free(tasks->found);
 	free(tasks->noted);
 	free(tasks);
-}
-
-static u64 get_u64(const u8 *task, u32 offset)
-{
-	u64 value;
-
-	memcpy(&value, task + offset, sizeof(value));
-	return value;
-}
-
-static u32 get_u32(const u8 *task, u32 offset)
-{
-	u32 value;
-
-	memcpy(&value, task + offset, sizeof(value));
-	return value;
 }
 
 /*
@@ -251,9 +237,9 @@ static u32 get_u32(const u8 *task, u32 offset)
  * Also read how many pages the task can execute.  Both are zero if the task has no address space
  * of its own, or if that can't be read.
  */
-static void read_mm(struct guest_tasks *tasks, const u8 *raw, struct task *task)
+static void read_mm(struct guest_task_writer *tasks, const u8 *raw, struct task *task)
 {
-	u64 mm = get_u64(raw, tasks->layout.mm), pgd;
+	u64 mm = get_unaligned_le64(raw + tasks->layout.mm), pgd;
 
 	task->mm = mm;
 	task->root = 0;
@@ -268,13 +254,13 @@ static void read_mm(struct guest_tasks *tasks, const u8 *raw, struct task *task)
 }
 
 /* Add the task with the fields in @raw, unless it has ended; return false if there is no memory. */
-static bool add_task(struct guest_tasks *tasks, const u8 *raw)
+static bool add_task(struct guest_task_writer *tasks, const u8 *raw)
 {
 	const struct task_layout *layout = &tasks->layout;
 	struct task *task;
 
 	/* A task without a stack has ended, and only waits for its parent. */
-	if (!get_u64(raw, layout->stack))
+	if (!get_unaligned_le64(raw + layout->stack))
 		return true;
 
 	/* The array is full if the number is zero or a power of two. */
@@ -286,10 +272,10 @@ static bool add_task(struct guest_tasks *tasks, const u8 *raw)
 	}
 
 	task = &tasks->found[tasks->nr_found++];
-	task->stack = get_u64(raw, layout->stack);
+	task->stack = get_unaligned_le64(raw + layout->stack);
 	read_mm(tasks, raw, task);
-	task->pid = get_u32(raw, layout->tgid);
-	task->tid = get_u32(raw, layout->pid);
+	task->pid = get_unaligned_le32(raw + layout->tgid);
+	task->tid = get_unaligned_le32(raw + layout->pid);
 	memcpy(task->comm, raw + layout->comm, COMM_SIZE);
 	task->comm[COMM_SIZE] = 0;
 	/* Names must have no escape sequences.  A line with an empty name is refused when read. */
@@ -306,10 +292,10 @@ static bool add_task(struct guest_tasks *tasks, const u8 *raw)
  * Add the threads of a process, except the first one, which is at @leader and has its fields in
  * @raw.
  */
-static bool add_threads(struct guest_tasks *tasks, u64 leader, const u8 *raw)
+static bool add_threads(struct guest_task_writer *tasks, u64 leader, const u8 *raw)
 {
-	u64 head = get_u64(raw, tasks->layout.signal) + tasks->layout.threads;
-	u64 node = get_u64(raw, tasks->layout.thread_node);
+	u64 head = get_unaligned_le64(raw + tasks->layout.signal) + tasks->layout.threads;
+	u64 node = get_unaligned_le64(raw + tasks->layout.thread_node);
 	u8 thread[MAX_TASK_SIZE];
 
 	while (node != head && tasks->nr_found < MAX_TASKS) {
@@ -319,13 +305,13 @@ static bool add_threads(struct guest_tasks *tasks, u64 leader, const u8 *raw)
 			return false;
 		if (task != leader && !add_task(tasks, thread))
 			return false;
-		node = get_u64(thread, tasks->layout.thread_node);
+		node = get_unaligned_le64(thread + tasks->layout.thread_node);
 	}
 	return node == head;
 }
 
 /* Each CPU but the first has an idle task that is in no list. */
-static void add_idle_tasks(struct guest_tasks *tasks)
+static void add_idle_tasks(struct guest_task_writer *tasks)
 {
 	u8 raw[MAX_TASK_SIZE];
 	u64 offset, task;
@@ -347,7 +333,7 @@ static int cmp_tasks(const void *a, const void *b)
 }
 
 /* Return true if the list of all tasks was read to its end. */
-static bool find_tasks(struct guest_tasks *tasks)
+static bool find_tasks(struct guest_task_writer *tasks)
 {
 	u64 task = tasks->init_task;
 	u8 raw[MAX_TASK_SIZE];
@@ -357,7 +343,7 @@ static bool find_tasks(struct guest_tasks *tasks)
 		if (!guest_memory__read(tasks->mem, task, raw, tasks->layout.end) ||
 		    !add_task(tasks, raw) || !add_threads(tasks, task, raw))
 			return false;
-		task = get_u64(raw, tasks->layout.tasks) - tasks->layout.tasks;
+		task = get_unaligned_le64(raw + tasks->layout.tasks) - tasks->layout.tasks;
 	} while (task != tasks->init_task && tasks->nr_found < MAX_TASKS);
 
 	add_idle_tasks(tasks);
@@ -372,7 +358,7 @@ static bool is_same(const struct task *a, const struct task *b)
 	       !strcmp(a->comm, b->comm);
 }
 
-static void note_task(struct guest_tasks *tasks, const struct task *task, u64 time)
+static void note_task(struct guest_task_writer *tasks, const struct task *task, u64 time)
 {
 	fprintf(tasks->file, "%" PRIu64 " %" PRIx64 " %" PRIx64 " %u %u %s\n", time, task->stack,
 		task->root, task->pid, task->tid, task->comm);
@@ -393,7 +379,7 @@ static u64 hash_of(const char *text)
  * the process is new, or if the number of pages that it can execute has changed.  If they can't be
  * read, the next look reads them again.
  */
-static void note_maps(struct guest_tasks *tasks, const struct task *old, struct task *new,
+static void note_maps(struct guest_task_writer *tasks, const struct task *old, struct task *new,
 		      u64 time)
 {
 	bool same = old && old->root == new->root && old->pid == new->pid;
@@ -407,20 +393,20 @@ static void note_maps(struct guest_tasks *tasks, const struct task *old, struct 
 	if (same && old->exec_vm == new->exec_vm)
 		return;
 
-	files = guest_maps__read(tasks->maps, new->mm);
+	files = guest_map_writer__read(tasks->maps, new->mm);
 	if (!files) {
 		tasks->unsettled = true;
 		new->exec_vm = 0;
 		return;
 	}
 	if (new->files != hash_of(files))
-		guest_maps__note(tasks->maps, new->root, new->pid, time, files);
+		guest_map_writer__note(tasks->maps, new->root, new->pid, time, files);
 	new->files = hash_of(files);
 	free(files);
 }
 
 /* Write how this look differs from the last one; both are sorted by stack. */
-static void note(struct guest_tasks *tasks, u64 time)
+static void note(struct guest_task_writer *tasks, u64 time)
 {
 	size_t i = 0, j = 0;
 
@@ -444,7 +430,7 @@ static void note(struct guest_tasks *tasks, u64 time)
 	}
 }
 
-static void warn_once(struct guest_tasks *tasks, const char *why)
+static void warn_once(struct guest_task_writer *tasks, const char *why)
 {
 	if (!tasks->warned)
 		pr_warning("New tasks of a guest have no names: %s\n", why);
@@ -452,7 +438,7 @@ static void warn_once(struct guest_tasks *tasks, const char *why)
 }
 
 /**
- * guest_tasks__update - look at a guest's tasks, and write what has changed
+ * guest_task_writer__update - look at a guest's tasks, and write what has changed
  * @tasks:	the guest's tasks
  * @time:	time of the look, in perf's clock
  *
@@ -461,7 +447,7 @@ static void warn_once(struct guest_tasks *tasks, const char *why)
  *
  * Return: true if the tasks were found, and what has changed was written.
  */
-bool guest_tasks__update(struct guest_tasks *tasks, u64 time)
+bool guest_task_writer__update(struct guest_task_writer *tasks, u64 time)
 {
 	struct task *noted = tasks->noted;
 
@@ -485,14 +471,14 @@ bool guest_tasks__update(struct guest_tasks *tasks, u64 time)
 }
 
 /**
- * guest_tasks__are_unsettled - check whether to look again soon
+ * guest_task_writer__is_unsettled - check whether to look again soon
  * @tasks:	the guest's tasks
  *
  * A process maps its files when it begins, and may have ended before the next regular look.
  *
  * Return: true if the last look found a new process, or could not read the files of one.
  */
-bool guest_tasks__are_unsettled(const struct guest_tasks *tasks)
+bool guest_task_writer__is_unsettled(const struct guest_task_writer *tasks)
 {
 	return tasks->unsettled;
 }

@@ -20,9 +20,10 @@
 #include "callchain.h"
 #include "dso.h"
 #include "env.h"
-#include "guest-info.h"
+#include "guest-files.h"
+#include "guest-folder.h"
 #include "guest-name.h"
-#include "guest-threads.h"
+#include "guest-task-reader.h"
 #include "machine.h"
 #include "map.h"
 #include "maps.h"
@@ -42,6 +43,9 @@
 
 #define KERNEL		PERF_RECORD_MISC_GUEST_KERNEL
 #define USER		PERF_RECORD_MISC_GUEST_USER
+
+/* The directory of the test, and in it the data file and the directory of guests' files. */
+static char dir[32], data[64], data_guests[64];
 
 /*
  * At 20, task 7 calls exec, and task 9 has ended; at 30, the stack of task 9 is another task's.
@@ -116,25 +120,25 @@ static const struct {
 	{ "a kernel's stack",	USER, 10, 0xffffc90000000010, 0, 0xa000, VCPU, NULL },
 };
 
-static bool write_file(const char *dir, const char *name, const char *text)
+static bool write_file(const char *top, const char *name, const char *text)
 {
 	char path[MAX_PATH];
 	FILE *file;
 	bool good;
 
-	scnprintf(path, sizeof(path), "%s/%s", dir, name);
+	scnprintf(path, sizeof(path), "%s/%s", top, name);
 	file = fopen(path, "we");
 	good = file && fputs(text, file) >= 0;
 	return file && !fclose(file) && good;
 }
 
 /* Write the files of kernel number @nr, which has code and symbols of its own. */
-static bool make_kernel(const char *dir, unsigned int nr)
+static bool make_kernel(const char *top, unsigned int nr)
 {
 	u64 text = nr == 1 ? 0xffffffff81000000 : 0xffffffff90000000 + (nr << 24);
 	char path[MAX_PATH], symbols[256];
 
-	scnprintf(path, sizeof(path), "%s/proc", dir);
+	scnprintf(path, sizeof(path), "%s/proc", top);
 	scnprintf(symbols, sizeof(symbols),
 		  "%016lx T _text\n%016lx T _stext\n%016lx T do_%u\n%016lx T _etext\n", (long)text,
 		  (long)text, (long)text + 0x100, nr, (long)text + 0x200000);
@@ -186,7 +190,7 @@ static int test_tasks(struct machine *machine)
 		sample__name_guest_task(&sample, machine);
 		TEST_ASSERT_VAL("no stack", sample.pid == VMM && sample.tid == VCPU);
 	}
-	return 0;
+	return TEST_OK;
 }
 
 /* Give the VMM's thread on the host a name. */
@@ -230,7 +234,7 @@ static int test_no_stack(struct machine *machine)
 	same = thread && !strcmp(thread__comm_str(thread), "host's");
 	thread__put(thread);
 	TEST_ASSERT_VAL("no name of the host's", !same);
-	return 0;
+	return TEST_OK;
 }
 
 static const struct {
@@ -284,7 +288,7 @@ static int test_ends(struct machine *machine)
 		sample__name_guest_task(&sample, machine);
 		TEST_ASSERT_VAL(ends[i].name, (int)sample.tid == ends[i].tid);
 	}
-	return 0;
+	return TEST_OK;
 }
 
 static char level_of(struct thread *thread, struct map *map, u64 ip, char before)
@@ -305,9 +309,9 @@ static char level_of(struct thread *thread, struct map *map, u64 ip, char before
 }
 
 /* The level of a caller comes from its map, from its address, or from the entry before it. */
-static int test_levels(struct machines *machines)
+static int test_levels(struct machine *machine)
 {
-	struct machine *machine = machines__find(machines, VMM);
+	struct machines *machines = machine->machines;
 	struct thread *guest = machine__findnew_thread(machine, VMM, VMM);
 	struct thread *host = machine__findnew_thread(&machines->host, VMM, VMM);
 	struct map *map = machine__kernel_map(machine);
@@ -334,7 +338,7 @@ static int test_levels(struct machines *machines)
 	TEST_ASSERT_VAL("levels by address", by_address);
 	TEST_ASSERT_VAL("level of a module below the kernel", below);
 	TEST_ASSERT_VAL("levels where addresses don't tell", as_before);
-	return 0;
+	return TEST_OK;
 }
 
 /*
@@ -482,7 +486,7 @@ static int test_files(struct machine *machine)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(files); i++)
 		TEST_ASSERT_VAL(files[i].name, has_file(machine, i));
-	return 0;
+	return TEST_OK;
 }
 
 /*
@@ -521,7 +525,7 @@ static void sample_at(struct machine *machine, u64 time, u8 cpumode, u64 ip)
 	sample.time = time;
 	sample.cpumode = cpumode;
 	sample.ip = ip;
-	guest_info__use_kernel_of(machine, &sample);
+	guest_folder__use_kernel_of(machine, &sample);
 }
 
 static int test_kernels(struct machine *machine)
@@ -560,18 +564,18 @@ static int test_kernels(struct machine *machine)
 	sample_at(machine, 1000 + 2 * NSEC_PER_SEC, KERNEL, third);
 	TEST_ASSERT_VAL("the last kernel", has_symbol(machine, 0xffffffff96000000, "do_6"));
 	TEST_ASSERT_VAL("no tasks", tid_of(machine, stack, 1000 + 2 * NSEC_PER_SEC) == VMM);
-	return 0;
+	return TEST_OK;
 }
 
 static bool append(const char *top, const char *text)
 {
-	FILE *file = guest_info__append(top, "tasks");
+	FILE *file = guest_files__append(top, "tasks");
 	bool good = file && fputs(text, file) >= 0;
 
 	return file && !fclose(file) && good;
 }
 
-static bool has_live_folder(const char *dir)
+static bool has_live_folder(void)
 {
 	struct dirent *entry;
 	bool found = false;
@@ -582,25 +586,6 @@ static bool has_live_folder(const char *dir)
 	if (folder)
 		closedir(folder);
 	return found;
-}
-
-/* perf writes tasks while it reads them: it reads them again once for each second of samples. */
-static int test_later(const char *dir, const char *top, struct machine *machine)
-{
-	const u64 stack = 0xffffc9000003c010;
-
-	TEST_ASSERT_VAL("not noted so far", tid_of(machine, stack, 50) == VMM);
-	TEST_ASSERT_VAL("no notes", append(top, "40 ffffc9000003c000 0 14 14 late\n"));
-	TEST_ASSERT_VAL("not looked again", tid_of(machine, stack, 1000000049) == VMM);
-	TEST_ASSERT_VAL("noted meanwhile", tid_of(machine, stack, 1000000050) == 14);
-	TEST_ASSERT_VAL("no notes", append(top, "45 ffffc9000003c000 0 16 16 next\n"));
-	TEST_ASSERT_VAL("known and another's since", tid_of(machine, stack, 2000000050) == 16);
-	TEST_ASSERT_VAL("no directory", has_live_folder(dir));
-	guest_info__end_live();
-	TEST_ASSERT_VAL("a directory that is left", !has_live_folder(dir));
-	TEST_ASSERT_VAL("no notes", append(top, "46 ffffc9000003c000 0 17 17 last\n"));
-	TEST_ASSERT_VAL("noted behind the end", tid_of(machine, stack, 4000000000) == 16);
-	return 0;
 }
 
 /* The arguments of VMMs have a | here in place of the zero behind each. */
@@ -631,7 +616,7 @@ static const struct {
 	{ "a long one",		"vmm|-name|" LONG_NAME "4|",		LONG_NAME },
 };
 
-static int test_names(void)
+static int test__vm_names(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	char name[GUEST_NAME_SIZE], args[128];
 
@@ -647,59 +632,72 @@ static int test_names(void)
 		if (found != !!names[i].name ||
 		    (found && strncmp(name, names[i].name, sizeof(name) - 1))) {
 			pr_debug("%s: %s\n", names[i].what, name);
-			return -1;
+			return TEST_FAIL;
 		}
 	}
-	return 0;
+	return TEST_OK;
 }
 
 /* The name of the VM is found although machine->root_dir is that of another kernel by now. */
-static int test_name(struct machines *machines)
+static int test_name(struct machine *machine)
 {
-	struct machine *machine = machines__find(machines, VMM);
-	struct machine *other = machines__findnew(machines, VMM + 1);
+	struct machine *other = machines__findnew(machine->machines, VMM + 1);
 
-	TEST_ASSERT_VAL("no machines", machine && other);
-	TEST_ASSERT_VAL("host's name", !strcmp(guest_info__name(&machines->host), "[host]"));
-	TEST_ASSERT_VAL("guest's name", !strcmp(guest_info__name(machine), "web?[1"));
-	TEST_ASSERT_VAL("VMM's pid", atoi(guest_info__name(other)) == VMM + 1);
-	return 0;
+	TEST_ASSERT_VAL("no machine", other);
+	sample_at(machine, 1000 + 2 * NSEC_PER_SEC, KERNEL, 0xfffffff0);
+	TEST_ASSERT_VAL("the last kernel", has_symbol(machine, 0xffffffff96000000, "do_6"));
+	TEST_ASSERT_VAL("host's name",
+			!strcmp(guest_folder__name(&machine->machines->host), "[host]"));
+	TEST_ASSERT_VAL("guest's name", !strcmp(guest_folder__name(machine), "web?[1"));
+	TEST_ASSERT_VAL("VMM's pid", atoi(guest_folder__name(other)) == VMM + 1);
+	return TEST_OK;
 }
 
 /*
  * Below the user's --guestmount, perf ignores files named kernels, tasks and name: they are the
  * guest's own, and not perf record's.
  */
-static int test_guestmount(const char *dir)
+static int test_guestmount(struct machine *machine)
 {
-	const char *const was = symbol_conf.guestmount;
-	char guests[MAX_PATH];
-	struct machines machines;
-	struct machine *machine;
-	struct perf_env env;
-	int err;
-
-	scnprintf(guests, sizeof(guests), "%s/data.guests", dir);
-	symbol_conf.guestmount = guests;
-	perf_env__init(&env);
-	machines__init(&machines);
-	machines.host.env = &env;
-	machine = machines__findnew(&machines, VMM);
-	err = !machine || machine__create_kernel_maps(machine);
-	if (!err) {
-		sample_at(machine, 5000, KERNEL, 0xfffffff0);
-		err = !has_symbol(machine, 0xffffffff81000000, "do_1") ||
-		      tid_of(machine, 0xffffc90000004010, 0) != VMM ||
-		      atoi(guest_info__name(machine)) != VMM;
-	}
-	machines__exit(&machines);
-	perf_env__exit(&env);
-	symbol_conf.guestmount = was;
-	TEST_ASSERT_VAL("the user's --guestmount", !err);
-	return 0;
+	symbol_conf.guestmount = data_guests;
+	sample_at(machine, 5000, KERNEL, 0xfffffff0);
+	TEST_ASSERT_VAL("kernels", has_symbol(machine, 0xffffffff81000000, "do_1"));
+	TEST_ASSERT_VAL("tasks", tid_of(machine, 0xffffc90000004010, 0) == VMM);
+	TEST_ASSERT_VAL("name", atoi(guest_folder__name(machine)) == VMM);
+	return TEST_OK;
 }
 
-static int test_guest(const char *dir)
+/* perf writes tasks while it reads them: it reads them again once for each second of samples. */
+static int test_later(struct machine *machine)
+{
+	const u64 stack = 0xffffc9000003c010;
+	const struct target target = {};
+	const char *top = machine->root_dir;
+
+	/* The directory that is made here is not the one that is used. */
+	guest_folder__use("-");
+	symbol_conf.guest_info = true;
+	setenv("TMPDIR", dir, 1);
+	TEST_ASSERT_VAL("guests of nobody", !guest_folder__begin_live(&target, false));
+	unsetenv("TMPDIR");
+	symbol_conf.guest_info = false;
+	guest_folder__use(data);
+
+	TEST_ASSERT_VAL("not noted so far", tid_of(machine, stack, 50) == VMM);
+	TEST_ASSERT_VAL("no notes", append(top, "40 ffffc9000003c000 0 14 14 late\n"));
+	TEST_ASSERT_VAL("not looked again", tid_of(machine, stack, 1000000049) == VMM);
+	TEST_ASSERT_VAL("noted meanwhile", tid_of(machine, stack, 1000000050) == 14);
+	TEST_ASSERT_VAL("no notes", append(top, "45 ffffc9000003c000 0 16 16 next\n"));
+	TEST_ASSERT_VAL("known and another's since", tid_of(machine, stack, 2000000050) == 16);
+	TEST_ASSERT_VAL("no directory", has_live_folder());
+	guest_folder__end_live();
+	TEST_ASSERT_VAL("a directory that is left", !has_live_folder());
+	TEST_ASSERT_VAL("no notes", append(top, "46 ffffc9000003c000 0 17 17 last\n"));
+	TEST_ASSERT_VAL("noted behind the end", tid_of(machine, stack, 4000000000) == 16);
+	return TEST_OK;
+}
+
+static int make_guests(void)
 {
 	static const struct {
 		const char	*name;
@@ -716,17 +714,10 @@ static int test_guest(const char *dir)
 		{ "0102", 5, "" },
 		{ "103a", 5, "" },
 	};
-	const char *const was = symbol_conf.guestmount;
-	const bool was_guest = perf_guest;
 	char top[MAX_PATH], path[MAX_PATH];
-	struct target target = {};
-	struct machines machines;
-	struct machine *machine;
-	struct perf_env env;
-	int err;
 
-	scnprintf(top, sizeof(top), "%s/data.guests", dir);
-	TEST_ASSERT_VAL("no directory", !mkdir(top, 0700));
+	scnprintf(data_guests, sizeof(data_guests), "%s/data.guests", dir);
+	TEST_ASSERT_VAL("no directory", !mkdir(data_guests, 0700));
 	scnprintf(top, sizeof(top), "%s/data.guests/%d", dir, VMM);
 	TEST_ASSERT_VAL("no directory", !mkdir(top, 0700));
 	TEST_ASSERT_VAL("no kernel", make_kernel(top, 1));
@@ -746,42 +737,60 @@ static int test_guest(const char *dir)
 	/* This is a kernel whose files could not be written. */
 	scnprintf(path, sizeof(path), "%s/kernels/50", top);
 	TEST_ASSERT_VAL("no kernel", !mkdir(path, 0700));
+	return TEST_OK;
+}
 
+/* Run a subtest with the files of a guest, which perf uses, and with a machine for the guest. */
+static int run(struct test_suite *test, int subtest)
+{
+	int (*run_case)(struct machine *machine) = test->test_cases[subtest].priv;
+	const char *const was = symbol_conf.guestmount;
+	const bool was_guest = perf_guest;
+	struct machines machines;
+	struct machine *machine;
+	struct perf_env env;
+	int err;
+
+	strcpy(dir, "/tmp/perf-test-guest-XXXXXX");
+	TEST_ASSERT_VAL("no directory", mkdtemp(dir));
+	err = make_guests();
 	symbol_conf.guestmount = NULL;
-	if (test_guestmount(dir))
-		return -1;
-	symbol_conf.guest_info = true;
-	setenv("TMPDIR", dir, 1);
-	TEST_ASSERT_VAL("guests of nobody", !guest_info__begin_live(&target, false));
-	unsetenv("TMPDIR");
-	symbol_conf.guest_info = false;
-	scnprintf(path, sizeof(path), "%s/data", dir);
-	guest_info__use(path);
+	scnprintf(data, sizeof(data), "%s/data", dir);
+	guest_folder__use(data);
 	perf_env__init(&env);
 	machines__init(&machines);
 	machines.host.env = &env;
 	machine = machines__findnew(&machines, VMM);
-	err = !machine || machine__create_kernel_maps(machine) || !name_vcpu(&machines) ||
-	      test_later(dir, top, machine) || test_no_stack(machine) ||
-	      test_tasks(machine) || test_ends(machine) || test_levels(&machines) ||
-	      test_files(machine) || test_kernels(machine) || test_name(&machines);
+	if (err || !machine || machine__create_kernel_maps(machine) || !name_vcpu(&machines))
+		err = TEST_FAIL;
+	else
+		err = run_case(machine);
 	machines__exit(&machines);
 	perf_env__exit(&env);
-	guest_info__use("-");
+	guest_folder__use("-");
 	symbol_conf.guestmount = was;
 	perf_guest = was_guest;
+	rm_rf(dir);
 	return err;
 }
 
-static int test__guest_threads(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
-{
-	char dir[] = "/tmp/perf-test-guest-XXXXXX";
-	int err;
+#define GUEST_CASE(_desc, _run) { .name = #_run, .desc = _desc, .run_case = run, .priv = _run }
 
-	TEST_ASSERT_VAL("no directory", mkdtemp(dir));
-	err = test_names() || test_guest(dir);
-	rm_rf(dir);
-	return err ? TEST_FAIL : TEST_OK;
-}
+static struct test_case tests__guest_samples[] = {
+	TEST_CASE("Names of VMs in command lines", vm_names),
+	GUEST_CASE("Samples without a stack", test_no_stack),
+	GUEST_CASE("Tasks", test_tasks),
+	GUEST_CASE("Tasks that end or begin", test_ends),
+	GUEST_CASE("Tasks that are noted while samples are read", test_later),
+	GUEST_CASE("Files that tasks run", test_files),
+	GUEST_CASE("Levels of callers", test_levels),
+	GUEST_CASE("Kernels after reboots", test_kernels),
+	GUEST_CASE("Name of the VM", test_name),
+	GUEST_CASE("The user's --guestmount", test_guestmount),
+	{ .name = NULL, }
+};
 
-DEFINE_SUITE("Tasks and kernels of guests", guest_threads);
+struct test_suite suite__guest_samples = {
+	.desc = "Samples of guests",
+	.test_cases = tests__guest_samples,
+};

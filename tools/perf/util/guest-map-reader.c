@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The files that a guest's processes run, as perf record has written them, see guest_maps__note().
+ * The files that a guest's processes run, as perf record has written them, see
+ * guest_map_writer__note().
  */
 #include <inttypes.h>
 #include <limits.h>
@@ -8,12 +9,11 @@
 #include <string.h>
 
 #include <linux/kernel.h>
-#include <linux/time64.h>
 #include <linux/zalloc.h>
 
 #include "build-id.h"
 #include "dso.h"
-#include "guest-thread-maps.h"
+#include "guest-map-reader.h"
 #include "machine.h"
 #include "map.h"
 #include "maps.h"
@@ -21,16 +21,9 @@
 #include "symbol_conf.h"
 #include "thread.h"
 
-/* Read no more than this; guest_maps__note() hardly writes as much. */
+/* Read no more than this; guest_map_writer__note() hardly writes as much. */
 #define MAX_FILES	(1 << 20)
 #define MAX_SETS	(1 << 18)
-
-/*
- * perf record looks at a guest's tasks about once a second.  A process that is first seen after a
- * sample may have been there at the time of the sample.  If more time than this has passed in
- * between, assume that it was not.
- */
-#define MAX_LATE	(2 * NSEC_PER_SEC)
 
 #define BUILD_ID_HEX	(2 * BUILD_ID_SIZE)
 
@@ -80,7 +73,7 @@ struct process {
 };
 
 /**
- * struct guest_thread_maps - all that was written of the files that a guest's processes run
+ * struct guest_map_reader - all that was written of the files that a guest's processes run
  * @files:	files in the order in which they were written
  * @nr_files:	number of files
  * @sets:	sets sorted by page tables, pid, and time
@@ -88,7 +81,7 @@ struct process {
  * @processes:	processes sorted by pid
  * @nr_processes: number of processes
  */
-struct guest_thread_maps {
+struct guest_map_reader {
 	struct file	*files;
 	size_t		nr_files;
 	struct set	*sets;
@@ -135,8 +128,8 @@ static bool is_sane(const char *path)
 }
 
 /*
- * Read a line that guest_maps__note() has written.  Check it: the directory may have been unpacked
- * from elsewhere.
+ * Read a line that guest_map_writer__note() has written.  Check it: the directory may have been
+ * unpacked from elsewhere.
  */
 static bool read_file(const char *line, struct file *file)
 {
@@ -184,7 +177,7 @@ static bool make_room(void **array, size_t nr, size_t size)
 	return larger;
 }
 
-static bool add_line(struct guest_thread_maps *maps, const char *line)
+static bool add_line(struct guest_map_reader *maps, const char *line)
 {
 	struct file file;
 	struct set set;
@@ -226,7 +219,7 @@ static int cmp_pids(const void *a, const void *b)
 	return cmp_u64(x->pid, y->pid);
 }
 
-static bool index_processes(struct guest_thread_maps *maps)
+static bool index_processes(struct guest_map_reader *maps)
 {
 	size_t nr = 0;
 
@@ -263,7 +256,7 @@ static int cmp_files(const void *a, const void *b)
  * The build-id of a file may have been read for one process only: give it to all processes that run
  * the file, unless two are known because the file was replaced.
  */
-static void share_build_ids(struct guest_thread_maps *maps)
+static void share_build_ids(struct guest_map_reader *maps)
 {
 	struct file **files = calloc(maps->nr_files, sizeof(*files)), *known = NULL;
 	bool differ = false;
@@ -288,14 +281,14 @@ static void share_build_ids(struct guest_thread_maps *maps)
 }
 
 /**
- * guest_thread_maps__load - read what was written of the files that a guest's processes run
+ * guest_map_reader__load - read what was written of the files that a guest's processes run
  * @notes: the file "maps" in the guest's directory
  *
  * Return: the files and sets; NULL if there are none.
  */
-struct guest_thread_maps *guest_thread_maps__load(FILE *notes)
+struct guest_map_reader *guest_map_reader__load(FILE *notes)
 {
-	struct guest_thread_maps *maps = zalloc(sizeof(*maps));
+	struct guest_map_reader *maps = zalloc(sizeof(*maps));
 	char *line = NULL;
 	size_t len = 0;
 
@@ -306,7 +299,7 @@ struct guest_thread_maps *guest_thread_maps__load(FILE *notes)
 	}
 	free(line);
 	if (!maps || !maps->nr_sets || !index_processes(maps)) {
-		guest_thread_maps__delete(maps);
+		guest_map_reader__delete(maps);
 		return NULL;
 	}
 	qsort(maps->sets, maps->nr_sets, sizeof(*maps->sets), cmp_sets);
@@ -315,7 +308,7 @@ struct guest_thread_maps *guest_thread_maps__load(FILE *notes)
 	return maps;
 }
 
-void guest_thread_maps__delete(struct guest_thread_maps *maps)
+void guest_map_reader__delete(struct guest_map_reader *maps)
 {
 	if (!maps)
 		return;
@@ -366,9 +359,9 @@ static void add_map(struct machine *machine, struct thread *thread, const struct
 
 /*
  * Return the index of the set of files that a process ran at @time.  If none is known, return the
- * next one if it begins within MAX_LATE, or else a negative value.
+ * next one if it begins within GUEST_MAX_LATE, or else a negative value.
  */
-static ssize_t find_set(const struct guest_thread_maps *maps, u64 root, u32 pid, u64 time)
+static ssize_t find_set(const struct guest_map_reader *maps, u64 root, u32 pid, u64 time)
 {
 	const struct set key = { .root = root, .pid = pid, .time = time };
 	size_t low = 0, high = maps->nr_sets;
@@ -385,13 +378,13 @@ static ssize_t find_set(const struct guest_thread_maps *maps, u64 root, u32 pid,
 	if (low && maps->sets[low - 1].root == root && maps->sets[low - 1].pid == pid)
 		return low - 1;
 	if (low < maps->nr_sets && maps->sets[low].root == root && maps->sets[low].pid == pid &&
-	    maps->sets[low].time - time <= MAX_LATE)
+	    maps->sets[low].time - time <= GUEST_MAX_LATE)
 		return low;
 	return -1;
 }
 
 /**
- * guest_thread_maps__lacks - check that a process has no file mapped at an address
+ * guest_map_reader__lacks - check that a process has no file mapped at an address
  * @maps:	maps of the guest; may be NULL
  * @root:	guest-physical address of the process's page tables
  * @pid:	pid of the process
@@ -400,8 +393,8 @@ static ssize_t find_set(const struct guest_thread_maps *maps, u64 root, u32 pid,
  *
  * Return: true if the files of the process are known, and none of them is mapped at @addr.
  */
-bool guest_thread_maps__lacks(const struct guest_thread_maps *maps, u64 root, u32 pid, u64 time,
-			      u64 addr)
+bool guest_map_reader__lacks(const struct guest_map_reader *maps, u64 root, u32 pid, u64 time,
+			     u64 addr)
 {
 	ssize_t i = maps ? find_set(maps, root, pid, time) : -1;
 
@@ -423,7 +416,7 @@ static bool is_any(struct map *map __maybe_unused, void *arg __maybe_unused)
 }
 
 /**
- * guest_thread_maps__use - give a thread the maps of the files that its process runs
+ * guest_map_reader__use - give a thread the maps of the files that its process runs
  * @maps:	maps of the guest; may be NULL
  * @machine:	the guest
  * @thread:	the thread; the other threads of its process share its maps
@@ -431,8 +424,8 @@ static bool is_any(struct map *map __maybe_unused, void *arg __maybe_unused)
  * @pid:	pid of the process
  * @time:	time of the sample, in perf's clock
  */
-void guest_thread_maps__use(struct guest_thread_maps *maps, struct machine *machine,
-			    struct thread *thread, u64 root, u32 pid, u64 time)
+void guest_map_reader__use(struct guest_map_reader *maps, struct machine *machine,
+			   struct thread *thread, u64 root, u32 pid, u64 time)
 {
 	const struct process key = { .pid = pid };
 	struct process *process;

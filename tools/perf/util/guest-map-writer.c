@@ -12,6 +12,7 @@
 
 #include <linux/align.h>
 #include <linux/kernel.h>
+#include <linux/unaligned.h>
 #include <linux/zalloc.h>
 
 #include <bpf/btf.h>
@@ -19,7 +20,7 @@
 #include "build-id.h"
 #include "debug.h"
 #include "guest-btf.h"
-#include "guest-maps.h"
+#include "guest-map-writer.h"
 #include "guest-memory.h"
 
 /* Linux's VM_EXEC. */
@@ -146,14 +147,14 @@ struct map_layout {
 };
 
 /**
- * struct guest_maps - the files that a guest's processes run
+ * struct guest_map_writer - the files that a guest's processes run
  * @mem:	the guest's memory
  * @file:	the file that they are written to
  * @layout:	offsets of the fields of the guest's structures
  * @vmemmap:	where the guest's kernel has an array of struct page, one for each page of RAM
  * @warned:	true after a warning that @file has become too large
  */
-struct guest_maps {
+struct guest_map_writer {
 	struct guest_memory	*mem;
 	FILE			*file;
 	struct map_layout	layout;
@@ -269,7 +270,7 @@ static bool find_layout(const struct btf *btf, struct map_layout *layout)
 }
 
 /**
- * guest_maps__new - prepare to write the files that a guest's processes run
+ * guest_map_writer__new - prepare to write the files that a guest's processes run
  * @mem:	the guest's memory
  * @btf:	types of the guest's kernel
  * @vmemmap:	address of the kernel's array of struct page
@@ -277,10 +278,10 @@ static bool find_layout(const struct btf *btf, struct map_layout *layout)
  *
  * Return: the state; NULL if the types lack a field that perf reads, as those of Linux before 6.1.
  */
-struct guest_maps *guest_maps__new(struct guest_memory *mem, const struct btf *btf, u64 vmemmap,
-				   FILE *file)
+struct guest_map_writer *guest_map_writer__new(struct guest_memory *mem, const struct btf *btf,
+					       u64 vmemmap, FILE *file)
 {
-	struct guest_maps *maps = zalloc(sizeof(*maps));
+	struct guest_map_writer *maps = zalloc(sizeof(*maps));
 
 	if (!maps || !find_layout(btf, &maps->layout)) {
 		free(maps);
@@ -292,18 +293,18 @@ struct guest_maps *guest_maps__new(struct guest_memory *mem, const struct btf *b
 	return maps;
 }
 
-void guest_maps__delete(struct guest_maps *maps)
+void guest_map_writer__delete(struct guest_map_writer *maps)
 {
 	free(maps);
 }
 
-static bool read_u64(struct guest_maps *maps, u64 gva, u64 *value)
+static bool read_u64(struct guest_map_writer *maps, u64 gva, u64 *value)
 {
 	return guest_memory__read(maps->mem, gva, value, sizeof(*value));
 }
 
 /* Put a slash and the name of @dentry right before @end; return where they begin, or NULL. */
-static char *prepend_name(struct guest_maps *maps, u64 dentry, const char *path, char *end)
+static char *prepend_name(struct guest_map_writer *maps, u64 dentry, const char *path, char *end)
 {
 	const struct map_layout *layout = &maps->layout;
 	u64 name;
@@ -329,7 +330,7 @@ static char *prepend_name(struct guest_maps *maps, u64 dentry, const char *path,
 }
 
 /* Read the path of a file into @path, which has PATH_MAX bytes; return where it begins, or NULL. */
-static const char *read_path(struct guest_maps *maps, u64 file, char *path)
+static const char *read_path(struct guest_map_writer *maps, u64 file, char *path)
 {
 	const struct map_layout *layout = &maps->layout;
 	char *begin = path + PATH_MAX - sizeof(DELETED);
@@ -370,7 +371,7 @@ static const char *read_path(struct guest_maps *maps, u64 file, char *path)
 }
 
 /* Read the device number and the inode number of a file. */
-static bool read_inode(struct guest_maps *maps, u64 file, u32 *dev, u64 *ino)
+static bool read_inode(struct guest_map_writer *maps, u64 file, u32 *dev, u64 *ino)
 {
 	const struct map_layout *layout = &maps->layout;
 	u64 inode, sb;
@@ -412,7 +413,7 @@ static bool is_node(u64 entry)
  * Read a file's first page from the guest's page cache.  The page got there when the file was
  * loaded.  No process need have it mapped, but the guest may have reclaimed it since.
  */
-static bool read_first_page(struct guest_maps *maps, u64 file, u8 page[GUEST_PAGE_SIZE])
+static bool read_first_page(struct guest_map_writer *maps, u64 file, u8 page[GUEST_PAGE_SIZE])
 {
 	const struct map_layout *layout = &maps->layout;
 	u64 mapping, entry;
@@ -438,7 +439,7 @@ static bool read_first_page(struct guest_maps *maps, u64 file, u8 page[GUEST_PAG
 }
 
 /* Read the build-id of a file; return its size, zero if there is none. */
-static size_t read_build_id(struct guest_maps *maps, u64 file, u8 *build_id)
+static size_t read_build_id(struct guest_map_writer *maps, u64 file, u8 *build_id)
 {
 	u8 page[GUEST_PAGE_SIZE] __aligned(8);
 	const Elf64_Ehdr *ehdr = (const Elf64_Ehdr *)page;
@@ -462,27 +463,19 @@ static size_t read_build_id(struct guest_maps *maps, u64 file, u8 *build_id)
 	return size;
 }
 
-static u64 get_u64(const u8 *raw, u32 offset)
-{
-	u64 value;
-
-	memcpy(&value, raw + offset, sizeof(value));
-	return value;
-}
-
 /* Write a line for a VMA from @first to @last, if it has a file mapped executable. */
-static void write_vma(struct guest_maps *maps, struct process *process, const u8 *vma, u64 first,
-		      u64 last)
+static void write_vma(struct guest_map_writer *maps, struct process *process, const u8 *vma,
+		      u64 first, u64 last)
 {
 	const struct map_layout *layout = &maps->layout;
-	u64 file = get_u64(vma, layout->file), ino;
+	u64 file = get_unaligned_le64(vma + layout->file), ino;
 	u8 build_id[BUILD_ID_SIZE];
 	char buf[PATH_MAX];
 	const char *path;
 	size_t size;
 	u32 dev;
 
-	if (!file || !(get_u64(vma, layout->flags) & VM_EXEC))
+	if (!file || !(get_unaligned_le64(vma + layout->flags) & VM_EXEC))
 		return;
 
 	path = read_inode(maps, file, &dev, &ino) ? read_path(maps, file, buf) : NULL;
@@ -491,15 +484,15 @@ static void write_vma(struct guest_maps *maps, struct process *process, const u8
 
 	size = read_build_id(maps, file, build_id);
 	fprintf(process->out, "%" PRIx64 " %" PRIx64 " %" PRIx64 " %x:%x %" PRIu64 " ", first,
-		last + 1, get_u64(vma, layout->pgoff) << GUEST_PAGE_SHIFT, dev >> MINOR_BITS,
-		dev & MINOR_MASK, ino);
+		last + 1, get_unaligned_le64(vma + layout->pgoff) << GUEST_PAGE_SHIFT,
+		dev >> MINOR_BITS, dev & MINOR_MASK, ino);
 	for (size_t i = 0; i < size; i++)
 		fprintf(process->out, "%02x", build_id[i]);
 	fprintf(process->out, "%s %s\n", size ? "" : "-", path);
 }
 
 /* Read the VMA that a leaf has for @first to @last; return false if the VMA has another range. */
-static bool read_vma(struct guest_maps *maps, struct process *process, u64 vma, u64 first,
+static bool read_vma(struct guest_map_writer *maps, struct process *process, u64 vma, u64 first,
 		     u64 last)
 {
 	const struct map_layout *layout = &maps->layout;
@@ -508,7 +501,8 @@ static bool read_vma(struct guest_maps *maps, struct process *process, u64 vma, 
 	if (++process->nr_vmas > MAX_VMAS)
 		return true;
 	if (!guest_memory__read(maps->mem, vma, raw, layout->vma_end) ||
-	    get_u64(raw, layout->start) != first || get_u64(raw, layout->end) != last + 1)
+	    get_unaligned_le64(raw + layout->start) != first ||
+	    get_unaligned_le64(raw + layout->end) != last + 1)
 		return false;
 
 	write_vma(maps, process, raw, first, last);
@@ -516,7 +510,7 @@ static bool read_vma(struct guest_maps *maps, struct process *process, u64 vma, 
 }
 
 /* Read the tree's node for @first to @last; return false if its contents make no sense. */
-static bool read_node(struct guest_maps *maps, struct process *process, u64 node, u64 first,
+static bool read_node(struct guest_map_writer *maps, struct process *process, u64 node, u64 first,
 		      u64 last, unsigned int depth)
 {
 	unsigned int type = (node >> NODE_TYPE_SHIFT) & NODE_TYPE_MASK;
@@ -531,11 +525,11 @@ static bool read_node(struct guest_maps *maps, struct process *process, u64 node
 		return false;
 
 	for (u32 i = 0; i < layout->nr_slots; i++) {
-		u64 slot = get_u64(raw, layout->slots + i * sizeof(u64)), end = last;
+		u64 slot = get_unaligned_le64(raw + layout->slots + i * sizeof(u64)), end = last;
 		bool good = true;
 
 		if (i + 1 < layout->nr_slots)
-			end = get_u64(raw, layout->pivots + i * sizeof(u64));
+			end = get_unaligned_le64(raw + layout->pivots + i * sizeof(u64));
 		/* After the last slot in use, pivots are zero, and slots may be anything. */
 		if (i && !end)
 			return true;
@@ -553,7 +547,7 @@ static bool read_node(struct guest_maps *maps, struct process *process, u64 node
 }
 
 /* Return a line for each executable mapping of a file, to be freed; NULL if they can't be read. */
-static char *read_files(struct guest_maps *maps, u64 mm)
+static char *read_files(struct guest_map_writer *maps, u64 mm)
 {
 	struct process process = {};
 	char *text = NULL;
@@ -578,7 +572,7 @@ static char *read_files(struct guest_maps *maps, u64 mm)
 }
 
 /**
- * guest_maps__read - read the files that a process runs
+ * guest_map_writer__read - read the files that a process runs
  * @maps:	state of the guest
  * @mm:		address of the process's struct mm_struct
  *
@@ -587,7 +581,7 @@ static char *read_files(struct guest_maps *maps, u64 mm)
  *
  * Return: the lines, to be freed; NULL if they can't be read, or if no two reads in a row agree.
  */
-char *guest_maps__read(struct guest_maps *maps, u64 mm)
+char *guest_map_writer__read(struct guest_map_writer *maps, u64 mm)
 {
 	char *last = NULL, *text = NULL;
 
@@ -604,16 +598,17 @@ char *guest_maps__read(struct guest_maps *maps, u64 mm)
 }
 
 /**
- * guest_maps__note - write the files that a process runs since @time
+ * guest_map_writer__note - write the files that a process runs since @time
  * @maps:	state of the guest
  * @root:	guest-physical address of the process's topmost page table
  * @pid:	its pid in the guest
  * @time:	time of the look, in perf's clock
- * @files:	the lines of guest_maps__read()
+ * @files:	the lines of guest_map_writer__read()
  *
  * Write a line with @time, @root and @pid, and then @files.
  */
-void guest_maps__note(struct guest_maps *maps, u64 root, u32 pid, u64 time, const char *files)
+void guest_map_writer__note(struct guest_map_writer *maps, u64 root, u32 pid, u64 time,
+			    const char *files)
 {
 	if (ftell(maps->file) <= MAX_FILE) {
 		fprintf(maps->file, "%" PRIu64 " %" PRIx64 " %u\n%s", time, root, pid, files);

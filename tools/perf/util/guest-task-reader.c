@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Find the guest's task that a sample hit, among the tasks that perf record has written, see
- * guest_tasks__update().
+ * guest_task_writer__update().
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -19,9 +19,9 @@
 #include <perf/event.h>
 
 #include "event.h"
-#include "guest-info.h"
-#include "guest-thread-maps.h"
-#include "guest-threads.h"
+#include "guest-folder.h"
+#include "guest-map-reader.h"
+#include "guest-task-reader.h"
 #include "machine.h"
 #include "sample.h"
 #include "symbol_conf.h"
@@ -30,14 +30,7 @@
 /* THREAD_SIZE of x86-64 without KASAN. */
 #define STACK_SIZE	16384
 
-/*
- * perf record looks at a guest's tasks about once a second.  A task that is first seen after a
- * sample may have been there at the time of the sample.  If more time than this has passed in
- * between, assume that it was not.
- */
-#define MAX_LATE	(2 * NSEC_PER_SEC)
-
-/* guest_tasks__update() writes shorter lines, and fewer of them. */
+/* guest_task_writer__update() writes shorter lines, and fewer of them. */
 #define MAX_LINE	128
 #define MAX_NOTES	(1 << 20)
 
@@ -73,19 +66,19 @@ struct note {
 };
 
 /**
- * struct guest_threads - all that was written of a guest's tasks
+ * struct guest_task_reader - all that was written of a guest's tasks
  * @by_stack:	notes sorted by stack and time
  * @by_root:	notes that samples of user mode can have hit, sorted by page tables and time
  * @nr:		number of notes in @by_stack
  * @nr_roots:	number of notes in @by_root
  * @maps:	the files that processes run; NULL if none were written
  */
-struct guest_threads {
+struct guest_task_reader {
 	struct note	*by_stack;
 	struct note	*by_root;
 	size_t		nr;
 	size_t		nr_roots;
-	struct guest_thread_maps *maps;
+	struct guest_map_reader *maps;
 };
 
 static int cmp_u64(u64 a, u64 b)
@@ -108,7 +101,7 @@ static int cmp_roots(const void *a, const void *b)
 }
 
 /*
- * Read a line that guest_tasks__update() has written.  Check it: the directory may have been
+ * Read a line that guest_task_writer__update() has written.  Check it: the directory may have been
  * unpacked from elsewhere.
  */
 static bool read_note(const char *line, struct note *note)
@@ -140,7 +133,7 @@ static bool read_note(const char *line, struct note *note)
  * tables.  These are no longer the process's once the stack of its first thread is another task's
  * or no task's, or once that thread has called exec.
  */
-static bool index_roots(struct guest_threads *threads)
+static bool index_roots(struct guest_task_reader *threads)
 {
 	struct note *roots = calloc(2 * threads->nr, sizeof(*roots));
 	const struct note *last = NULL;
@@ -166,9 +159,9 @@ static bool index_roots(struct guest_threads *threads)
 	return true;
 }
 
-static struct guest_threads *guest_threads__load(FILE *file)
+static struct guest_task_reader *guest_task_reader__load(FILE *file)
 {
-	struct guest_threads *threads = zalloc(sizeof(*threads));
+	struct guest_task_reader *threads = zalloc(sizeof(*threads));
 	char line[MAX_LINE];
 
 	while (threads && threads->nr < MAX_NOTES && fgets(line, sizeof(line), file)) {
@@ -191,16 +184,16 @@ static struct guest_threads *guest_threads__load(FILE *file)
 	if (index_roots(threads))
 		return threads;
 err:
-	guest_threads__delete(threads);
+	guest_task_reader__delete(threads);
 	return NULL;
 }
 
-void guest_threads__delete(struct guest_threads *threads)
+void guest_task_reader__delete(struct guest_task_reader *threads)
 {
 	if (!threads)
 		return;
 
-	guest_thread_maps__delete(threads->maps);
+	guest_map_reader__delete(threads->maps);
 	free(threads->by_stack);
 	free(threads->by_root);
 	free(threads);
@@ -229,7 +222,7 @@ static size_t count_before(const struct note *notes, size_t nr, const struct not
  * the task that ran before it.  If there is no such task, find the one that had the stack at the
  * next look, if it has these page tables.
  */
-static const struct note *find_by_stack(const struct guest_threads *threads, u64 sp, u64 root,
+static const struct note *find_by_stack(const struct guest_task_reader *threads, u64 sp, u64 root,
 					u64 time)
 {
 	const struct note *notes = threads->by_stack, *note;
@@ -249,10 +242,10 @@ static const struct note *find_by_stack(const struct guest_threads *threads, u64
 
 	note = i < threads->nr ? &notes[i] : NULL;
 	return note && note->stack == key.stack && note->root && note->root == root &&
-	       note->time - time <= MAX_LATE ? note : NULL;
+	       note->time - time <= GUEST_MAX_LATE ? note : NULL;
 }
 
-static const struct note *find_by_root(const struct guest_threads *threads, u64 root, u64 time)
+static const struct note *find_by_root(const struct guest_task_reader *threads, u64 root, u64 time)
 {
 	const struct note *notes = threads->by_root, *note;
 	struct note key = { .root = root, .time = time };
@@ -263,7 +256,7 @@ static const struct note *find_by_root(const struct guest_threads *threads, u64 
 		return note;
 
 	note = i < threads->nr_roots ? &notes[i] : NULL;
-	return note && note->root == root && *note->comm && note->time - time <= MAX_LATE ?
+	return note && note->root == root && *note->comm && note->time - time <= GUEST_MAX_LATE ?
 	       note : NULL;
 }
 
@@ -283,14 +276,14 @@ static u64 user_ip(const struct perf_sample *sample)
 }
 
 /* Return true if the look after @time found the stack to be another task's, or no task's. */
-static bool ends_soon(const struct guest_threads *threads, const struct note *note, u64 time)
+static bool ends_soon(const struct guest_task_reader *threads, const struct note *note, u64 time)
 {
 	struct note key = { .stack = note->stack, .time = time };
 	size_t i = count_before(threads->by_stack, threads->nr, &key, cmp_stacks);
 	const struct note *next = i < threads->nr ? &threads->by_stack[i] : NULL;
 
 	return next && next->stack == note->stack && next->tid != note->tid &&
-	       next->time - time <= MAX_LATE;
+	       next->time - time <= GUEST_MAX_LATE;
 }
 
 /*
@@ -299,16 +292,16 @@ static bool ends_soon(const struct guest_threads *threads, const struct note *no
  * note's task was not there at the look before the sample, another task may still have had them.
  * In both cases, the sample is another task's if user mode ran none of the note's known files.
  */
-static bool is_anothers(const struct guest_threads *threads, const struct note *note,
+static bool is_anothers(const struct guest_task_reader *threads, const struct note *note,
 			const struct perf_sample *sample)
 {
 	u64 ip = user_ip(sample);
 
 	return ip && (note->time > sample->time || ends_soon(threads, note, sample->time)) &&
-	       guest_thread_maps__lacks(threads->maps, note->root, note->pid, sample->time, ip);
+	       guest_map_reader__lacks(threads->maps, note->root, note->pid, sample->time, ip);
 }
 
-static const struct note *find_note(const struct guest_threads *threads,
+static const struct note *find_note(const struct guest_task_reader *threads,
 				    const struct perf_sample *sample)
 {
 	const struct perf_record_guest_stack_info *info = sample->guest_stack.info;
@@ -345,28 +338,28 @@ static FILE *open_notes(const struct machine *machine, const char *name)
 	return file;
 }
 
-static struct guest_threads *machine__guest_threads(struct machine *machine)
+static struct guest_task_reader *machine__guest_task_reader(struct machine *machine)
 {
 	FILE *file;
 
-	if (machine->guest_threads_tried)
-		return machine->guest_threads;
+	if (machine->guest_task_reader_tried)
+		return machine->guest_task_reader;
 
-	machine->guest_threads_tried = true;
-	if (!guest_info__is_used(machine))
+	machine->guest_task_reader_tried = true;
+	if (!guest_folder__is_used(machine))
 		return NULL;
 
 	file = open_notes(machine, "tasks");
 	if (file) {
-		machine->guest_threads = guest_threads__load(file);
+		machine->guest_task_reader = guest_task_reader__load(file);
 		fclose(file);
 	}
-	file = machine->guest_threads ? open_notes(machine, "maps") : NULL;
+	file = machine->guest_task_reader ? open_notes(machine, "maps") : NULL;
 	if (file) {
-		machine->guest_threads->maps = guest_thread_maps__load(file);
+		machine->guest_task_reader->maps = guest_map_reader__load(file);
 		fclose(file);
 	}
-	return machine->guest_threads;
+	return machine->guest_task_reader;
 }
 
 static off_t size_of_notes(const struct machine *machine, const char *name)
@@ -389,28 +382,29 @@ static void machine__load_later_threads(struct machine *machine, u64 time)
 {
 	off_t size;
 
-	if (!guest_info__is_live() || time == ~0ULL ||
-	    (machine->guest_threads_time && time < machine->guest_threads_time + NSEC_PER_SEC))
+	if (!guest_folder__is_live() || time == ~0ULL ||
+	    (machine->guest_task_reader_time &&
+	     time < machine->guest_task_reader_time + NSEC_PER_SEC))
 		return;
 
-	machine->guest_threads_time = time;
+	machine->guest_task_reader_time = time;
 	size = size_of_notes(machine, "tasks") + size_of_notes(machine, "maps");
-	if (size == machine->guest_threads_size || size > MAX_LIVE_SIZE)
+	if (size == machine->guest_task_reader_size || size > MAX_LIVE_SIZE)
 		return;
 
-	machine->guest_threads_size = size;
-	guest_threads__delete(machine->guest_threads);
-	machine->guest_threads = NULL;
-	machine->guest_threads_tried = false;
+	machine->guest_task_reader_size = size;
+	guest_task_reader__delete(machine->guest_task_reader);
+	machine->guest_task_reader = NULL;
+	machine->guest_task_reader_tried = false;
 }
 
 static const struct note *find_task(struct machine *machine, const struct perf_sample *sample)
 {
-	const struct guest_threads *threads;
+	const struct guest_task_reader *threads;
 	const struct note *note;
 
 	machine__load_later_threads(machine, sample->time);
-	threads = machine__guest_threads(machine);
+	threads = machine__guest_task_reader(machine);
 	note = threads ? find_note(threads, sample) : NULL;
 	return note && !is_anothers(threads, note, sample) ? note : NULL;
 }
@@ -468,8 +462,8 @@ void sample__name_guest_task(struct perf_sample *sample, struct machine *machine
 	comm = note->tid ? note->comm : "swapper";
 	if (strcmp(thread__comm_str(thread), comm))
 		thread__set_comm(thread, comm, sample->time);
-	guest_thread_maps__use(machine->guest_threads->maps, machine, thread, note->root, note->pid,
-			       sample->time);
+	guest_map_reader__use(machine->guest_task_reader->maps, machine, thread, note->root,
+			      note->pid, sample->time);
 	thread__put(thread);
 	sample->pid = note->pid;
 	sample->tid = note->tid;

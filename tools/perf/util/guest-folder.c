@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Write files that perf needs to name and unwind guests: symbols, modules, tables and tasks from
- * the guests' memory, and the guests' names from the VMMs' command lines.  The files have the
- * layout of --guestmount: one directory has a subdirectory for each guest, named by the pid of its
- * VMM.  perf record puts the one directory beside perf.data.
+ * The folder with files that perf needs to name and unwind guests: symbols, modules, tables and
+ * tasks from the guests' memory, and the guests' names from the VMMs' command lines.  The files
+ * have the layout of --guestmount: one directory has a subdirectory for each guest, named by the
+ * pid of its VMM.  perf record puts the one directory beside perf.data.
  */
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -16,18 +15,16 @@
 #include <unistd.h>
 #include <sys/stat.h>
 
-#include <elf.h>
 #include <linux/kernel.h>
 #include <linux/time64.h>
 #include <linux/zalloc.h>
 
 #include "debug.h"
-#include "guest-info.h"
+#include "guest-folder.h"
 #include "guest-kernel.h"
 #include "guest-memory.h"
-#include "guest-modules.h"
+#include "guest-memslots.h"
 #include "guest-name.h"
-#include "guest-vmlinux.h"
 #include "guest-watch.h"
 #include "machine.h"
 #include "map.h"
@@ -36,9 +33,6 @@
 #include "symbol_conf.h"
 #include "target.h"
 #include "util.h"
-
-/* In the VMM's /proc/PID/fd, the link of a VM's file descriptor points to this. */
-#define KVM_VM		"anon_inode:kvm-vm"
 
 /* Enough for the path of /proc/PID/fd. */
 #define MAX_PROC_PATH	64
@@ -52,199 +46,21 @@
  */
 static bool runs_guest(const char *pid)
 {
-	char path[MAX_PROC_PATH], name[sizeof(KVM_VM)];
+	char path[MAX_PROC_PATH], link[64];
 	struct dirent *entry;
 	bool found = false;
 	DIR *fds;
 
 	snprintf(path, sizeof(path), "/proc/%s/fd", pid);
 	fds = opendir(path);
-	while (fds && !found && (entry = readdir(fds)))
-		found = readlinkat(dirfd(fds), entry->d_name, name, sizeof(name)) ==
-			sizeof(KVM_VM) - 1 && !memcmp(name, KVM_VM, sizeof(KVM_VM) - 1);
+	while (fds && !found && (entry = readdir(fds))) {
+		ssize_t len = readlinkat(dirfd(fds), entry->d_name, link, sizeof(link) - 1);
+
+		link[len < 0 ? 0 : len] = 0;
+		found = !strcmp(link, guest_paths.vm_link);
+	}
 	if (fds)
 		closedir(fds);
-	return found;
-}
-
-static FILE *open_in(const char *dir, const char *name, int flags, const char *mode)
-{
-	char path[PATH_MAX];
-	FILE *file;
-	int fd;
-
-	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
-		return NULL;
-
-	fd = open(path, flags, 0600);
-	if (fd < 0)
-		return NULL;
-
-	file = fdopen(fd, mode);
-	if (!file)
-		close(fd);
-	return file;
-}
-
-/**
- * guest_info__create - create a file in a new directory
- * @dir:	the directory
- * @name:	name of the file.  If a file or a link of that name exists, somebody else made it:
- *		the call fails.
- *
- * Return: the file; NULL if it can't be created.
- */
-FILE *guest_info__create(const char *dir, const char *name)
-{
-	return open_in(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, "w");
-}
-
-/**
- * guest_info__append - open a file that guest_info__write_kernel() has written
- * @dir:	the directory of the kernel
- * @name:	name of the file
- *
- * Return: the file, open for appending; NULL if it can't be opened.
- */
-FILE *guest_info__append(const char *dir, const char *name)
-{
-	return open_in(dir, name, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC, "a");
-}
-
-/* Close a file; return true if all was written. */
-static bool is_written(FILE *file)
-{
-	bool good = file && !ferror(file);
-
-	return file && !fclose(file) && good;
-}
-
-/*
- * Write the files in proc as the guest has them, and the build-ids of modules; with @tables, also
- * files to unwind modules by.  Return false if a file in proc can't be written.  Put the reason
- * into @why_not if modules are missing, NULL otherwise.
- */
-static bool write_names(struct guest_kernel *kernel, const char *top, bool tables,
-			const char **why_not)
-{
-	FILE *kallsyms = guest_info__create(top, "proc/kallsyms");
-	FILE *modules = guest_info__create(top, "proc/modules");
-	FILE *version = guest_info__create(top, "proc/version");
-	bool good;
-
-	*why_not = NULL;
-	if (kallsyms && modules && version) {
-		for (size_t i = 0; i < kernel->nr_symbols; i++)
-			fprintf(kallsyms, "%016" PRIx64 " %c %s\n", kernel->symbols[i].addr,
-				kernel->symbols[i].type, kernel->symbols[i].name);
-		fprintf(version, "Linux version %s (by its memory)\n", kernel->info.release);
-		*why_not = guest_modules__write(kernel, modules, kallsyms, top, tables);
-	}
-
-	good = is_written(kallsyms);
-	good &= is_written(modules);
-	good &= is_written(version);
-	return good;
-}
-
-/*
- * Write the ORC tables and the code of the guest's kernel to a file that is named like a vmlinux in
- * /boot; return NULL, or why that failed.
- */
-static const char *write_tables(struct guest_kernel *kernel, const char *top)
-{
-	char name[sizeof("boot/vmlinux-") + GUEST_RELEASE_SIZE], path[PATH_MAX];
-	const char *why_not = NULL;
-	FILE *vmlinux;
-
-	scnprintf(name, sizeof(name), "boot/vmlinux-%s", kernel->info.release);
-	vmlinux = guest_info__create(top, name);
-	if (vmlinux)
-		why_not = guest_vmlinux__write(kernel, vmlinux);
-	if (!is_written(vmlinux))
-		why_not = "its ORC tables can't be written";
-	if (why_not && snprintf(path, sizeof(path), "%s/%s", top, name) < (int)sizeof(path))
-		unlink(path);
-	return why_not;
-}
-
-/* Write the kernel's build-id in the format of sysfs. */
-static void write_build_id(const struct guest_vmcoreinfo *info, const char *top)
-{
-	const Elf64_Nhdr note = { sizeof("GNU"), info->build_id_size, NT_GNU_BUILD_ID };
-	FILE *file;
-
-	if (!info->build_id_size)
-		return;
-
-	file = guest_info__create(top, "sys/kernel/notes");
-	if (file) {
-		fwrite(&note, sizeof(note), 1, file);
-		fwrite("GNU", sizeof("GNU"), 1, file);
-		fwrite(info->build_id, info->build_id_size, 1, file);
-	}
-	if (!is_written(file))
-		pr_debug("%s/sys/kernel/notes can't be written\n", top);
-}
-
-/* Make the directories in @top. */
-static bool make_dirs(const char *top)
-{
-	static const char * const names[] = {
-		"proc", "boot", "boot/modules", "sys", "sys/kernel", "sys/module",
-	};
-	char path[PATH_MAX];
-
-	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
-		if (snprintf(path, sizeof(path), "%s/%s", top, names[i]) >= (int)sizeof(path) ||
-		    mkdir(path, 0700))
-			return false;
-	}
-	return true;
-}
-
-/**
- * guest_info__write_kernel - write the files of a guest's kernel: symbols, modules, tables
- * @kernel:	the kernel
- * @pid:	pid of the guest's VMM
- * @top:	directory to make, with proc for kallsyms and modules, boot for tables, and sys for
- *		build-ids
- * @tables:	true to write the tables that unwind the kernel
- *
- * Return: what was written.  Prints a warning for symbols, modules or tables that could not be
- * written.
- */
-enum guest_info guest_info__write_kernel(struct guest_kernel *kernel, pid_t pid, const char *top,
-					 bool tables)
-{
-	enum guest_info found = GUEST_INFO_NAMES;
-	const char *why_not;
-
-	/* Kernels of arm64 have frame records, and need no tables. */
-	tables &= !kernel->info.is_arm64;
-
-	if (mkdir(top, 0700)) {
-		pr_warning("The guest of process %d has no names: %s can't be made\n", pid, top);
-		return GUEST_INFO_NONE;
-	}
-	if (!make_dirs(top) || !write_names(kernel, top, tables, &why_not)) {
-		pr_warning("The guest of process %d has no names: %s can't be written\n", pid,
-			   top);
-		rm_rf(top);
-		return GUEST_INFO_NONE;
-	}
-	if (why_not)
-		pr_warning("Modules of the guest of process %d have no names: %s\n", pid, why_not);
-
-	write_build_id(&kernel->info, top);
-	why_not = tables ? write_tables(kernel, top) : NULL;
-	if (why_not)
-		pr_warning("The guest of process %d is not unwound by ORC: %s\n", pid, why_not);
-	else if (tables)
-		found = GUEST_INFO_TABLES;
-
-	pr_info("The guest of process %d runs Linux %s: %zu symbols\n", pid,
-		kernel->info.release, kernel->nr_symbols);
 	return found;
 }
 
@@ -257,17 +73,17 @@ static void write_guest_name(pid_t pid, const char *top)
 	if (!guest_name__read(pid, name))
 		return;
 
-	file = guest_info__create(top, "name");
+	file = guest_files__create(top, "name");
 	if (file)
 		fprintf(file, "%s\n", name);
-	if (is_written(file))
+	if (guest_files__close(file))
 		pr_info("The guest of process %d is called %s\n", pid, name);
 }
 
 /* Write the files of a guest to @dir/@pid, and add it to the guests for guest_watch__start(). */
-static enum guest_info write_guest(pid_t pid, const char *dir, bool tables)
+static enum guest_files write_guest(pid_t pid, const char *dir, bool tables)
 {
-	enum guest_info found = GUEST_INFO_NONE;
+	enum guest_files found = GUEST_FILES_NONE;
 	struct guest_kernel *kernel;
 	const char *why_not;
 	char top[PATH_MAX];
@@ -284,7 +100,7 @@ static enum guest_info write_guest(pid_t pid, const char *dir, bool tables)
 		pr_warning("The guest of process %d has no names: %s can't be written\n", pid,
 			   dir);
 	else
-		found = guest_info__write_kernel(kernel, pid, top, tables);
+		found = guest_files__write(kernel, pid, top, tables);
 	if (found)
 		write_guest_name(pid, top);
 
@@ -294,27 +110,27 @@ static enum guest_info write_guest(pid_t pid, const char *dir, bool tables)
 }
 
 /**
- * guest_info__write - write the files of a guest: name, kernel, tasks and their files
+ * guest_folder__write - write the files of a guest: name, kernel, tasks and their files
  * @pid:	pid of the guest's VMM
  * @dir:	directory in which to make the directory PID with these files
  * @tables:	true to write the tables that unwind the kernel
  *
  * If the guest runs Linux before 6.1, the files of its tasks can't be found.
  *
- * Return: what was written of the kernel, see guest_info__write_kernel().
+ * Return: what was written of the kernel, see guest_files__write().
  */
-enum guest_info guest_info__write(pid_t pid, const char *dir, bool tables)
+enum guest_files guest_folder__write(pid_t pid, const char *dir, bool tables)
 {
-	enum guest_info found = write_guest(pid, dir, tables);
+	enum guest_files found = write_guest(pid, dir, tables);
 
 	guest_watch__stop();
 	return found;
 }
 
-static enum guest_info write_guests_of(const char *pids, const char *dir, bool tables)
+static enum guest_files write_guests_of(const char *pids, const char *dir, bool tables)
 {
 	char *copy = strdup(pids), *rest = copy, *pid;
-	enum guest_info most = GUEST_INFO_NONE;
+	enum guest_files most = GUEST_FILES_NONE;
 
 	while (copy && (pid = strsep(&rest, ","))) {
 		errno = 0;
@@ -329,9 +145,9 @@ static enum guest_info write_guests_of(const char *pids, const char *dir, bool t
 	return most;
 }
 
-static enum guest_info write_all_guests(const char *dir, bool tables)
+static enum guest_files write_all_guests(const char *dir, bool tables)
 {
-	enum guest_info most = GUEST_INFO_NONE;
+	enum guest_files most = GUEST_FILES_NONE;
 	DIR *procs = opendir("/proc");
 	struct dirent *entry;
 
@@ -363,7 +179,7 @@ static bool guests_beside(char path[PATH_MAX], const char *data, bool old)
 }
 
 /**
- * guest_info__record - write the files of the guests that perf is about to record
+ * guest_folder__record - write the files of the guests that perf is about to record
  * @target:	what perf records
  * @data:	the data file, NULL for perf.data; the files go to a directory beside it.  The
  *		directory of the previous recording is renamed first, as perf.data is to
@@ -375,9 +191,9 @@ static bool guests_beside(char path[PATH_MAX], const char *data, bool old)
  *
  * Return: what was written; if guests differ, the highest of their values.
  */
-enum guest_info guest_info__record(const struct target *target, const char *data, bool tables)
+enum guest_files guest_folder__record(const struct target *target, const char *data, bool tables)
 {
-	enum guest_info most = GUEST_INFO_NONE;
+	enum guest_files most = GUEST_FILES_NONE;
 	char dir[PATH_MAX], old[PATH_MAX];
 
 	if (!guests_beside(dir, data, false) || !guests_beside(old, data, true))
@@ -419,27 +235,27 @@ static bool is_own_folder(const char *path)
 	return !lstat(path, &st) && S_ISDIR(st.st_mode) && (!st.st_uid || st.st_uid == geteuid());
 }
 
-/* The directory that guest_info__use() has chosen last. */
+/* The directory that guest_folder__use() has chosen last. */
 static char *used;
 
 /**
- * guest_info__is_used - check whether the files of a guest are those of guest_info__record()
+ * guest_folder__is_used - check whether the files of a guest are those of guest_folder__record()
  * @machine: the guest
  *
  * Return: true if they are; false if they are below the user's --guestmount, which has the guest's
  * own file system.
  */
-bool guest_info__is_used(struct machine *machine)
+bool guest_folder__is_used(struct machine *machine)
 {
 	return used && symbol_conf.guestmount == used && !machine__is_host(machine) &&
 	       *machine->root_dir;
 }
 
 /**
- * guest_info__use - use the files that guest_info__record() has written
+ * guest_folder__use - use the files that guest_folder__record() has written
  * @data: the data file
  */
-void guest_info__use(const char *data)
+void guest_folder__use(const char *data)
 {
 	char dir[PATH_MAX];
 
@@ -457,7 +273,7 @@ void guest_info__use(const char *data)
 	perf_guest = true;
 }
 
-/* The directory that guest_info__begin_live() has made; empty if there is none. */
+/* The directory that guest_folder__begin_live() has made; empty if there is none. */
 static char live_dir[PATH_MAX];
 
 static void remove_live_dir(void)
@@ -468,7 +284,7 @@ static void remove_live_dir(void)
 }
 
 /**
- * guest_info__begin_live - write and use the files of guests whose samples are shown live
+ * guest_folder__begin_live - write and use the files of guests whose samples are shown live
  * @target:	what perf samples
  * @tables:	true to write the tables that unwind the guests' kernels
  *
@@ -476,9 +292,9 @@ static void remove_live_dir(void)
  *
  * Return: what was written; if guests differ, the highest of their values.
  */
-enum guest_info guest_info__begin_live(const struct target *target, bool tables)
+enum guest_files guest_folder__begin_live(const struct target *target, bool tables)
 {
-	enum guest_info most = GUEST_INFO_NONE;
+	enum guest_files most = GUEST_FILES_NONE;
 	const char *tmp = getenv("TMPDIR");
 	char data[PATH_MAX];
 
@@ -492,22 +308,22 @@ enum guest_info guest_info__begin_live(const struct target *target, bool tables)
 		*live_dir = 0;
 		return most;
 	}
-	/* A signal handler may call exit() before guest_info__end_live(). */
+	/* A signal handler may call exit() before guest_folder__end_live(). */
 	atexit(remove_live_dir);
 
 	if (snprintf(data, sizeof(data), "%s/live", live_dir) < (int)sizeof(data))
-		most = guest_info__record(target, data, tables);
+		most = guest_folder__record(target, data, tables);
 	if (most) {
 		zfree(&symbol_conf.guestmount);
-		guest_info__use(data);
+		guest_folder__use(data);
 	}
 	return most;
 }
 
 /**
- * guest_info__end_live - stop watching guests and remove what guest_info__begin_live() wrote
+ * guest_folder__end_live - stop watching guests and remove what guest_folder__begin_live() wrote
  */
-void guest_info__end_live(void)
+void guest_folder__end_live(void)
 {
 	if (!*live_dir)
 		return;
@@ -517,23 +333,23 @@ void guest_info__end_live(void)
 }
 
 /**
- * guest_info__is_live - check whether the files of guests grow while perf reads them
+ * guest_folder__is_live - check whether the files of guests grow while perf reads them
  *
- * Return: true between guest_info__begin_live() and guest_info__end_live().
+ * Return: true between guest_folder__begin_live() and guest_folder__end_live().
  */
-bool guest_info__is_live(void)
+bool guest_folder__is_live(void)
 {
 	return *live_dir;
 }
 
-/* Return the name of a guest that guest_info__record() has written, or NULL. */
+/* Return the name of a guest that guest_folder__record() has written, or NULL. */
 static char *read_guest_name(struct machine *machine)
 {
 	char path[PATH_MAX], name[GUEST_NAME_SIZE];
 	char *copy = NULL;
 	FILE *file;
 
-	if (!guest_info__is_used(machine) ||
+	if (!guest_folder__is_used(machine) ||
 	    snprintf(path, sizeof(path), "%s/name",
 		     machine->guest_top ?: machine->root_dir) >= (int)sizeof(path))
 		return NULL;
@@ -552,13 +368,13 @@ static char *read_guest_name(struct machine *machine)
 }
 
 /**
- * guest_info__name - return the name of a VM
+ * guest_folder__name - return the name of a VM
  * @machine: the guest, or the host
  *
  * Return: the VM's name, or the pid of its VMM if it has none, or "[guest]" if that is not known
  * either; "[host]" for the host.  The string belongs to the machine: don't free it.
  */
-const char *guest_info__name(struct machine *machine)
+const char *guest_folder__name(struct machine *machine)
 {
 	if (machine__is_host(machine))
 		return "[host]";
@@ -627,19 +443,19 @@ static bool is_of_last_kernel(struct machine *machine, const struct perf_sample 
 }
 
 /**
- * guest_info__use_kernel_of - use the names of the kernel that a guest ran when it was sampled
+ * guest_folder__use_kernel_of - use the names of the kernel that a guest ran when it was sampled
  * @machine:	the guest
  * @sample:	the sample
  *
  * Samples come in the order of their times, or nearly so: an earlier kernel is never used again.
  */
-void guest_info__use_kernel_of(struct machine *machine, const struct perf_sample *sample)
+void guest_folder__use_kernel_of(struct machine *machine, const struct perf_sample *sample)
 {
 	u64 time = sample->time;
 	char path[PATH_MAX];
 
 	/* Some samples have no time. */
-	if (time == ~0ULL || !guest_info__is_used(machine))
+	if (time == ~0ULL || !guest_folder__is_used(machine))
 		return;
 
 	if (!machine->guest_top) {

@@ -1,0 +1,769 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Make a guest in this process's memory: page tables, VMCOREINFO, kallsyms, ORC tables, BTF, two
+ * modules, and tasks with their files.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include <elf.h>
+#include <linux/bits.h>
+#include <linux/compiler.h>
+#include <linux/kernel.h>
+
+#ifdef HAVE_LIBBPF_SUPPORT
+#include <bpf/btf.h>
+#endif
+
+#include "fake-guest.h"
+
+u8 *fake_ram;
+
+struct fake_kernel fake_kernel;
+
+/* The size of the kernel's BTF. */
+static u64 btf_size;
+
+/* The size of the small pages. */
+static u64 page_bytes = PAGE;
+
+/* Return the offset in RAM of an address of the kernel; lower addresses are such offsets. */
+u64 fake__offset(u64 at)
+{
+	u64 page = (at - SMALL) / page_bytes, base = SMALL_GPA;
+
+	if (at < KERNEL)
+		return at;
+	if (at < SMALL)
+		return at - KERNEL + KERNEL_GPA;
+	if (fake_kernel.high && at / PAGE == MODULE(0) / PAGE)
+		base += HOLE;
+	return base + (NR_SMALL * PAGE / page_bytes - 1 - page) * page_bytes + at % page_bytes;
+}
+
+static u64 to_gpa(u64 gva)
+{
+	u64 offset = fake__offset(gva);
+
+	return offset < HOLE ? offset : offset - HOLE + HIGH_GPA;
+}
+
+void fake__put(u64 at, const void *data, size_t size)
+{
+	for (size_t i = 0; i < size; i++)
+		fake_ram[fake__offset(at + i)] = ((const u8 *)data)[i];
+}
+
+void fake__put_u32(u64 at, u32 value)
+{
+	fake__put(at, &value, sizeof(value));
+}
+
+void fake__put_u64(u64 at, u64 value)
+{
+	fake__put(at, &value, sizeof(value));
+}
+
+static void put_string(u64 at, const char *text)
+{
+	fake__put(at, text, strlen(text) + 1);
+}
+
+static void make_tables(void)
+{
+	fake__put_u64(ENTRY(PGD_GPA, 511), PUD_GPA | PRESENT);
+	fake__put_u64(ENTRY(PUD_GPA, (KERNEL >> 30) & 511), PMD_GPA | PRESENT);
+	fake__put_u64(ENTRY(PMD_GPA, (KERNEL >> 21) & 511),
+		      KERNEL_GPA | LARGE | LARGE_PAT | NO_EXEC | PRESENT);
+	fake__put_u64(ENTRY(PMD_GPA, (SMALL >> 21) & 511), PTE_GPA | PRESENT);
+	for (u64 i = 0; i < NR_SMALL; i++)
+		fake__put_u64(ENTRY(PTE_GPA, i), to_gpa(SMALL + i * PAGE) | NO_EXEC | PRESENT);
+}
+
+static const char info[] =
+	"OSRELEASE=" RELEASE "\n"
+	"BUILD-ID=" KERNEL_ID "\n"
+	"SYMBOL(swapper_pg_dir)=ffffffff9b001000\n"
+	"SYMBOL(_stext)=ffffffff9b000000\n"
+	"SYMBOL(kallsyms_names)=ffffffff9b200ff8\n"
+	"SYMBOL(kallsyms_num_syms)=ffffffff9b200800\n"
+	"SYMBOL(kallsyms_token_table)=ffffffff9b204ff0\n"
+	"SYMBOL(kallsyms_token_index)=ffffffff9b205f80\n"
+	"SYMBOL(kallsyms_offsets)=ffffffff9b206ffc\n"
+	"SYMBOL(kallsyms_relative_base)=ffffffff9b200808\n"
+	"NUMBER(phys_base)=-450887680\n"
+	"NUMBER(pgtable_l5_enabled)=0\n";
+
+/*
+ * An address below the kernel's is that of a per-CPU symbol; zero stands for the end of BTF, see
+ * symbol_addr().
+ */
+static const struct {
+	u64		addr;
+	const char	*name;	/* the type, then the name */
+} symbols[] = {
+	{ 0x1000,		"Airq_stack_backing_store" },
+	{ KERNEL,		"T_text" },
+	{ KERNEL,		"T_stext" },
+	{ KERNEL + 0x40,	"tdo_one" },
+	{ KERNEL + 0x2000,	"T_etext" },
+	{ MODULES,		"Dmodules" },
+	{ ORC_HEADER,		"R__start_orc_header" },
+	{ ORC_IPS,		"R__stop_orc_header" },
+	{ ORC_IPS,		"R__start_orc_unwind_ip" },
+	{ ORC,			"R__stop_orc_unwind_ip" },
+	{ ORC,			"R__start_orc_unwind" },
+	{ ORC_END,		"R__stop_orc_unwind" },
+	{ BTF,			"R__start_BTF" },
+	{ 0,			"R__stop_BTF" },
+	{ JIFFIES,		"Djiffies_64" },
+	{ VMEMMAP_AT,		"Dvmemmap_base" },
+	{ PAGE_OFFSET_AT,	"Dpage_offset_base" },
+	{ NR_CPUS_AT,		"Rnr_cpu_ids" },
+	{ CPU_OFFSETS,		"R__per_cpu_offset" },
+	{ IDLE_THREADS,		"didle_threads" },
+	{ TASK(0),		"Dinit_task" },
+	{ ORC_END + 0x100,	"ta_name_of_more_than_127_characters_" },
+};
+
+static u64 symbol_addr(size_t i)
+{
+	return symbols[i].addr ?: BTF + btf_size;
+}
+
+static s32 kept_offset(size_t i)
+{
+	u64 addr = symbol_addr(i);
+
+	switch (fake_kernel.kallsyms) {
+	case FROM_PLACE:
+		return addr - (OFFSETS + i * sizeof(s32));
+	case FROM_BASE_BUT_PERCPU:
+		return addr < KERNEL ? (s32)addr : (s32)(KERNEL - 1 - addr);
+	case FROM_BASE:
+	default:
+		return addr - KERNEL;
+	}
+}
+
+/* The last name is a long one: NR_LONG bytes with token 1 are added to it. */
+#define NR_LONG		120
+#define LONG_TOKEN	"xy"
+
+static void make_kallsyms(void)
+{
+	u32 nr = ARRAY_SIZE(symbols);
+	u64 names = NAMES, tokens = TOKEN_TABLE;
+
+	fake__put_u32(NUM_SYMS, nr);
+	fake__put_u64(RELATIVE_BASE, KERNEL);
+	/* Token 1 stands for two characters, all others for themselves. */
+	for (unsigned int i = 0; i < 256; i++) {
+		const char itself[] = { i, 0 }, *token = i == 1 ? LONG_TOKEN : itself;
+		u16 index = tokens - TOKEN_TABLE;
+
+		fake__put(TOKEN_INDEX + i * sizeof(index), &index, sizeof(index));
+		put_string(tokens, token);
+		tokens += strlen(token) + 1;
+	}
+	for (size_t i = 0; i < nr; i++) {
+		u8 code[512], len = strlen(symbols[i].name);
+		unsigned int size = 0, total = len + (i == nr - 1 ? NR_LONG : 0);
+
+		code[size++] = total < 128 ? total : 0x80 | (total & 0x7f);
+		if (total >= 128)
+			code[size++] = total >> 7;
+		memcpy(&code[size], symbols[i].name, len);
+		if (fake_kernel.no_header && symbols[i].addr == ORC_HEADER)
+			code[size + 1] = '-';
+		memset(&code[size + len], 1, total - len);
+		fake__put(names, code, size + total);
+		names += size + total;
+		fake__put_u32(OFFSETS + i * sizeof(s32), kept_offset(i));
+	}
+}
+
+/* Print the lines that proc/kallsyms must have for the kernel and, if asked for, its modules. */
+size_t fake__print_kallsyms(char *text, size_t size, bool with_modules)
+{
+	size_t len = 0;
+
+	for (size_t i = 0; i < ARRAY_SIZE(symbols); i++) {
+		len += scnprintf(text + len, size - len, "%016" PRIx64 " %c %s", symbol_addr(i),
+				 symbols[i].name[0], &symbols[i].name[1]);
+		for (unsigned int j = 0; i == ARRAY_SIZE(symbols) - 1 && j < NR_LONG; j++)
+			len += scnprintf(text + len, size - len, LONG_TOKEN);
+		len += scnprintf(text + len, size - len, "\n");
+	}
+	if (with_modules)
+		len += scnprintf(text + len, size - len,
+				 "ffffffff9b250010 t first_f\t[first]\n"
+				 "ffffffffc0010010 t second_f\t[second]\n");
+	return len;
+}
+
+static void make_orc(void)
+{
+	for (u64 i = 0; i < ORC_END - ORC_HEADER; i++)
+		fake__put(ORC_HEADER + i, (const u8[]){ i }, 1);
+}
+
+static u32 or_usual(u32 number, u32 usual)
+{
+	return number == NONE ? 0 : number ?: usual;
+}
+
+#ifdef HAVE_LIBBPF_SUPPORT
+static void add_node_type(struct btf *btf, const char *name, int u64_id, u32 nr)
+{
+	int pivots = btf__add_array(btf, u64_id, u64_id, nr ? nr - 1 : 0);
+	int slots = btf__add_array(btf, u64_id, u64_id, nr);
+
+	btf__add_struct(btf, name, 256);
+	btf__add_field(btf, "pivot", pivots, NODE_PIVOTS * 8, 0);
+	btf__add_field(btf, "slot", slots, (NODE_PIVOTS + (min(nr ?: 1, 16U) - 1) * 8) * 8, 0);
+}
+
+static void add_map_types(struct btf *btf, int u32_id, int u64_id)
+{
+	int tree, path, cache, slots, name, mnt, hash;
+
+	tree = btf__add_struct(btf, "maple_tree", 16);
+	btf__add_field(btf, "ma_root", u64_id, 64, 0);
+	btf__add_struct(btf, "mm_struct", 64);
+	btf__add_field(btf, "pgd", u64_id, MM_PGD * 8, 0);
+	if (!fake_kernel.no_tree)
+		btf__add_field(btf, "mm_mt", tree, (MM_TREE - 8) * 8, 0);
+	btf__add_field(btf, "exec_vm", u64_id, MM_EXEC_VM * 8, 0);
+	btf__add_field(btf, "mm_users", u32_id, MM_USERS * 8, 0);
+	btf__add_struct(btf, "vm_area_struct", 1024);
+	btf__add_field(btf, "vm_start", u64_id, V_START * 8, 0);
+	btf__add_field(btf, "vm_end", u64_id, V_END * 8, 0);
+	btf__add_field(btf, "vm_flags", u64_id, V_FLAGS * 8, 0);
+	btf__add_field(btf, "vm_pgoff", u64_id, V_PGOFF * 8, 0);
+	btf__add_field(btf, "vm_file", u64_id, (fake_kernel.vma_file ?: V_FILE) * 8, 0);
+	path = btf__add_struct(btf, "path", 16);
+	btf__add_field(btf, "mnt", u64_id, 0, 0);
+	btf__add_field(btf, "dentry", u64_id, 64, 0);
+	btf__add_struct(btf, "file", 64);
+	btf__add_field(btf, "f_path", path, F_PATH * 8, 0);
+	btf__add_field(btf, "f_inode", u64_id, F_INODE * 8, 0);
+	btf__add_field(btf, "f_mapping", u64_id, F_MAPPING * 8, 0);
+	cache = btf__add_struct(btf, "xarray", 16);
+	btf__add_field(btf, "xa_head", u64_id, 64, 0);
+	btf__add_struct(btf, "address_space", 64);
+	btf__add_field(btf, "i_pages", cache, (M_CACHE - 8) * 8, 0);
+	slots = btf__add_array(btf, u64_id, u64_id, 64);
+	btf__add_struct(btf, "xa_node", C_SLOTS + 64 * 8);
+	btf__add_field(btf, "slots", slots, C_SLOTS * 8, 0);
+	btf__add_struct(btf, "page", or_usual(fake_kernel.page_size, STRUCT_PAGE));
+	btf__add_struct(btf, "inode", 64);
+	btf__add_field(btf, "i_ino", u64_id, I_INO * 8, 0);
+	btf__add_field(btf, "i_sb", u64_id, I_SB * 8, 0);
+	btf__add_struct(btf, "super_block", 64);
+	btf__add_field(btf, "s_dev", u32_id, S_DEV * 8, 0);
+	name = btf__add_struct(btf, "qstr", 16);
+	btf__add_field(btf, "len", u32_id, QSTR_LEN * 8, 0);
+	btf__add_field(btf, "name", u64_id, QSTR_NAME * 8, 0);
+	hash = btf__add_struct(btf, "hlist_bl_node", 16);
+	btf__add_field(btf, "pprev", u64_id, 64, 0);
+	btf__add_struct(btf, "dentry", 64);
+	btf__add_field(btf, "d_hash", hash, D_HASH * 8, 0);
+	btf__add_field(btf, "d_parent", u64_id, D_PARENT * 8, 0);
+	btf__add_field(btf, "d_name", name, D_NAME * 8, 0);
+	mnt = btf__add_struct(btf, "vfsmount", 16);
+	btf__add_field(btf, "mnt_root", u64_id, 0, 0);
+	btf__add_struct(btf, "mount", 64);
+	btf__add_field(btf, "mnt_parent", u64_id, MNT_PARENT * 8, 0);
+	btf__add_field(btf, "mnt_mountpoint", u64_id, MNT_POINT * 8, 0);
+	btf__add_field(btf, "mnt", mnt, MNT * 8, 0);
+	add_node_type(btf, "maple_range_64", u64_id, or_usual(fake_kernel.nr_slots, NR_SLOTS));
+	add_node_type(btf, "maple_arange_64", u64_id, 10);
+}
+
+static void add_task_types(struct btf *btf, int u32_id, int u64_id, int char_id, int list)
+{
+	btf__add_struct(btf, "signal_struct", 64);
+	btf__add_field(btf, "thread_head", list, S_THREADS * 8, 0);
+	add_map_types(btf, u32_id, u64_id);
+	btf__add_struct(btf, "task_struct", fake_kernel.far_field ? 16388 : 256);
+	btf__add_field(btf, "comm", char_id, T_COMM * 8, 0);
+	btf__add_field(btf, "pid", u32_id, T_PID * 8, 0);
+	btf__add_field(btf, "tgid", u32_id, T_TGID * 8, 0);
+	btf__add_field(btf, "tasks", list, T_TASKS * 8, 0);
+	btf__add_field(btf, "mm", u64_id, T_MM * 8, 0);
+	btf__add_field(btf, "stack", u64_id, T_STACK * 8, 0);
+	btf__add_field(btf, "signal", u64_id, (fake_kernel.far_field ? 16380 : T_SIGNAL) * 8, 0);
+	if (!fake_kernel.no_tasks)
+		btf__add_field(btf, "thread_node", list, T_THREADS * 8, 0);
+}
+
+static void add_endless(struct btf *btf)
+{
+	int id = btf__add_struct(btf, NULL, 256);
+
+	for (unsigned int i = 0; i < 100; i++)
+		btf__add_field(btf, NULL, id, 0, 0);
+	btf__add_struct(btf, "module", 256);
+	btf__add_field(btf, NULL, id, 0, 0);
+}
+
+static void make_btf(void)
+{
+	struct btf *btf = btf__new_empty();
+	int u32_id, u64_id, char_id, mem, array, list, kallsyms, pointer, anonymous,
+	    arch, attribute, note, array_of_notes;
+	const bool old = fake_kernel.old;
+	const void *data;
+	u32 size = 0;
+
+	u32_id = btf__add_int(btf, "unsigned int", 4, 0);
+	u64_id = btf__add_int(btf, "unsigned long", 8, 0);
+	char_id = btf__add_array(btf, u32_id, btf__add_int(btf, "char", 1, 0), 56);
+	list = btf__add_struct(btf, "list_head", 16);
+	btf__add_field(btf, "next", u64_id, 0, 0);
+	btf__add_field(btf, "prev", u64_id, 64, 0);
+	kallsyms = btf__add_struct(btf, "mod_kallsyms", 32);
+	btf__add_field(btf, "symtab", u64_id, 0, 0);
+	btf__add_field(btf, "num_symtab", u32_id, 64, 0);
+	btf__add_field(btf, "strtab", u64_id, 128, 0);
+	btf__add_field(btf, "typetab", u64_id, 192, 0);
+	pointer = btf__add_ptr(btf, kallsyms);
+	mem = btf__add_struct(btf, old ? "module_layout" : "module_memory", MEM_STEP);
+	btf__add_field(btf, "base", u64_id, 0, 0);
+	btf__add_field(btf, "size", u32_id, 64, 0);
+	if (old)
+		btf__add_field(btf, "text_size", u32_id, 96, 0);
+	array = btf__add_array(btf, u32_id, mem, 2);
+	arch = btf__add_struct(btf, "mod_arch_specific", 24);
+	btf__add_field(btf, "num_orcs", u32_id, 0, 0);
+	btf__add_field(btf, "orc_unwind_ip", u64_id, 64, 0);
+	btf__add_field(btf, "orc_unwind", u64_id, 128, 0);
+	add_task_types(btf, u32_id, u64_id, char_id, list);
+	anonymous = btf__add_union(btf, NULL, 56);
+	btf__add_field(btf, "name", char_id, 0, 0);
+	if (fake_kernel.endless)
+		add_endless(btf);
+	attribute = btf__add_struct(btf, "attribute", 16);
+	btf__add_field(btf, "name", pointer, NOTE_NAME * 8, 0);
+	note = btf__add_struct(btf, "bin_attribute", NOTE_STEP);
+	btf__add_field(btf, "attr", attribute, 0, 0);
+	btf__add_field(btf, "size", u64_id, NOTE_SIZE * 8, 0);
+	btf__add_field(btf, "private", pointer, NOTE_ADDR * 8, 0);
+	array_of_notes = btf__add_array(btf, u32_id, note, 0);
+	btf__add_struct(btf, "module_notes_attrs", N_NOTE(old));
+	btf__add_field(btf, "attrs", array_of_notes, N_NOTE(old) * 8, 0);
+	btf__add_struct(btf, "module", 256);
+	btf__add_field(btf, "state", u32_id, 0, 0);
+	btf__add_field(btf, "list", list, M_LIST * 8, 0);
+	btf__add_field(btf, NULL, anonymous, M_NAME * 8, 0);
+	if (old)
+		btf__add_field(btf, "core_layout", mem, M_MEM * 8, 0);
+	else
+		btf__add_field(btf, "mem", array, M_MEM * 8, 0);
+	btf__add_field(btf, "arch", arch, M_ARCH * 8, 0);
+	btf__add_field(btf, "kallsyms", pointer, M_KALLSYMS * 8, 0);
+	btf__add_field(btf, "notes_attrs", pointer, M_NOTES * 8, 0);
+	btf__add_field(btf, "core_kallsyms", kallsyms, M_CORE_KALLSYMS * 8, 0);
+
+	data = btf__raw_data(btf, &size);
+	if (data)
+		fake__put(BTF, data, size);
+	btf_size = size;
+	btf__free(btf);
+}
+#else
+static void make_btf(void) {}
+#endif
+
+/*
+ * The idle task of the first CPU, two threads of one process, a thread of the kernel, and the idle
+ * task of the second CPU, which is in no list.
+ */
+static const struct {
+	const char	*comm;
+	u32		pid;
+	u32		tid;
+	u64		stack;
+	bool		has_mm;
+} tasks[] = {
+	{ "swapper/0",		0, 0, 0xffffffff9b804000, false },
+	{ "a name of 15 ch",	7, 7, 0xffffc90000020000, true },
+	{ "worker",		7, 9, 0xffffc90000010000, true },
+	{ "kthreadd",		2, 2, 0xffffc90000008000, false },
+	{ "swapper/1",		0, 0, 0xffffc90000000000, false },
+};
+
+static const struct {
+	unsigned int	parent;
+	const char	*name;
+} dentries[NR_DENTRIES] = {
+	[ROOT]		= { ROOT,	"/" },
+	[USR_ROOT]	= { USR_ROOT,	"/" },
+	[BIN]		= { ROOT,	"bin" },
+	[A_PROGRAM]	= { BIN,	"a program" },
+	[USR]		= { ROOT,	"usr" },
+	[LIB]		= { USR_ROOT,	"lib" },
+	[LIBTEST]	= { LIB,	"libtest.so" },
+};
+
+/* The VMAs of the process, by address.  One of them can be executed, but has no file. */
+#define NO_FILE		2
+
+static const struct {
+	u64		start;
+	u64		end;
+	u64		flags;
+	u64		pgoff;
+	unsigned int	file;
+} vmas[] = {
+	{ PROGRAM,		PROGRAM + PAGE,		1,	0,	0 },
+	{ PROGRAM + PAGE,	PROGRAM + 3 * PAGE,	5,	1,	0 },
+	{ PROGRAM + 8 * PAGE,	PROGRAM + 9 * PAGE,	7,	0,	NO_FILE },
+	{ LIBRARY,		LIBRARY + 4 * PAGE,	5,	0,	1 },
+};
+
+static void put_slot(u64 node, u32 slots, unsigned int i, u64 slot, u64 last)
+{
+	fake__put_u64(node + slots + i * 8, slot);
+	fake__put_u64(node + NODE_PIVOTS + i * 8, last);
+}
+
+/*
+ * Make the first page of an ELF file, with two notes, the second of which is the build-id, and with
+ * a segment that is not a note but looks like another build-id.
+ */
+static void make_program(void)
+{
+	const Elf64_Ehdr ehdr = {
+		.e_ident	= { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB },
+		.e_phoff	= sizeof(ehdr),
+		.e_phentsize	= sizeof(Elf64_Phdr),
+		.e_phnum	= 2,
+	};
+	const Elf64_Phdr phdrs[] = {
+		{ .p_type = PT_LOAD, .p_offset = 0x300, .p_filesz = 36 },
+		{ .p_type = PT_NOTE, .p_offset = 0x200, .p_filesz = 16 + 4 + 16 + 20 },
+	};
+	const Elf64_Nhdr abi_tag = { 4, 4, NT_GNU_ABI_TAG }, build_id = { 4, 20, NT_GNU_BUILD_ID };
+	u8 *page = &fake_ram[PROGRAM_GPA];
+
+	memcpy(page, &ehdr, sizeof(ehdr));
+	memcpy(page + sizeof(ehdr), phdrs, sizeof(phdrs));
+	memcpy(page + 0x200, &abi_tag, sizeof(abi_tag));
+	memcpy(page + 0x20c, "GNU", 4);
+	for (unsigned int at = 0x214; at <= 0x300; at += 0x300 - 0x214) {
+		memcpy(page + at, &build_id, sizeof(build_id));
+		memcpy(page + at + 12, "GNU", 4);
+		for (unsigned int i = 0; i < 20; i++)
+			page[at + 16 + i] = at == 0x214 ? i + 1 : 0xff;
+	}
+}
+
+static void make_maps(void)
+{
+	make_program();
+	/* Nothing is cached of the second file. */
+	fake__put_u64(MAPPING(0) + M_CACHE, CACHE(0) | 2);
+	fake__put_u64(CACHE(0) + C_SLOTS, CACHE(1) | 2);
+	fake__put_u64(CACHE(1) + C_SLOTS, VMEMMAP + PROGRAM_GPA / PAGE *
+		      or_usual(fake_kernel.page_size, STRUCT_PAGE));
+
+	fake__put_u64(MM + MM_PGD, PAGE_OFFSET + USER_PGD_GPA);
+	fake__put_u64(MM + MM_EXEC_VM, 7);
+	fake__put_u32(MM + MM_USERS, 1);
+	fake__put_u64(MM + MM_TREE, NODE(0) | ARANGE | 2);
+	put_slot(NODE(0), ARANGE_SLOTS, 0, NODE(1) | LEAF | 4, 0x7effffffffffUL);
+	put_slot(NODE(0), ARANGE_SLOTS, 1, NODE(2) | LEAF | 4, ~0UL);
+	/* There are gaps below the program, between its parts, and below and above the library. */
+	put_slot(NODE(1), LEAF_SLOTS, 0, 0, vmas[0].start - 1);
+	put_slot(NODE(1), LEAF_SLOTS, 1, VMA(0), vmas[0].end - 1);
+	put_slot(NODE(1), LEAF_SLOTS, 2, VMA(1), vmas[1].end - 1);
+	put_slot(NODE(1), LEAF_SLOTS, 3, 0, vmas[2].start - 1);
+	put_slot(NODE(1), LEAF_SLOTS, 4, VMA(2), vmas[2].end - 1);
+	put_slot(NODE(2), LEAF_SLOTS, 0, 0, vmas[3].start - 1);
+	put_slot(NODE(2), LEAF_SLOTS, 1, VMA(3), vmas[3].end - 1);
+	for (size_t i = 0; i < ARRAY_SIZE(vmas); i++) {
+		fake__put_u64(VMA(i) + V_START, vmas[i].start);
+		fake__put_u64(VMA(i) + V_END, vmas[i].end);
+		fake__put_u64(VMA(i) + V_FLAGS, vmas[i].flags);
+		fake__put_u64(VMA(i) + V_PGOFF, vmas[i].pgoff);
+		fake__put_u64(VMA(i) + V_FILE, vmas[i].file == NO_FILE ? 0 : FILE_OF(vmas[i].file));
+	}
+	for (unsigned int i = 0; i < NR_DENTRIES; i++) {
+		fake__put(NAME_OF(i), dentries[i].name, strlen(dentries[i].name));
+		fake__put_u64(DENTRY(i) + D_PARENT, DENTRY(dentries[i].parent));
+		fake__put_u32(DENTRY(i) + D_NAME + QSTR_LEN, strlen(dentries[i].name));
+		fake__put_u64(DENTRY(i) + D_NAME + QSTR_NAME, NAME_OF(i));
+		fake__put_u64(DENTRY(i) + D_HASH + 8, 8);
+	}
+	/* The second file is in the file system that is mounted on /usr. */
+	for (unsigned int i = 0; i < 2; i++) {
+		fake__put_u64(MOUNT(i) + MNT_PARENT, MOUNT(0));
+		fake__put_u64(MOUNT(i) + MNT_POINT, DENTRY(i ? USR : ROOT));
+		fake__put_u64(MOUNT(i) + MNT, DENTRY(i ? USR_ROOT : ROOT));
+		fake__put_u64(FILE_OF(i) + F_PATH, MOUNT(i) + MNT);
+		fake__put_u64(FILE_OF(i) + F_PATH + 8, DENTRY(i ? LIBTEST : A_PROGRAM));
+		fake__put_u64(FILE_OF(i) + F_INODE, INODE(i));
+		fake__put_u64(FILE_OF(i) + F_MAPPING, MAPPING(i));
+		fake__put_u64(INODE(i) + I_INO, 1000 + i);
+		fake__put_u64(INODE(i) + I_SB, SUPER(i));
+		fake__put_u32(SUPER(i) + S_DEV, 0x12ff0000 + i);
+	}
+}
+
+static void make_tasks(void)
+{
+	fake__put_u64(JIFFIES, 1);
+	fake__put_u64(VMEMMAP_AT, VMEMMAP);
+	fake__put_u64(PAGE_OFFSET_AT, PAGE_OFFSET);
+	fake__put_u32(NR_CPUS_AT, 2);
+	fake__put_u64(CPU_OFFSETS + 8, 0x100);
+	fake__put_u64(IDLE_THREADS + 0x100, TASK(4));
+	make_maps();
+	for (size_t i = 0; i < ARRAY_SIZE(tasks); i++) {
+		put_string(TASK(i) + T_COMM, tasks[i].comm);
+		fake__put_u32(TASK(i) + T_PID, tasks[i].tid);
+		fake__put_u32(TASK(i) + T_TGID, tasks[i].pid);
+		fake__put_u64(TASK(i) + T_STACK, tasks[i].stack);
+		fake__put_u64(TASK(i) + T_MM, tasks[i].has_mm ? MM : 0);
+		fake__put_u64(TASK(i) + T_SIGNAL, SIGNAL + 0x100 * i);
+	}
+	fake__put_u64(TASK(0) + T_TASKS, TASK(1) + T_TASKS);
+	fake__put_u64(TASK(1) + T_TASKS, TASK(3) + T_TASKS);
+	fake__put_u64(TASK(3) + T_TASKS, TASK(0) + T_TASKS);
+	/* The list of each process's threads ends at the head in its struct signal_struct. */
+	fake__put_u64(TASK(0) + T_THREADS, SIGNAL + S_THREADS);
+	fake__put_u64(TASK(3) + T_THREADS, SIGNAL + 0x300 + S_THREADS);
+	fake__put_u64(TASK(1) + T_THREADS, TASK(2) + T_THREADS);
+	fake__put_u64(TASK(2) + T_THREADS, SIGNAL + 0x100 + S_THREADS);
+}
+
+static const struct {
+	const char	*name;
+	u64		base;
+	u32		sizes[2];
+} modules[] = {
+	{ "first",	MODULE_CODE, { MODULE_SIZE, 0x1000 } },
+	{ "second",	0xffffffffc0010000, { 0x2000, 0 } },
+};
+
+#define OTHER_NOTE	".note.gnu.property"
+
+/*
+ * Each module has an undefined symbol, which perf does not write, and a symbol whose name begins
+ * with that of the module.
+ */
+static void make_modules(void)
+{
+	u64 node = MODULES;
+
+	fake__put(STRINGS, "\0hidden\0first_f\0second_f", 25);
+	for (size_t i = 0; i < ARRAY_SIZE(modules); i++) {
+		u64 module = MODULE(i), table = module + M_CORE_KALLSYMS;
+		const Elf64_Sym syms[] = {
+			{ .st_name = 1, .st_shndx = SHN_UNDEF },
+			{ .st_name = i ? 16 : 8, .st_shndx = 1,
+			  .st_value = modules[i].base + 0x10 },
+		};
+		const struct {
+			u64 symtab;
+			u32 nr;
+			u64 strings, types;
+		} kallsyms = {
+			SYMTAB + i * sizeof(syms), ARRAY_SIZE(syms), STRINGS, TYPES + 2 * i,
+		};
+
+		fake__put_u64(node, module + M_LIST);
+		fake__put_u64(module + M_LIST + 8, node);
+		node = module + M_LIST;
+		put_string(module + M_NAME, modules[i].name);
+		fake__put_u64(module + M_KALLSYMS, table);
+		for (unsigned int j = 0; j < 2; j++) {
+			fake__put_u64(module + M_MEM + j * MEM_STEP, modules[i].base + j * 0x8000);
+			fake__put_u32(module + M_MEM + j * MEM_STEP + 8, modules[i].sizes[j]);
+		}
+		if (fake_kernel.old)
+			fake__put_u32(module + M_MEM + 12, CODE_SIZE);
+		fake__put(table, &kallsyms, sizeof(kallsyms));
+		fake__put(kallsyms.symtab, syms, sizeof(syms));
+		fake__put(kallsyms.types, "Ut", 2);
+	}
+	fake__put_u64(node, MODULES);
+
+	/*
+	 * The first module has a build-id behind another note, the second one has only the other
+	 * note.
+	 */
+	for (size_t i = 0; i < ARRAY_SIZE(modules); i++) {
+		u64 notes = MODULE(i) + 0x600, note = notes + N_NOTE(fake_kernel.old);
+		u64 names = notes + 0x400;
+
+		fake__put_u64(MODULE(i) + M_NOTES, notes);
+		put_string(names, OTHER_NOTE);
+		fake__put_u64(note + NOTE_NAME, names);
+		fake__put_u64(note + NOTE_SIZE, sizeof(NOTE_CONTENTS) - 1);
+		fake__put_u64(note + NOTE_ADDR, MODULE_CODE + 0x100);
+		if (i)
+			break;
+		put_string(names + 0x20, ID_NOTE);
+		fake__put(MODULE_NOTE, NOTE_CONTENTS, sizeof(NOTE_CONTENTS) - 1);
+		fake__put_u64(note + NOTE_STEP + NOTE_NAME, names + 0x20);
+		fake__put_u64(note + NOTE_STEP + NOTE_SIZE, sizeof(NOTE_CONTENTS) - 1);
+		fake__put_u64(note + NOTE_STEP + NOTE_ADDR, MODULE_NOTE);
+	}
+
+	/* The second module has no ORC tables. */
+	fake__put_u32(MODULE(0) + M_ARCH, NR_ORCS);
+	fake__put_u64(MODULE(0) + M_ARCH + 8, MODULE_IPS);
+	fake__put_u64(MODULE(0) + M_ARCH + 16, MODULE_ORC);
+	fake__put(MODULE_CODE, &info[3], sizeof(info) - 3);
+	fake__put(MODULE_CODE + PAGE, &info[4], 0x100);
+	fake__put(MODULE_IPS, &info[1], NR_ORCS * 4);
+	fake__put(MODULE_ORC, &info[2], NR_ORCS * 6);
+}
+
+/* Make a kernel in RAM that is empty. */
+void fake__make_contents(const struct fake_kernel *kernel)
+{
+	fake_kernel = *kernel;
+	make_tables();
+	memcpy(&fake_ram[INFO_GPA], info, sizeof(info));
+	fake_ram[INFO_GPA - PAGE] = 1;
+	make_btf();
+	make_modules();
+	make_tasks();
+	make_kallsyms();
+	make_orc();
+	for (size_t i = 0; i < PAGE; i++)
+		fake_ram[KERNEL_GPA + i] ^= i;
+}
+
+void fake__make_kernel(const struct fake_kernel *kernel)
+{
+	madvise(fake_ram, RAM_SIZE, MADV_REMOVE);
+	fake__make_contents(kernel);
+}
+
+/* Replace text in VMCOREINFO with other text of the same length. */
+void fake__change_info(const char *from, const char *to)
+{
+	memcpy(strstr((char *)&fake_ram[INFO_GPA], from), to, strlen(to));
+}
+
+/* Write a release of @len characters, and leave the rest of VMCOREINFO as it was. */
+void fake__put_release(size_t len)
+{
+	char *text = (char *)&fake_ram[INFO_GPA];
+
+	text += sprintf(text, "OSRELEASE=");
+	memset(text, '6', len);
+	sprintf(text + len, "%s", strchr(info, '\n'));
+}
+
+/* Write VMCOREINFO of another kernel: another digit in its release, and other page tables. */
+char *fake__put_other_info(u64 gpa, char digit, const char *tables)
+{
+	char *copy = memcpy(&fake_ram[gpa], info, sizeof(info));
+
+	copy[strlen("OSRELEASE=")] = digit;
+	memcpy(strstr(copy, "9b001000"), tables, strlen(tables));
+	return copy;
+}
+
+/* Change the guest that was made last. */
+void fake__change(const struct fake_guest *guest)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(guest->bytes); i++)
+		fake__put(guest->bytes[i].at, guest->bytes[i].data, guest->bytes[i].size);
+	if (guest->info[0])
+		fake__change_info(guest->info[0], guest->info[1]);
+	if (guest->change)
+		guest->change();
+}
+
+void fake__make(const struct fake_guest *guest)
+{
+	fake__make_kernel(&guest->kernel);
+	fake__change(guest);
+}
+
+void fake__make_usual(void)
+{
+	fake__make(&(const struct fake_guest){});
+}
+
+/*
+ * Guests of arm64 have the same contents as those of x86-64, but page tables of arm64, and a large
+ * page only if small ones have 4 KiB.  Descriptors of tables and pages have bit 1 set; those of
+ * large pages, which arm64 calls blocks, have it clear.  All have attributes in other bits, which
+ * perf must not take for a part of the address.
+ */
+#define ARM64_PAGE	(ARM64_BLOCK | BIT(1))
+#define ARM64_TABLE	(BIT(0) | BIT(1) | BIT_ULL(59))
+#define ARM64_ADDRESS	GENMASK_ULL(47, 12)
+
+const struct fake_arm64 fake_arm64_guests[] = {
+	{ "4 KiB, 48 bits",	12, 48, 48, 1UL << 30 },
+	{ "4 KiB, 39 bits",	12, 39, 39, 1UL << 30 },
+	{ "4 KiB, 52 bits",	12, 52, 52, 1UL << 30 },
+	{ "16 KiB, 47 bits",	14, 47, 47, 1UL << 30 },
+	{ "16 KiB, 48 bits",	14, 48, 48, 1UL << 30 },
+	{ "64 KiB, 48 bits",	16, 48, 48, 1UL << 30 },
+	{ "64 KiB, 52 bits",	16, 52, 52, 1UL << 30 },
+	{ "64 KiB, 52 bits on a CPU that has 48", 16, 52, 48, 1UL << 30 },
+	{ "RAM at 2 GiB",	12, 48, 48, 1UL << 31 },
+	{}
+};
+
+static u64 next_table;
+
+/* Map a page, or a block of 2 MiB, at @gva. */
+static void map_arm64(const struct fake_arm64 *guest, u64 gva, bool block)
+{
+	unsigned int bits = guest->shift - 3, shift = guest->shift;
+	u64 table = PGD_GPA, place, entry, index = gva & GENMASK_ULL(guest->va_bits - 1, 0);
+
+	while (shift + bits < guest->va_bits)
+		shift += bits;
+	for (; shift > guest->shift + (block ? bits : 0); shift -= bits) {
+		place = ENTRY(table, index >> shift);
+		memcpy(&entry, &fake_ram[place], sizeof(entry));
+		if (!entry) {
+			entry = (guest->ram + next_table) | ARM64_TABLE;
+			next_table += 65536;
+			fake__put_u64(place, entry);
+		}
+		table = (entry & ARM64_ADDRESS) - guest->ram;
+		index &= GENMASK_ULL(shift - 1, 0);
+	}
+	fake__put_u64(ENTRY(table, index >> shift),
+		      (guest->ram + fake__offset(gva)) | (block ? ARM64_BLOCK : ARM64_PAGE));
+}
+
+void fake__make_arm64(const struct fake_arm64 *guest)
+{
+	u64 size = 1UL << guest->shift, voffset = KERNEL - KERNEL_GPA - guest->ram;
+	char *text;
+
+	page_bytes = size;
+	fake__make_usual();
+	memset(&fake_ram[PGD_GPA], 0, size);
+	memset(&fake_ram[ARM64_TABLES], 0, KERNEL_GPA - ARM64_TABLES);
+	next_table = ARM64_TABLES;
+	if (guest->shift == 12)
+		map_arm64(guest, KERNEL, true);
+	for (u64 gva = guest->shift == 12 ? SMALL : KERNEL; gva < SMALL + NR_SMALL * PAGE;
+	     gva += size)
+		map_arm64(guest, gva, false);
+
+	/* The last lines of VMCOREINFO are x86-64's: replace them with arm64's. */
+	text = strstr((char *)&fake_ram[INFO_GPA], "NUMBER(phys_base)");
+	sprintf(text, "PAGESIZE=%" PRIu64 "\nNUMBER(VA_BITS)=%u\n"
+		"NUMBER(kimage_voffset)=0x%" PRIx64 "\nNUMBER(TCR_EL1_T1SZ)=0x%x\n",
+		size, guest->va_bits, voffset, 64 - guest->used_bits);
+	page_bytes = PAGE;
+}

@@ -1,0 +1,397 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Test which tasks of a guest perf finds in the guest's memory, and which files these run.
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/stat.h>
+
+#include <elf.h>
+#include <linux/kernel.h>
+#include <linux/perf_event.h>
+
+#include "fake-guest.h"
+#include "guest-kernel.h"
+#include "guest-memslots.h"
+#include "guest-task-writer.h"
+#include "guest-watch.h"
+#include "perf-sys.h"
+#include "record.h"
+#include "tests.h"
+#include "util.h"
+
+/* The lines for all tasks, by stack. */
+static const char all_tasks[] =
+	"0 ffffc90000000000 0 0 0 swapper/1\n"
+	"0 ffffc90000008000 0 2 2 kthreadd\n"
+	"0 ffffc90000010000 900000 7 9 worker\n"
+	"0 ffffc90000020000 900000 7 7 a name of 15 ch\n"
+	"0 ffffffff9b804000 0 0 0 swapper/0\n";
+
+static const struct fake_guest tasks[] = {
+	{ "tasks",			.from = "", .to = "" },
+	{ "an escape sequence as comm",	.bytes = { BYTES(TASK(3) + T_COMM, "\x1bthr\x9b\n") },
+	  .from = "kthreadd", .to = "?thr??dd" },
+	{ "more CPUs than there are",	.bytes = { HALF(NR_CPUS_AT, ~0U) }, .from = "", .to = "" },
+	{ "a comm without end",		.bytes = { BYTES(TASK(3) + T_COMM, "sixteen letters!") },
+	  .from = "kthreadd", .to = "sixteen letters!" },
+	{ "no comm",			.bytes = { BYTES(TASK(3) + T_COMM, "\0") },
+	  .from = "kthreadd", .to = "?" },
+	{ "a task without stack",	.bytes = { WORD(TASK(4) + T_STACK, 0) },
+	  .from = "0 ffffc90000000000 0 0 0 swapper/1\n", .to = "" },
+	/*
+	 * As in Linux, the first CPU's idle task is the first one of the list.  A CPU beyond
+	 * nr_cpu_ids has an idle task, too, which is also in the list.  perf must not write either
+	 * of them twice.
+	 */
+	{ "idle tasks of other CPUs",
+	  .bytes = { WORD(IDLE_THREADS, TASK(0)), WORD(CPU_OFFSETS + 16, 0x200),
+		     WORD(IDLE_THREADS + 0x200, TASK(3)) }, .from = "", .to = "" },
+	/* The last process's list of threads never comes back to its head. */
+	{ "the last one's threads without end",
+	  .bytes = { WORD(TASK(3) + T_THREADS, TASK(2) + T_THREADS),
+		     WORD(TASK(2) + T_THREADS, TASK(2) + T_THREADS) } },
+	/* This field would lie across the end of what is read. */
+	{ "a field at the end",		.kernel.far_field = true },
+	{ "tasks without end",		.bytes = { WORD(TASK(3) + T_TASKS, TASK(1) + T_TASKS) } },
+	{ "tasks into nothing",		.bytes = { WORD(TASK(3) + T_TASKS, 8) } },
+	{ "threads without end",
+	  .bytes = { WORD(TASK(2) + T_THREADS, TASK(1) + T_THREADS) } },
+	{ "threads into nothing",	.bytes = { WORD(TASK(2) + T_THREADS, 8) } },
+	{ "tasks that nobody knows",	.kernel.no_tasks = true },
+};
+
+static int test_tasks(const char *dir)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(tasks); i++) {
+		fake__make(&tasks[i]);
+		TEST_ASSERT_VAL(tasks[i].name, fake__find(dir) == GUEST_FILES_TABLES);
+		TEST_ASSERT_VAL(tasks[i].name,
+				fake__has_changed(dir, "tasks", all_tasks, &tasks[i]));
+	}
+	return TEST_OK;
+}
+
+/* The lines for the files that the process runs. */
+#define BUILD_ID_TEXT	"0102030405060708090a0b0c0d0e0f1011121314"
+#define SET_TEXT	"0 900000 7\n"
+#define PROGRAM_TEXT	"401000 403000 1000 12f:f0000 1000 " BUILD_ID_TEXT " /bin/a program\n"
+#define LIBRARY_TEXT	"7f0000001000 7f0000005000 0 12f:f0001 1001 - /usr/lib/libtest.so\n"
+
+static const char all_files[] = SET_TEXT PROGRAM_TEXT LIBRARY_TEXT;
+
+/* What perf writes in place of the usual text. */
+#define THE_SAME	.from = "", .to = ""
+#define NO_PROGRAM	.from = PROGRAM_TEXT, .to = ""
+#define NO_LIBRARY	.from = LIBRARY_TEXT, .to = ""
+#define NO_BUILD_ID	.from = BUILD_ID_TEXT, .to = "-"
+
+/* The lengths of two names. */
+#define BIN_LEN		(DENTRY(BIN) + D_NAME + QSTR_LEN)
+#define LIB_LEN		(DENTRY(LIB) + D_NAME + QSTR_LEN)
+
+/* A full leaf has no pivot for its last slot. */
+static void full_leaf(void)
+{
+	for (unsigned int i = 0; i < 15; i++) {
+		fake__put_u64(NODE(2) + LEAF_SLOTS + i * 8, 0);
+		fake__put_u64(NODE(2) + NODE_PIVOTS + i * 8,
+			      i < 14 ? 0x7f0000000000UL + i : LIBRARY - 1);
+	}
+	fake__put_u64(NODE(0) + NODE_PIVOTS + 8, LIBRARY + 4 * PAGE - 1);
+	fake__put_u64(NODE(2) + LEAF_SLOTS + 15 * 8, VMA(3));
+}
+
+static const struct fake_guest files[] = {
+	{ "files",			THE_SAME },
+	{ "Linux 6.0",			.kernel.no_tree = true },
+	{ "a VMA that is cut",		.bytes = { WORD(VMA(1) + V_END, PROGRAM + 2 * PAGE) } },
+	{ "a VMA that grew downwards",	.bytes = { WORD(VMA(3) + V_START, LIBRARY - PAGE) } },
+	{ "nothing to execute",		.bytes = { WORD(VMA(1) + V_FLAGS, 3) }, NO_PROGRAM },
+	{ "escape sequences in a path",
+	  .bytes = { BYTES(NAME_OF(A_PROGRAM), "\x1b../../\x9b\n") },
+	  .from = "a program", .to = "?..?..???" },
+	{ "no name",			.bytes = { HALF(BIN_LEN, 0) }, NO_PROGRAM },
+	{ "a name that is too long",	.bytes = { HALF(BIN_LEN, 256) }, NO_PROGRAM },
+	{ "a name of 4 GiB",		.bytes = { HALF(BIN_LEN, ~0U) }, NO_PROGRAM },
+	/* A memfd is an example. */
+	{ "a file without a directory",
+	  .bytes = { WORD(DENTRY(A_PROGRAM) + D_PARENT, DENTRY(A_PROGRAM)) }, NO_PROGRAM },
+	{ "a path without end",
+	  .bytes = { WORD(DENTRY(LIB) + D_PARENT, DENTRY(LIBTEST)) }, NO_LIBRARY },
+	{ "mounts without end",
+	  .bytes = { WORD(MOUNT(1) + MNT_PARENT, MOUNT(2)), WORD(MOUNT(2) + MNT_PARENT, MOUNT(1)),
+		     WORD(MOUNT(2) + MNT, DENTRY(USR)),
+		     WORD(MOUNT(2) + MNT_POINT, DENTRY(USR_ROOT)) }, NO_LIBRARY },
+	{ "a file that was deleted",	.bytes = { WORD(DENTRY(A_PROGRAM) + D_HASH + 8, 0) },
+	  .from = "/bin/a program\n", .to = "/bin/a program (deleted)\n" },
+	{ "a process that exits",	.bytes = { HALF(MM + MM_USERS, 0) } },
+	{ "a path that leads upwards",	.bytes = { BYTES(NAME_OF(BIN), ".."), HALF(BIN_LEN, 2) },
+	  NO_PROGRAM },
+	{ "a name of three dots",	.bytes = { BYTES(NAME_OF(BIN), "...") },
+	  .from = "/bin/", .to = "/.../" },
+	/* Directories contain each other, and their names are as long as they can be. */
+	{ "a path that is too long",
+	  .bytes = { WORD(DENTRY(LIB) + D_PARENT, DENTRY(LIBTEST)), HALF(LIB_LEN, 255),
+		     HALF(DENTRY(LIBTEST) + D_NAME + QSTR_LEN, 255) }, NO_LIBRARY },
+	{ "a VMA's field far away",	.kernel.vma_file = 16000 },
+	{ "a node of 1000 slots",	.kernel.nr_slots = 1000 },
+	{ "a node without slots",	.kernel.nr_slots = NONE },
+	{ "no inode",			.bytes = { WORD(FILE_OF(0) + F_INODE, 8) }, NO_PROGRAM },
+	{ "no file system",		.bytes = { WORD(INODE(0) + I_SB, 8) }, NO_PROGRAM },
+	{ "the root as a file",		.bytes = { WORD(FILE_OF(0) + F_PATH + 8, DENTRY(ROOT)) },
+	  NO_PROGRAM },
+	{ "a tree that has itself",
+	  .bytes = { WORD(NODE(0) + ARANGE_SLOTS, NODE(0) | ARANGE) } },
+	{ "a node of an unknown kind",
+	  .bytes = { WORD(NODE(0) + ARANGE_SLOTS, NODE(1) | 4 << 3) } },
+	{ "a node that is nowhere",	.bytes = { WORD(NODE(0) + ARANGE_SLOTS, 0x1000 | LEAF) } },
+	{ "a pivot before the last",	.bytes = { WORD(NODE(1) + NODE_PIVOTS + 2 * 8, PROGRAM) } },
+	{ "a pivot behind the node",	.bytes = { WORD(NODE(1) + NODE_PIVOTS + 2 * 8, LIBRARY) } },
+	{ "a leaf that is full",	.change = full_leaf, THE_SAME },
+};
+
+static int test_files_of(const char *dir, const struct fake_guest *guests, size_t nr)
+{
+	for (size_t i = 0; i < nr; i++) {
+		fake__make(&guests[i]);
+		TEST_ASSERT_VAL(guests[i].name, fake__find(dir) == GUEST_FILES_TABLES);
+		TEST_ASSERT_VAL(guests[i].name,
+				fake__has_changed(dir, "maps", all_files, &guests[i]));
+		TEST_ASSERT_VAL(guests[i].name, fake__has_text(dir, "tasks", all_tasks));
+	}
+	return TEST_OK;
+}
+
+static int test_files(const char *dir)
+{
+	return test_files_of(dir, files, ARRAY_SIZE(files));
+}
+
+/* Fields of the program's ELF header and of its second program header, and its second note. */
+#define EHDR(field)	(PROGRAM_GPA + offsetof(Elf64_Ehdr, field))
+#define PHDR(field)	(PROGRAM_GPA + sizeof(Elf64_Ehdr) + sizeof(Elf64_Phdr) + \
+			 offsetof(Elf64_Phdr, field))
+#define NOTE		(PROGRAM_GPA + 0x214)
+
+/* The entry of the page cache for the first page of the program. */
+#define CACHED		(CACHE(1) + C_SLOTS)
+
+static const struct fake_guest build_ids[] = {
+	{ "no ELF file",		.bytes = { BYTES(PROGRAM_GPA, "\0") }, NO_BUILD_ID },
+	{ "an ELF file of 32 bits",	.bytes = { BYTES(PROGRAM_GPA + EI_CLASS, "\1") },
+	  NO_BUILD_ID },
+	{ "program headers elsewhere",
+	  .bytes = { BYTES(EHDR(e_phoff) + 3, "\x10") }, NO_BUILD_ID },
+	{ "too many program headers",	.bytes = { BYTES(EHDR(e_phnum), "\x80"),
+						   BYTES(PHDR(p_type), "\0") }, NO_BUILD_ID },
+	{ "notes elsewhere",
+	  .bytes = { BYTES(PHDR(p_filesz) + 1, "\xff") }, NO_BUILD_ID },
+	{ "notes far away",
+	  .bytes = { BYTES(PHDR(p_offset) + 3, "\x10") }, NO_BUILD_ID },
+	{ "a note of another owner",	.bytes = { BYTES(NOTE + sizeof(Elf64_Nhdr), "X") },
+	  NO_BUILD_ID },
+	{ "a note's owner that is cut",	.bytes = { BYTES(NOTE + 1, "\x10") }, NO_BUILD_ID },
+	{ "short program headers",
+	  .bytes = { BYTES(EHDR(e_phentsize), "\x20") }, NO_BUILD_ID },
+	{ "a note that is cut",		.bytes = { WORD(PHDR(p_filesz), 20 + 16 + 19) },
+	  NO_BUILD_ID },
+	{ "a note without its name",	.bytes = { WORD(PHDR(p_filesz), 20 + 12) }, NO_BUILD_ID },
+	{ "a build-id that is too long", .bytes = { BYTES(NOTE + 4, "\x15"),
+						    WORD(PHDR(p_filesz), 20 + 16 + 24) },
+	  NO_BUILD_ID },
+	{ "a page that is not there",	.bytes = { WORD(CACHED, PAGE_OF(PROGRAM_GPA + PAGE)) },
+	  NO_BUILD_ID },
+	{ "a file of one page",
+	  .bytes = { WORD(MAPPING(0) + M_CACHE, PAGE_OF(PROGRAM_GPA)) }, THE_SAME },
+	{ "a struct page of 56 bytes",	.kernel.page_size = 56, THE_SAME },
+	{ "a struct page of none",	.kernel.page_size = NONE },
+	{ "no page cache",		.bytes = { WORD(FILE_OF(0) + F_MAPPING, 8) }, NO_BUILD_ID },
+	{ "an empty page cache",	.bytes = { WORD(MAPPING(0) + M_CACHE, 0) }, NO_BUILD_ID },
+	{ "a page cache in itself",	.bytes = { WORD(CACHED, CACHE(0) | 2) }, NO_BUILD_ID },
+	{ "a page cache elsewhere",
+	  .bytes = { WORD(CACHED, 0xffffffff00001002) }, NO_BUILD_ID },
+	/* Bit 0 says so.  The other bits lead to its struct page all the same. */
+	{ "a page that is swapped out",	.bytes = { WORD(CACHED, PAGE_OF(PROGRAM_GPA) | 1) },
+	  NO_BUILD_ID },
+	{ "a part of a struct page",	.bytes = { WORD(CACHED, PAGE_OF(PROGRAM_GPA) + 8) },
+	  NO_BUILD_ID },
+	{ "a page below all",		.bytes = { WORD(CACHED, PAGE_OF(0) - STRUCT_PAGE) },
+	  NO_BUILD_ID },
+	{ "a page behind RAM",		.bytes = { WORD(CACHED, PAGE_OF(HIGH_GPA + LOW_SIZE)) },
+	  NO_BUILD_ID },
+	{ "a page behind all",		.bytes = { WORD(CACHED, ~7UL) }, NO_BUILD_ID },
+	/* The number of the page is so large that its address would wrap to the program's page. */
+	{ "a page that is far away",
+	  .bytes = { WORD(VMEMMAP_AT, 0),
+		     WORD(CACHED, ((1UL << 52) + PROGRAM_GPA / PAGE) * STRUCT_PAGE) },
+	  NO_BUILD_ID },
+};
+
+static int test_build_ids(const char *dir)
+{
+	return test_files_of(dir, build_ids, ARRAY_SIZE(build_ids));
+}
+
+/*
+ * Look at the tasks.  Return true if that succeeds, and if guest_task_writer__is_unsettled() then
+ * returns @again.
+ */
+static bool look(struct guest_task_writer *found, u64 time, bool again)
+{
+	return guest_task_writer__update(found, time) &&
+	       guest_task_writer__is_unsettled(found) == again;
+}
+
+/* A look writes what has changed, and only that. */
+static int test_looks(const char *dir)
+{
+	struct guest_kernel *kernel;
+	struct guest_task_writer *found;
+	const char *why_not;
+	char path[PATH_MAX];
+	FILE *file, *maps;
+	bool good;
+
+	fake__make_usual();
+	kernel = guest_kernel__find(getpid(), NULL, &why_not);
+	TEST_ASSERT_VAL("found", kernel);
+	snprintf(path, sizeof(path), "%s/%d", dir, getpid());
+	mkdir(path, 0700);
+	snprintf(path, sizeof(path), "%s/%d/looks", dir, getpid());
+	file = fopen(path, "we");
+	snprintf(path, sizeof(path), "%s/%d/files", dir, getpid());
+	maps = fopen(path, "we");
+	found = file && maps ? guest_task_writer__new(kernel, file, maps) : NULL;
+	good = found && look(found, 1, true);
+	if (good)
+		rewind(file);
+	good = good && !ftruncate(fileno(file), 0) && look(found, 2, false);
+	/* Change the name of a task. */
+	fake__put(TASK(1) + T_COMM, "renamed", 8);
+	good = good && look(found, 3, false);
+	/*
+	 * Make the library not executable.  This is found once the number of executable pages
+	 * changes.
+	 */
+	fake__put_u64(VMA(3) + V_FLAGS, 1);
+	good = good && look(found, 3, false);
+	fake__put_u64(MM + MM_EXEC_VM, 3);
+	good = good && look(found, 4, false);
+	/*
+	 * The number of executable pages changes, but not the files.  Then make the library
+	 * executable again; while the mm has no users, no file is read.
+	 */
+	fake__put_u64(MM + MM_EXEC_VM, 5);
+	good = good && look(found, 4, false);
+	fake__put_u64(VMA(3) + V_FLAGS, 5);
+	fake__put_u64(MM + MM_EXEC_VM, 7);
+	fake__put_u32(MM + MM_USERS, 0);
+	good = good && look(found, 4, true);
+	fake__put_u32(MM + MM_USERS, 1);
+	good = good && look(found, 4, false);
+	fake__put_u64(MM + MM_PGD, PAGE_OFFSET + 0x54321000);
+	good = good && look(found, 4, true);
+	fake__put_u64(TASK(1) + T_TASKS, TASK(0) + T_TASKS);
+	good = good && look(found, 5, false);
+	fake__put_u64(TASK(4) + T_STACK, 0xffffc90000018000);
+	good = good && look(found, 6, false);
+	guest_task_writer__delete(found);
+	guest_kernel__delete(kernel);
+	if (file)
+		fclose(file);
+	if (maps)
+		fclose(maps);
+	TEST_ASSERT_VAL("all looks", good);
+	TEST_ASSERT_VAL("which files", fake__has_text(dir, "files",
+		"1 900000 7\n" PROGRAM_TEXT LIBRARY_TEXT
+		"4 900000 7\n" PROGRAM_TEXT
+		"4 900000 7\n" PROGRAM_TEXT LIBRARY_TEXT
+		"4 54321000 7\n" PROGRAM_TEXT LIBRARY_TEXT));
+	TEST_ASSERT_VAL("what has changed", fake__has_text(dir, "looks",
+		"3 ffffc90000020000 900000 7 7 renamed\n"
+		"4 ffffc90000010000 54321000 7 9 worker\n"
+		"4 ffffc90000020000 54321000 7 7 renamed\n"
+		"5 ffffc90000008000\n"
+		"6 ffffc90000000000\n"
+		"6 ffffc90000018000 0 0 0 swapper/1\n"));
+	return TEST_OK;
+}
+
+/* Return true if a task's new name is written when the sysctl is @level at the last look. */
+static bool notes_later_task(const char *dir, const char *sysctl, const char *level)
+{
+	const struct record_opts opts = {};
+	struct guest_kernel *kernel;
+	const char *why_not;
+	char path[PATH_MAX];
+	char *noted;
+	size_t size;
+	bool found;
+
+	fake__make_usual();
+	fake__write_text(sysctl, "2\n");
+	kernel = guest_kernel__find(getpid(), NULL, &why_not);
+	if (!kernel)
+		return false;
+
+	snprintf(path, sizeof(path), "%s/%d", dir, getpid());
+	rm_rf(path);
+	mkdir(path, 0700);
+	if (!guest_watch__add(getpid(), path, kernel, false)) {
+		guest_kernel__delete(kernel);
+		return false;
+	}
+	guest_watch__start(&opts, false);
+	fake__write_text(sysctl, level);
+	fake__put(TASK(1) + T_COMM, "later", 6);
+	/* This looks at the guest once more. */
+	guest_watch__stop();
+
+	noted = fake__read_file(dir, "tasks", &size);
+	found = noted && strstr(noted, " later\n");
+	free(noted);
+	return found;
+}
+
+/* If someone forbids reading a guest while it is recorded, perf obeys. */
+static int test_policy(const char *dir)
+{
+	struct perf_event_attr attr = {
+		.size		= sizeof(attr),
+		.type		= PERF_TYPE_SOFTWARE,
+		.config		= PERF_COUNT_SW_DUMMY,
+		.exclude_kernel	= 1,
+	};
+	char sysctl[PATH_MAX];
+	int fd;
+
+	/* perf notes new tasks with a time of its clock, which only an event can tell. */
+	fd = sys_perf_event_open(&attr, 0, -1, -1, PERF_FLAG_FD_CLOEXEC);
+	if (fd < 0)
+		return TEST_SKIP;
+
+	close(fd);
+	snprintf(sysctl, sizeof(sysctl), "%s/sysctl", dir);
+	guest_paths.sysctl = sysctl;
+	TEST_ASSERT_VAL("still allowed", notes_later_task(dir, sysctl, "2\n"));
+	TEST_ASSERT_VAL("not any more", !notes_later_task(dir, sysctl, "0\n"));
+	return TEST_OK;
+}
+
+static struct test_case tests__guest_tasks[] = {
+	FAKE_GUEST_BTF_TEST("Tasks", test_tasks),
+	FAKE_GUEST_BTF_TEST("Files that tasks run", test_files),
+	FAKE_GUEST_BTF_TEST("Build-ids of these files", test_build_ids),
+	FAKE_GUEST_BTF_TEST("Changes from one look to the next", test_looks),
+	FAKE_GUEST_BTF_TEST("Policy while a guest is watched", test_policy),
+	{ .name = NULL, }
+};
+
+struct test_suite suite__guest_tasks = {
+	.desc = "Tasks of guests",
+	.test_cases = tests__guest_tasks,
+};

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef __PERF_GUEST_FOLDER_H
+#define __PERF_GUEST_FOLDER_H
+
+#include <stdbool.h>
+#include <sys/types.h>
+#include "guest-files.h"
+
+struct machine;
+struct perf_sample;
+struct target;
+
+enum guest_files guest_folder__write(pid_t pid, const char *dir, bool tables);
+enum guest_files guest_folder__record(const struct target *target, const char *data, bool tables);
+void guest_folder__use(const char *data);
+enum guest_files guest_folder__begin_live(const struct target *target, bool tables);
+void guest_folder__end_live(void);
+bool guest_folder__is_live(void);
+bool guest_folder__is_used(struct machine *machine);
+const char *guest_folder__name(struct machine *machine);
+void guest_folder__use_kernel_of(struct machine *machine, const struct perf_sample *sample);
+
+#endif /* __PERF_GUEST_FOLDER_H */

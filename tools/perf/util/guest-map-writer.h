@@ -1,0 +1,19 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef __PERF_GUEST_MAP_WRITER_H
+#define __PERF_GUEST_MAP_WRITER_H
+
+#include <stdio.h>
+#include <linux/types.h>
+
+struct btf;
+struct guest_map_writer;
+struct guest_memory;
+
+struct guest_map_writer *guest_map_writer__new(struct guest_memory *mem, const struct btf *btf,
+					       u64 vmemmap, FILE *file);
+char *guest_map_writer__read(struct guest_map_writer *maps, u64 mm);
+void guest_map_writer__note(struct guest_map_writer *maps, u64 root, u32 pid, u64 time,
+			    const char *files);
+void guest_map_writer__delete(struct guest_map_writer *maps);
+
+#endif /* __PERF_GUEST_MAP_WRITER_H */

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef __PERF_GUEST_TASK_READER_H
+#define __PERF_GUEST_TASK_READER_H
+
+#include <linux/types.h>
+
+struct guest_task_reader;
+struct machine;
+struct perf_sample;
+
+void guest_task_reader__delete(struct guest_task_reader *threads);
+void sample__name_guest_task(struct perf_sample *sample, struct machine *machine);
+
+#endif /* __PERF_GUEST_TASK_READER_H */
