@@ -297,7 +297,7 @@ class BranchTest(unittest.TestCase):
         # "git am" of all yields what the branch has.
         target = Repository(self.tmp / "am")
         target.init()
-        _write(target.path, _LINUX)
+        _write(target.path, {**_LINUX, ".gitignore": "*.o\n"})
         target.commit_all("Linux")
         target.git("am", "-q", *(str(mail) for folder in folders
                                  for mail in sorted(folder.glob("*.patch"))))
