@@ -39,7 +39,6 @@ def our_selftests(arch: str) -> List[str]:
 
 
 SELFTESTS = our_selftests(X86.name)
-COMMON_SELFTESTS = [test for test in SELFTESTS if "/" not in test]
 
 # One of perf's selftests, which are built into a folder below KVM's.
 PERF_EVENTS_TEST = "perf_events/sw_event_samples"

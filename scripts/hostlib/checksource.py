@@ -2,22 +2,16 @@
 """Run Linux's own checkers of source on our lines: coccicheck and "make htmldocs"."""
 
 import importlib.util
-import os
 import re
 import shutil
-import subprocess
-import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Lock
-from typing import Callable, Dict, Iterator, List, Sequence, Set
+from typing import Callable, Collection, Dict, Iterable, Iterator, List, Sequence, Set
 
 from .build import CONFIGS
 from .check import Result
-from .checkbuild import complaints, said_by
+from .checkbuild import checker, complaints
 from .passed import Passed, digest
-from .tree import Tree
-from .ui import Failure, Processes, Step, run_logged
+from .ui import Failure, run_logged
 
 # A rule's report: the file, the line and columns, and a message that each rule words itself.
 _COCCI = re.compile(r"^(\S+?):(\d+):\d+-\d+: (.*)$", re.MULTILINE)
@@ -41,6 +35,10 @@ MACROS = CONFIGS / "coccinelle.h"
 
 # Lines that spatch can't parse, as it prints them.
 _UNPARSED = re.compile(r"^badcount: \d+\n((?:(?:bad: |BAD:!!!!! ).*\n)+)", re.MULTILINE)
+# Comments and directives.  No rule looks at definitions of macros, but at their uses.
+_NO_CODE = re.compile(r"/\*.*?\*/|//[^\n]*|^#(?:[^\n]*\\\n)*[^\n]*", re.DOTALL | re.MULTILINE)
+
+_CHECKER = checker("checksource")
 
 # Timeout of a rule for one file, in seconds.
 _PATIENCE = 600
@@ -69,178 +67,146 @@ def rules(tree: Path, version: str) -> Dict[Path, str]:
 def unparsed(said: str, text: str) -> Set[int]:
     """Return the numbers of the lines of a file that spatch can't parse: no rule sees them.
 
-    Comments, braces and definitions of macros don't count: rules look at the uses of macros.
+    Look for the text of these lines: spatch gives the place of the first one that it did not
+    expect, which may be in a macro of another file.
 
     Args:
         said: the output of "spatch --parse-c"; it may be about included headers, too
         text: the content of the file
     """
-    lines = text.split("\n")
     found: Set[int] = set()
+    lines = text.split("\n")
     start = 0
-    for said_lines in _UNPARSED.findall(said):
-        bad = [re.sub(r"^(bad: |BAD:!!!!! )", "", line) for line in said_lines.split("\n")[:-1]]
+    for group in _UNPARSED.findall(said):
+        bad = [line.split(" ", 1)[1] for line in group.split("\n")[:-1]]
         for first in range(start, len(lines)):
             if lines[first:first + len(bad)] == bad:
                 # The next group may begin with the last line of this one.
                 start = first + max(1, len(bad) - 1)
                 found.update(range(first + 1, first + 1 + len(bad)))
                 break
-    in_macro = False
-    code = re.sub(r"/\*.*?\*/|//[^\n]*", lambda comment: "\n" * comment[0].count("\n"), text,
-                  flags=re.DOTALL)
-    for number, line in enumerate(code.split("\n"), 1):
-        in_macro = in_macro or line.startswith("#")
-        if in_macro or not re.search(r"\w", line):
-            found.discard(number)
-        in_macro = in_macro and line.endswith("\\")
-    return found
+    code = _NO_CODE.sub(lambda part: "\n" * part[0].count("\n"), text).split("\n")
+    return {number for number in found if re.search(r"\w", code[number - 1])}
 
 
 class _Spatch:
-    """Coccinelle on a tree; several threads may use it at once.
+    """Coccinelle on a tree.
 
     Args:
         tree: the tree whose files are checked
-        folder: a folder in which this class writes files for spatch
+        folder: a folder for its input and output
     """
 
-    def __init__(self, tree: Path, folder: Path) -> None:
+    def __init__(self, tree: Path, folder: Path, jobs: int) -> None:
         self._tree = tree
         self._folder = folder
+        self._jobs = jobs
+        folder.mkdir(parents=True, exist_ok=True)
         self._macros = folder / "macros.h"
-        self.processes = Processes()
-        try:
-            self.version = said_by("spatch", "--version").split()[2]
-        except (subprocess.CalledProcessError, IndexError) as error:
-            raise Failure("spatch does not say which version it is") from error
         # Put our macros behind spatch's own: of two with the same name, the last one counts.
         # With --macro-file, spatch's own would win.
         empty = folder / "empty.c"
         empty.write_text("")
-        own = re.search(r"^init_defs_builtins: (\S+)$", self._said("--parse-c", str(empty)),
-                        re.MULTILINE)
-        if not own or not Path(own[1]).exists():
-            raise Failure("spatch does not say where its own macros are")
+        version = re.search(r"version (\S+)", self._said("Ask spatch", "--version"))
+        own = re.search(r"^init_defs_builtins: (\S+)$",
+                        self._said("Ask spatch", "--parse-c", str(empty)), re.MULTILINE)
+        if not version or not own or not Path(own[1]).exists():
+            raise Failure("spatch does not say which version it is, or where its macros are")
+        self.version = version[1]
         self._macros.write_text(Path(own[1]).read_text() + MACROS.read_text())
+        self.inputs = digest(_CHECKER, self.version, self._macros.read_text())
 
-    def _said(self, *args: str) -> str:
+    def _said(self, title: str, *args: str) -> str:
         """Run spatch, and return its output; raise Failure if it fails."""
-        status, said = self.processes.run(["spatch", *args], self._tree)
-        if status or "EXN:" in said:
-            wrong = [line for line in said.splitlines() if "EXN:" in line or "rror" in line]
-            raise Failure((wrong or [f"exit status {status}"])[0].strip())
+        log = self._folder / "spatch.log"
+        run_logged(title, ["spatch", *args], log, cwd=self._tree)
+        said = log.read_text(errors="replace")
+        for line in said.splitlines():
+            if "EXN:" in line:
+                raise Failure(line.strip())
         return said
-
-    def key(self) -> str:
-        """Return a digest of all that its results depend on, beside the tree and the rule."""
-        return digest(self.version, self._macros.read_text())
 
     def apply(self, rule: Path, files: Sequence[str]) -> str:
         """Return a rule's reports about some files; raise Failure if it fails for one of them."""
         options = re.search(r"Options:(.*)", rule.read_text())
-        groups = self._folder / f"{rule.parent.name}-{rule.stem}.files"
+        groups = self._folder / "files"
         # Put each file in a group of its own: one group of all takes hours, and gigabytes.
         groups.write_text("\n\n".join(files) + "\n")
-        return self._said("-D", "report", "--no-show-diff", "--very-quiet",
+        return self._said(f"Apply {rule.name}",
+                          "-D", "report", "--no-show-diff", "--very-quiet",
+                          "--jobs", str(self._jobs), "--chunksize", "1",
                           "--timeout", str(_PATIENCE), "--cocci-file", str(rule),
                           "--macro-file-builtins", str(self._macros),
                           *(options.group(1).split() if options else []),
                           "--file-groups", str(groups))
 
-    def unparsed(self, path: str) -> Set[int]:
-        """Return the numbers of the lines of a file that no rule sees."""
-        said = self._said("--macro-file-builtins", str(self._macros), "--parse-c", path)
-        return unparsed(said, (self._tree / path).read_text(errors="replace"))
+    def unparsed(self, files: Sequence[str]) -> Dict[str, Set[int]]:
+        """Return the numbers of the lines of each file that no rule sees."""
+        said = self._said("Look for what it can't parse",
+                          "--macro-file-builtins", str(self._macros), "--parse-c", *files)
+        parts = re.split(r"^PARSING: (\S+)$", said, flags=re.MULTILINE)
+        return {path: unparsed(part, (self._tree / path).read_text(errors="replace"))
+                for path, part in zip(parts[1::2], parts[2::2])}
 
 
 def _not_seen(spatch: _Spatch, ours: Dict[str, Set[int]], files: Sequence[str]) -> List[str]:
     """Return complaints about lines of ours that spatch can't parse."""
-    found = []
-    for path in files:
-        lines = sorted(spatch.unparsed(path) & ours[path])
-        if lines:
-            found.append(f"{path}:{lines[0]}: spatch can't parse this, {len(lines)} lines in all; "
-                         f"define the macros that it does not know in {MACROS.name}")
-    return found
+    found = spatch.unparsed(files)
+    lines = {path: sorted(found[path] & ours[path]) for path in files}
+    return [f"{path}:{bad[0]}: spatch can't parse this, {len(bad)} lines in all; define the "
+            f"macros that it does not know in {MACROS.name}" for path, bad in lines.items() if bad]
 
 
-def coccicheck(tree: Path, ours: Dict[str, Set[int]], jobs: int, passed: Passed,
-               inputs: str) -> List[Result]:
+def coccicheck(tree: Path, ours: Dict[str, Set[int]], folder: Path, jobs: int, passed: Passed,
+               inputs: str) -> Iterator[Result]:
     """Apply each of the kernel's rules to all C files that we have lines in.
 
     Args:
         passed: rules that have passed are not applied again
-        inputs: a digest of the tree
+        inputs: names the content of the tree
     """
     if not shutil.which("spatch"):
-        return [Result("coccicheck", not_tried="there is no spatch")]
-    with tempfile.TemporaryDirectory(prefix="coccicheck.") as folder:
-        try:
-            spatch = _Spatch(tree, Path(folder))
-        except Failure as failure:
-            return [Result("coccicheck", [str(failure)])]
-        return _coccicheck(spatch, tree, ours, jobs, passed, inputs)
-
-
-def _coccicheck(spatch: _Spatch, tree: Path, ours: Dict[str, Set[int]], jobs: int,
-                passed: Passed, inputs: str) -> List[Result]:
+        yield Result("coccicheck", not_tried="there is no spatch")
+        return
+    try:
+        spatch = _Spatch(tree, folder, jobs)
+    except Failure as failure:
+        yield Result("coccicheck", [str(failure)])
+        return
     files = sorted(path for path in ours if path.endswith(".c"))
-    lock = Lock()
 
     def check(name: str, text: str, found: Callable[[], List[str]]) -> Result:
         """Look for complaints, unless the same text of a rule has passed before."""
-        key = digest(inputs, spatch.key(), name, text)
-        if key in passed:
-            return Result(name, before=True)
+        key = digest(inputs, spatch.inputs, name, text)
+        result = Result(name, before=key in passed)
         try:
-            result = Result(name, found())
+            result.complaints = [] if result.before else found()
         except Failure as failure:
-            return Result(name, [str(failure)])
+            result.complaints = [str(failure)]
         if not result.complaints:
-            with lock:
-                passed.add(key)
+            passed.add(key)
         return result
 
-    def apply(rule: Path) -> Result:
+    yield check("what coccicheck sees", "", lambda: _not_seen(spatch, ours, files))
+    for rule, reason in rules(tree, spatch.version).items():
+        name = f"coccicheck, {rule.name}"
         judged = {path: lines for path, lines in ours.items()
                   if (rule.name, path) not in _ACCEPTED}
-        return check(f"coccicheck, {rule.name}", rule.read_text(),
-                     lambda: complaints(spatch.apply(rule, files), judged, [_COCCI]))
-
-    every = rules(tree, spatch.version)
-    with Step(f"Apply {len(every)} rules of coccicheck to {len(files)} files") as step, \
-            ThreadPoolExecutor(jobs) as pool:
-        results = [Result(f"coccicheck, {rule.name}", not_tried=reason)
-                   for rule, reason in every.items() if reason]
-        try:
-            for future in [pool.submit(check, "what coccicheck sees", "",
-                                       lambda: _not_seen(spatch, ours, files)),
-                           *(pool.submit(apply, rule)
-                             for rule, reason in every.items() if not reason)]:
-                results.append(future.result())
-                step.tick(f"{len(results)} of {len(every) + 1}")
-        except BaseException:
-            # Otherwise, a user who interrupts this would wait for all other rules.
-            pool.shutdown(wait=False, cancel_futures=True)
-            spatch.processes.end()
-            raise
-    return results
+        yield (Result(name, not_tried=reason) if reason else
+               check(name, rule.read_text(),
+                     lambda: complaints(spatch.apply(rule, files), judged, [_COCCI])))
 
 
-def parts_of(documents: Sequence[str]) -> List[str]:
-    """Return the folders of the documentation with these documents, for SPHINXDIRS."""
-    return sorted({document.split("/")[1] for document in documents})
-
-
-def sphinx_complaints(said: str, ours: Dict[str, Set[int]], new_files: Set[str]) -> List[str]:
+def sphinx_complaints(said: str, ours: Dict[str, Set[int]],
+                      new_files: Collection[str]) -> List[str]:
     """Return Sphinx's complaints about our lines, and about our documents as a whole."""
     whole = [f"{name}: {text}" for path, text in _SPHINX_FILE.findall(said)
              for name in new_files if path.endswith(name)]
     return complaints(said, ours, [_SPHINX]) + whole
 
 
-def documentation(tree: Tree, ours: Dict[str, Set[int]], folder: Path, logs: Path) -> Result:
+def documentation(tree: Path, new_files: Collection[str], ours: Dict[str, Set[int]],
+                  folder: Path, log: Path) -> Result:
     """Build the parts of the documentation that we have lines in, in a folder."""
     name = "make htmldocs"
     if not shutil.which("sphinx-build"):
@@ -251,33 +217,34 @@ def documentation(tree: Tree, ours: Dict[str, Set[int]], folder: Path, logs: Pat
     # Start anew: Sphinx does not warn again of documents that an earlier run has read.
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    log = logs / "htmldocs.log"
-    parts = parts_of(documents)
+    parts = sorted({document.split("/")[1] for document in documents})
     try:
         run_logged(f"Build the documentation of {', '.join(parts)}", [
-            "make", "-C", str(tree.path), f"O={folder}", f"SPHINXDIRS={' '.join(parts)}",
-            "htmldocs"], log)
-        said = log.read_text(errors="replace")
-        written = [str(page.with_suffix("")) for page in folder.rglob("*.html")]
-        absent = [document for document in documents if not any(
-            page.endswith(document[len("Documentation"):-len(".rst")]) for page in written)]
-        return Result(name, sphinx_complaints(said, ours, set(tree.new_files))
-                      + [f"{document} was not built" for document in absent])
+            "make", "-C", str(tree), f"O={folder}", f"SPHINXDIRS={' '.join(parts)}", "htmldocs"],
+            log)
     except Failure as failure:
         return Result(name, [str(failure)])
+    return Result(name, sphinx_complaints(log.read_text(errors="replace"), ours, new_files)
+                  + [f"{document} was not built" for document in documents
+                     if not pages([document], folder)])
 
 
-def pages(tree: Tree, folder: Path) -> List[Path]:
-    """Return the pages that documentation() has made of our documents."""
-    return sorted(page for path in tree.new_files if path.startswith("Documentation/")
+def pages(documents: Iterable[str], folder: Path) -> List[Path]:
+    """Return the pages that documentation() has made of some documents."""
+    return sorted(page for path in documents if path.startswith("Documentation/")
                   for page in folder.rglob(f"{Path(path).stem}.html")
                   if str(page.with_suffix("")).endswith(path[len("Documentation"):-len(".rst")]))
 
 
-def run(tree: Tree, ours: Dict[str, Set[int]], folder: Path, passed: Passed, inputs: str,
-        jobs: int = 0) -> Iterator[Result]:
-    """Run both checkers on an assembled tree; ours are the lines of checkbuild.our_lines()."""
-    jobs = jobs or os.cpu_count() or 1
-    yield documentation(tree, ours, folder / "documentation", folder / "log")
+def run(tree: Path, new_files: Collection[str], ours: Dict[str, Set[int]], folder: Path,
+        passed: Passed, inputs: str, jobs: int) -> Iterator[Result]:
+    """Run both checkers on a tree.
+
+    Args:
+        ours: the lines of checkbuild.our_lines()
+        inputs: names the content of the tree
+    """
+    yield documentation(tree, new_files, ours, folder / "documentation",
+                        folder / "log/htmldocs.log")
     shutil.rmtree(folder / "documentation", ignore_errors=True)
-    yield from coccicheck(tree.path, ours, jobs, passed, inputs)
+    yield from coccicheck(tree, ours, folder / "coccicheck", jobs, passed, inputs)

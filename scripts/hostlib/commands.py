@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Dict, Iterator
 
-from . import branch, check, checkbuild, checksource, intel, mailed, measuring, packaging, series
-from . import testing
+from . import branch, check, checkall, checkbuild, checksource, intel, measuring, packaging
+from . import series, testing
 from .arch import ARCHS
 from .emulated import EmulatedHost
 from .hosts import accel_of, build_dir, built, check_arch, linux, results_dir
@@ -92,18 +92,12 @@ def cmd_check(options: Options) -> int:
     build = build_dir(options)
     claim(build)
 
-    def compiled(mails: Path) -> Iterator[check.Result]:
-        tree, folder = Tree(build), build / "check"
-        ours = checkbuild.our_lines(tree, linux(options))
-        passed = checkbuild.passed_before(linux(options), folder)
-        yield from checksource.run(tree, ours, folder, passed,
-                                   checkbuild.inputs(linux(options), tree), options.jobs)
-        yield from checkbuild.run(linux(options), tree, ours, mails, folder, passed, options.jobs)
-        yield mailed.run(linux(options), tree, mails, folder / "mailed", results / "mailed",
-                         passed, options.jobs)
+    def more(mails: Path) -> Iterator[check.Result]:
+        return checkall.run(linux(options), Tree(build), mails, build / "check",
+                            results / "mailed", options.jobs)
 
     return 0 if check.run(linux(options), build, results, options.jobs,
-                          compiled if options.all else None) else 1
+                          more if options.all else None) else 1
 
 
 def cmd_docs(options: Options) -> int:
@@ -112,8 +106,9 @@ def cmd_docs(options: Options) -> int:
     tree = Tree(build)
     tree.assemble(linux(options))
     ours = checkbuild.our_lines(tree, linux(options))
-    built = checksource.documentation(tree, ours, build / "docs", build / "log")
-    for page in checksource.pages(tree, build / "docs"):
+    built = checksource.documentation(tree.path, tree.new_files, ours, build / "docs",
+                                      build / "log/htmldocs.log")
+    for page in checksource.pages(tree.new_files, build / "docs"):
         say(f"Written: {page}")
     return 0 if check.report([built]) else 1
 

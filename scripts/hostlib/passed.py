@@ -4,7 +4,7 @@
 import hashlib
 import json
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import List, Optional, Sequence
 
 
 def digest(*parts: str) -> str:
@@ -13,34 +13,20 @@ def digest(*parts: str) -> str:
 
 
 class Passed:
-    """The checks that passed, by the digest of all their inputs; they are kept in a file.
+    """The checks that passed: a file for each in a folder, named by a digest of its inputs."""
 
-    Args:
-        path: the file, which is written each time a check passes; None if the checks shall be
-            forgotten after this run
-    """
-
-    def __init__(self, path: Optional[Path]) -> None:
-        self._path = path
-        self._found: Dict[str, List[str]] = {}
-        try:
-            self._found = json.loads(path.read_text()) if path else {}
-        except (OSError, ValueError):
-            # There was no run yet, or the file is damaged.
-            pass
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
     def __contains__(self, key: object) -> bool:
-        return key in self._found
+        return (self._folder / str(key)).exists()
 
     def notes(self, key: str) -> Optional[List[str]]:
         """Return the notes that were added when this check passed; None if it has not passed."""
-        return self._found.get(key)
+        return (self._folder / key).read_text().splitlines() if key in self else None
 
-    def add(self, key: str, notes: Optional[List[str]] = None) -> None:
-        self._found[key] = notes or []
-        if not self._path:
-            return
-        self._path.parent.mkdir(parents=True, exist_ok=True)
-        partial = self._path.with_name(self._path.name + ".partial")
-        partial.write_text(json.dumps(self._found))
-        partial.rename(self._path)
+    def add(self, key: str, notes: Sequence[str] = ()) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        partial = self._folder / f"{key}.partial"
+        partial.write_text("\n".join(notes))
+        partial.rename(self._folder / key)

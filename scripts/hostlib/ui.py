@@ -10,8 +10,7 @@ import sys
 import time
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Lock
-from typing import Dict, Iterator, Mapping, Optional, Sequence, Set, TextIO, Tuple
+from typing import Dict, Iterator, Mapping, Optional, Sequence, TextIO
 
 # A step that still runs prints how long it has taken, once in so many seconds.
 _REMIND_TTY = 1
@@ -130,42 +129,6 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
             return
         except subprocess.TimeoutExpired:
             continue
-
-
-class Processes:
-    """Commands that threads run; another thread can end them, with all processes they started."""
-
-    def __init__(self) -> None:
-        self._lock = Lock()
-        self._running: Set["subprocess.Popen[bytes]"] = set()
-        self._ended = False
-
-    def run(self, argv: Sequence[str], cwd: Path) -> Tuple[int, str]:
-        """Run a command; return its exit status and its output."""
-        with self._lock:
-            if self._ended:
-                raise Failure("interrupted")
-            process = subprocess.Popen(argv, cwd=cwd, stdin=subprocess.DEVNULL,
-                                       stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                                       start_new_session=True)
-            self._running.add(process)
-        try:
-            said = process.communicate()[0].decode(errors="replace")
-        except BaseException:
-            _stop(process)
-            raise
-        finally:
-            with self._lock:
-                self._running.discard(process)
-        return process.returncode, said
-
-    def end(self) -> None:
-        """End all running commands, and let run() start no more."""
-        with self._lock:
-            self._ended = True
-            running = list(self._running)
-        for process in running:
-            _stop(process)
 
 
 # With less than this many bytes left, a disk counts as full.

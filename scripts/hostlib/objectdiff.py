@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Find the functions that a patch changes in a kernel without the option.
+"""Find the functions whose object code a patch changes in a kernel without the option.
 
 A kernel that can't record a guest's callchain must stay as it was: each patch of the kernel
 series leaves the instructions in all objects alone, or scripts/option-off.txt tells the reason.
@@ -17,9 +17,7 @@ from .patches import REPO
 
 ACCEPTED = REPO / "scripts" / "option-off.txt"
 
-_FUNCTION = re.compile(r"^[0-9a-f]+ <(\S+)>:$")
-_INSN = re.compile(r"^ +[0-9a-f]+:\t(.*)$")
-_RELOCATION = re.compile(r"^\t+[0-9a-f]+: (\S+)\t(\S+)$")
+_OBJDUMP = ("objdump", "-dr", "--no-show-raw-insn", "--no-addresses")
 
 # The section with the replacement code of alternatives, which has no names of functions.
 _NAMELESS = ".altinstr_replacement"
@@ -43,34 +41,23 @@ def read_accepted(path: Path = ACCEPTED) -> List[Accepted]:
 
 
 def _unnumbered(name: str) -> str:
-    """Remove the compiler's number from a symbol, as in x.7 or .LC7."""
-    return re.sub(r"\.\d+", "", re.sub(r"^\.LC\d+", ".LC", name))
+    """Remove the compiler's numbers from symbols, as in x.7 or .LC7."""
+    return re.sub(r"\.\d+", "", re.sub(r"\.LC\d+", ".LC", name))
 
 
 def functions(disassembly: str) -> Dict[str, List[str]]:
-    """Return each function's instructions in the output of "objdump -dr --no-show-raw-insn".
+    """Return each function's instructions and relocations in the output of _OBJDUMP.
 
     Leave out text that depends on the addresses of other functions and data.
     """
     found: Dict[str, List[str]] = {}
-    lines: List[str] = []
-    for line in disassembly.splitlines():
-        start = _FUNCTION.match(line)
-        if start:
-            lines = found.setdefault(_unnumbered(start[1]), [])
-            continue
-        insn = _INSN.match(line)
-        if insn:
-            text = insn[1].split(" # ")[0].split("\t#")[0]
-            lines.append(_unnumbered(re.sub(r"\b[0-9a-f]+ (?=<)", "", text)).strip())
-            continue
-        relocation = _RELOCATION.match(line)
-        if relocation:
-            target = _unnumbered(relocation[2])
-            if target.startswith("."):
-                # A section, or a label of the compiler's: drop the offset.
-                target = re.sub(r"[+-]0x[0-9a-f]+$", "", target)
-            lines.append(f"{relocation[1]} {target}")
+    for part in re.split(r"^(?=<)", disassembly, flags=re.MULTILINE)[1:]:
+        head, *lines = part.splitlines()
+        code = found.setdefault(_unnumbered(head.strip("<>:")), [])
+        for line in lines:
+            text = _unnumbered(re.split(r" # |\t#", line)[0].strip())
+            # Drop the offset in a section, or behind a label of the compiler's.
+            code += [re.sub(r"^(\S+\t\..*?)[+-]0x[0-9a-f]+$", r"\1", text)] * line.startswith("\t")
     found.pop(_NAMELESS, None)
     return found
 
@@ -98,8 +85,7 @@ class Objects:
             if self._digests.get(name) == digest:
                 continue
             now = functions(subprocess.run(
-                ["objdump", "-dr", "--no-show-raw-insn", str(path)], check=True, text=True,
-                stdout=subprocess.PIPE).stdout)
+                [*_OBJDUMP, str(path)], check=True, text=True, stdout=subprocess.PIPE).stdout)
             found += [f"{name}: {function}"
                       for function in changed(self._functions.get(name, {}), now)]
             self._digests[name], self._functions[name] = digest, now
