@@ -12,7 +12,7 @@ export BUILD KERNEL_SRC KERNEL_TARBALL KERNEL_SHA256 MIRROR JOBS
 export ACCEL ARCH VENDOR GUEST KARGS KCONFIG BASELINE TESTS ALL QUICK TODAY
 export FUZZ_SECONDS FUZZ_CASES SEED MUTANTS CONFIG LOCALMOD SUITE JUNIT JSON
 EXPORTED := $(shell sed -n 's/^export //p' $(firstword $(MAKEFILE_LIST)))
-# deps.sh, doctor.py, this file and tools/testing/selftests take the others.
+# deps.sh, the doctor, this file and tools/testing/selftests take the others.
 KNOWN := $(EXPORTED) YES CI FOR PID PERF PYTHON TARGETS
 
 # Refuse what nobody heeds, such as GUSET=own, and name the variable that is most like it.
@@ -27,7 +27,7 @@ endif
 
 COMMANDS := demo test test-bare test-debug test-intel test-stock test-workflow test-unikernel \
 	test-packages test-abi test-baseline mutants selftests fuzz bench gate \
-	check docs build shell deb rpm branch import series clean
+	check docs build shell deb branch import series clean
 .PHONY: help deps doctor $(COMMANDS)
 .DEFAULT_GOAL := help
 
@@ -63,9 +63,9 @@ help: ## print this help
 	@echo "  MUTANTS=NAMES       try just these, by the names of their files in patches/mutants"
 	@echo "  TODAY=N             mutants, test-debug: try N of them, others each day"
 	@echo "  PID=PID PERF=FILE   doctor: look at this VMM's guest, with this perf"
-	@echo "  CONFIG=FILE         deb, rpm: configure the kernel by this file, not as the running one"
+	@echo "  CONFIG=FILE         deb: configure the kernel by this file, not as the running one"
 	@echo "  SUITE=bookworm|trixie  test-bare: try it on this release of Debian"
-	@echo "  LOCALMOD=1          deb, rpm: leave out modules that are not loaded on this machine"
+	@echo "  LOCALMOD=1          deb: leave out modules that are not loaded on this machine"
 	@echo "  JUNIT=FILE          test, selftests: write the results to it, as JUnit's XML"
 	@echo "  JSON=FILE           test, selftests: write them as KernelCI's JSON"
 	@echo "  BUILD=DIR           build there, not in ./build"
@@ -138,9 +138,6 @@ shell: ## a shell on the running patched host, with perf and the tests
 	$(HOST)
 
 deb: ## build Debian packages of the patched kernel and perf, for your own machines
-	$(HOST)
-
-rpm: ## build RPM packages of the patched kernel and perf
 	$(HOST)
 
 branch: ## write the patches to a git branch in build/branch, to work on

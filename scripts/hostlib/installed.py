@@ -2,7 +2,6 @@
 """Install the packages in a fresh Debian, boot their kernel, and sample a guest with them."""
 
 import json
-import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -23,18 +22,8 @@ _SUITE = "bookworm"
 _PROGRAMS = ("binutils", "busybox-static", "initramfs-tools", "kmod", "python3",
              "qemu-system-x86")
 
-# Files that the RPMs must install, besides those with the kernel's release in their paths.
-_RPM_FILES = (f"usr/bin/{PERF}", f"usr/lib/{PERF_PACKAGE}/bin/perf")
-
 # Seconds. Some machines are several times slower than others.
 _DEADLINE = 600
-
-
-def check_root() -> None:
-    """Raise Failure unless this process can make a Debian system in a folder."""
-    if os.geteuid():
-        raise Failure("test-packages makes a Debian of its own, which only root can; "
-                      "run it as root")
 
 
 def _bootstrap(root: Path, logs: Path) -> None:
@@ -122,19 +111,3 @@ def debs(build: Build, packages: List[Path], accel: str, folder: Path) -> Counts
     left = ", ".join(str(path.relative_to(root)) for path in _ours(root))
     made[f"nothing is left when they are removed{left and f', but {left}'}"] = not left
     return judge("deb", made)
-
-
-def rpms(packages: List[Path], folder: Path) -> Counts:
-    """Have rpm install the packages into an empty folder, without scripts and dependencies."""
-    root = folder / "rpm-root"
-    root.mkdir()
-    run_logged("Install the RPMs", ["rpm", f"--root={root}", "--install", "--nodeps",
-                                    "--noscripts", "--notriggers", *map(str, packages)],
-               folder / "rpm.log")
-    modules = sorted((root / "lib/modules").iterdir()) if (root / "lib/modules").exists() else []
-    wanted = [root / name for name in _RPM_FILES] + [
-        release / name for release in modules for name in ("vmlinuz", "kernel/arch/x86/kvm/kvm.ko")]
-    missing = ", ".join(str(path.relative_to(root)) for path in wanted if not path.is_file())
-    return judge("rpm", {
-        f"one kernel is installed, {', '.join(path.name for path in modules)}": len(modules) == 1,
-        f"it has all files{missing and f', but not {missing}'}": not missing})

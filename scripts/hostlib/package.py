@@ -10,7 +10,7 @@ import time
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, List, Optional
+from typing import List, Optional
 
 from . import kconfig
 from .build import CONFIGS, PERF_FLAGS, cached_cc
@@ -51,23 +51,6 @@ Installed-Size: {kib}
 Description: {about}
  Call it as {program}.  It goes together with a kernel that has the option
  GUEST_PERF_CALLCHAIN.
-"""
-
-_PERF_SPEC = """\
-Name: {name}
-Version: {version}
-Release: {revision}
-Summary: {about}
-License: GPL-2.0-only
-%define debug_package %{{nil}}
-%description
-Call it as {program}.  It goes together with a kernel that has the option
-GUEST_PERF_CALLCHAIN.
-%install
-cp -a {stage}/. %{{buildroot}}/
-%files
-/usr/bin/{program}
-/usr/lib/{name}
 """
 
 
@@ -149,8 +132,7 @@ class Packages:
         self._logs = folder / "log"
         self._jobs = f"-j{jobs or os.cpu_count() or 1}"
         # Debug information is large, and only needed to debug this kernel: make no package of it,
-        # and strip modules.  The kernel's build strips them for Debian without being told, but
-        # not for RPM.
+        # and strip modules.  The kernel's build strips them for Debian without being told.
         self._env = {"CCACHE_BASEDIR": str(folder), "CCACHE_NOHASHDIR": "1",
                      "INSTALL_MOD_STRIP": "1",
                      "DEB_BUILD_PROFILES": "pkg.linux-upstream.nokerneldbg"}
@@ -207,34 +189,25 @@ class Packages:
             say("This kernel will have no BTF, which BPF programs may want: see in menuconfig "
                 "what DEBUG_INFO_BTF depends on.")
 
-    def build(self, kind: str) -> List[Path]:
-        """Build all packages of a kind, a key of KINDS; return the packages to install."""
+    def build(self) -> List[Path]:
+        """Build all packages, and return those to install."""
         self._tree.assemble(self._source)
         self._configure()
         stage = self._stage_perf()
-        return [*KINDS[kind].kernel(self), KINDS[kind].perf(self, stage)]
+        return [*self._kernel_debs(), self._perf_deb(stage)]
 
-    def _build_kernel(self, target: str, where: str, pattern: str, *args: str) -> List[Path]:
-        """Build packages with one of the kernel's own make targets, and return them."""
-        for old in (self._folder / where).rglob(pattern):
+    def _kernel_debs(self) -> List[Path]:
+        """Build packages with the kernel's own make target, and return them."""
+        for old in self._folder.rglob("linux-*.deb"):
             old.unlink()
         # The kernel's build adds one to this number, and uses it in the names of packages.  Write
         # the time there, so that later packages have higher numbers.
         (self._kernel / ".version").write_text(f"{time.strftime('%y%m%d%H%M', time.gmtime())}\n")
-        self._make("Build the kernel and its package, 10 minutes to hours", f"{target}.log", target,
-                   *args)
-        return sorted((self._folder / where).rglob(pattern))
-
-    def kernel_deb(self) -> List[Path]:
+        self._make("Build the kernel and its package, 10 minutes to hours", "bindeb-pkg.log",
+                   "bindeb-pkg")
         # Leave out linux-libc-dev: the distribution's own headers for the C library stay.
-        return [package for package in self._build_kernel("bindeb-pkg", ".", "linux-*.deb")
+        return [package for package in sorted(self._folder.rglob("linux-*.deb"))
                 if not package.name.startswith("linux-libc-dev")]
-
-    def kernel_rpm(self) -> List[Path]:
-        return [package for package in self._build_kernel(
-                    "binrpm-pkg", "kernel/rpmbuild/RPMS", "kernel-*.rpm",
-                    "RPMOPTS=--without=debuginfo")
-                if not package.name.startswith("kernel-headers")]
 
     def _stage_perf(self) -> Path:
         """Build perf, install it into a folder, and return the folder."""
@@ -256,15 +229,8 @@ class Packages:
         version = self._ask(*self._make_argv("-s", "kernelversion")).splitlines()[-1]
         return version.replace("-rc", "~rc")
 
-    def _perf_facts(self, stage: Path) -> Dict[str, str]:
-        """Return the values for perf's control files; the revision is that of the kernel built."""
-        return {"name": PERF_PACKAGE,
-                "version": self._version(),
-                "revision": (self._kernel / ".version").read_text().strip(), "about": _PERF_ABOUT,
-                "program": PERF, "stage": str(stage)}
-
-    def perf_deb(self, stage: Path) -> Path:
-        facts = self._perf_facts(stage)
+    def _perf_deb(self, stage: Path) -> Path:
+        version, revision = self._version(), (self._kernel / ".version").read_text().strip()
         # dpkg-shlibdeps needs the control file of a source package.
         control = self._folder / "debian" / "control"
         control.parent.mkdir(exist_ok=True)
@@ -275,39 +241,10 @@ class Packages:
         kib = sum(path.lstat().st_size for path in stage.rglob("*")) // 1024
         (stage / "DEBIAN").mkdir()
         (stage / "DEBIAN/control").write_text(_PERF_CONTROL.format(
-            **facts, kib=kib, depends=depends.replace("shlibs:Depends=", "Depends: "),
+            name=PERF_PACKAGE, version=version, revision=revision, about=_PERF_ABOUT, program=PERF,
+            kib=kib, depends=depends.replace("shlibs:Depends=", "Depends: "),
             maintainer=f"{os.environ.get('USER') or 'root'} <root@localhost>"))
-        package = self._folder / f"{PERF_PACKAGE}_{facts['version']}-{facts['revision']}_amd64.deb"
+        package = self._folder / f"{PERF_PACKAGE}_{version}-{revision}_amd64.deb"
         run_logged("Pack perf", ["dpkg-deb", "--root-owner-group", "--build", str(stage),
                                  str(package)], self._logs / "perf-deb.log")
         return package
-
-    def perf_rpm(self, stage: Path) -> Path:
-        top = self._folder / "rpmbuild"
-        shutil.rmtree(top, ignore_errors=True)
-        top.mkdir()
-        spec = top / f"{PERF_PACKAGE}.spec"
-        spec.write_text(_PERF_SPEC.format(**self._perf_facts(stage)))
-        run_logged("Pack perf", ["rpmbuild", "-bb", f"--define=_topdir {top}", str(spec)],
-                   self._logs / "perf-rpm.log")
-        return next(top.rglob("*.rpm"))
-
-
-@dataclass(frozen=True)
-class Kind:
-    """A kind of packages.
-
-    Args:
-        kernel: builds the kernel's packages, and returns them
-        perf: packs perf from a folder, and returns the package
-        install: the command that installs them
-    """
-    kernel: Callable[[Packages], List[Path]]
-    perf: Callable[[Packages, Path], Path]
-    install: str
-
-
-KINDS: Dict[str, Kind] = {
-    "deb": Kind(Packages.kernel_deb, Packages.perf_deb, "apt install"),
-    "rpm": Kind(Packages.kernel_rpm, Packages.perf_rpm, "dnf install"),
-}

@@ -11,12 +11,12 @@ from .emulated import choose_accel
 from .hosts import build_dir, built, extra_config, linux, results_dir
 from .options import Options
 from .testing import say_all
-from .ui import claim, say
+from .ui import check_root, claim, say
 
 
-def packages_of(kind: str, options: Options, folder: Path, config: str,
+def packages_of(options: Options, folder: Path, config: str,
                 fragment: Optional[Path]) -> List[Path]:
-    """Build packages of this kind in a folder, and return them.
+    """Build packages in a folder, and return them.
 
     Args:
         config: the kernel's configuration; that of the running kernel if empty
@@ -25,36 +25,25 @@ def packages_of(kind: str, options: Options, folder: Path, config: str,
     claim(folder)
     base = package.find_config(config, folder)
     return package.Packages(folder, linux(options), package.Config(
-        base, fragment, options.localmod), options.jobs).build(kind)
+        base, fragment, options.localmod), options.jobs).build()
 
 
-def make_packages(kind: str, options: Options) -> int:
-    built_ones = packages_of(kind, options, build_dir(options) / "package", options.config,
+def cmd_deb(options: Options) -> int:
+    built_ones = packages_of(options, build_dir(options) / "package", options.config,
                              extra_config(options))
-    results = results_dir(kind)
+    results = results_dir("deb")
     made = [shutil.copy(path, results) for path in built_ones]
-    say(f"Install them with: {package.KINDS[kind].install} {' '.join(map(str, made))}")
+    say(f"Install them with: apt install {' '.join(map(str, made))}")
     say(f"Then boot the kernel whose name ends in -guest-callchain; its perf is {package.PERF}. "
         "It is not signed, so Secure Boot has to be off.")
     return 0
 
 
-def cmd_deb(options: Options) -> int:
-    return make_packages("deb", options)
-
-
-def cmd_rpm(options: Options) -> int:
-    return make_packages("rpm", options)
-
-
 def cmd_test_packages(options: Options) -> int:
     """Test packages with the emulated host's configuration: a distribution's takes hours."""
-    installed.check_root()
+    check_root("test-packages")
     build = built(options)
-    config, fragment = str(build.kernel / ".config"), CONFIGS / "package-test.config"
-    folder = build_dir(options) / "package-test"
-    counts = installed.debs(build, packages_of("deb", options, folder, config, fragment),
-                            choose_accel(options.accel), results_dir("packages"))
-    counts.add(installed.rpms(packages_of("rpm", options, folder, config, fragment),
-                              results_dir("packages-rpm")))
-    return say_all(counts)
+    packages = packages_of(options, build_dir(options) / "package-test",
+                           str(build.kernel / ".config"), CONFIGS / "package-test.config")
+    return say_all(installed.debs(build, packages, choose_accel(options.accel),
+                                  results_dir("packages")))

@@ -91,7 +91,7 @@ class PackagesTest(unittest.TestCase):
                 (self.folder / f"{name}_1_amd64.deb").touch()
 
         with mock.patch.object(self.packages, "_make", make):
-            self.assertEqual([path.name for path in self.packages.kernel_deb()],
+            self.assertEqual([path.name for path in self.packages._kernel_debs()],
                              ["linux-headers-7_1_amd64.deb", "linux-image-7_1_amd64.deb"])
 
     def test_no_instruments(self) -> None:
@@ -104,7 +104,7 @@ class PackagesTest(unittest.TestCase):
         with mock.patch.object(package, "Packages") as made, \
                 mock.patch.object(package, "find_config") as found, \
                 mock.patch.object(packaging, "linux"):
-            packaging.packages_of("deb", Options(localmod=True), self.folder / "b", "mine",
+            packaging.packages_of(Options(localmod=True), self.folder / "b", "mine",
                                   Path("fragment"))
         self.assertEqual(found.call_args.args[0], "mine")
         self.assertEqual(made.call_args.args[2],
