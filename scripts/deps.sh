@@ -157,6 +157,9 @@ install_missing()
 command=${1:-}
 [ $# = 0 ] || shift
 names=$*
+case $names in
+*[!a-z0-9\ -]*)	fail "deps: \"$names\" is not known; \"make\" lists the commands" ;;
+esac
 [ "$names" != all ] || names=$(sed -n "s/^\([a-z0-9-]*\)$tab.*/\1/p" "$table" | tr '\n' ' ')
 case $command in
 need)		need ;;

@@ -6,6 +6,7 @@ objects are shared with this machine.
 """
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -13,9 +14,8 @@ import time
 from pathlib import Path
 from typing import Dict, List, Sequence, Tuple
 
-import readme_commands
-
-from . import source
+from . import deb, source
+from .git import Repository, isolated
 from .options import OPTIONS
 from .selftests import Counts, judge
 from .patches import REPO
@@ -36,10 +36,12 @@ _CLONE = "root/guest-callchains"
 _PASSED = ("MIRROR", "http_proxy", "https_proxy", "no_proxy")
 
 
-def check_root() -> None:
-    """Raise Failure unless this process can make a Debian in a folder and run it."""
-    if os.geteuid():
-        raise Failure("test-bare makes a Debian of its own, which only root can; run it as root")
+def readme_commands(text: str, section: str) -> List[str]:
+    """Return the lines of a section of README that are indented as code, without comments."""
+    found = re.search(rf"^## {re.escape(section)}\n(.*?)(?=^## |\Z)", text,
+                      re.MULTILINE | re.DOTALL)
+    lines = found[1].splitlines() if found else []
+    return [re.sub(r"\s+# .*", "", line.strip()) for line in lines if line.startswith("    ")]
 
 
 def choose(suite: str, day: int) -> Tuple[str, List[str]]:
@@ -56,10 +58,9 @@ def _tarball(suite: str, logs: Path) -> Path:
         if kept.exists() and time.time() - kept.stat().st_mtime < _DAYS * 86400:
             return kept
         made = folder / f"new-{suite}.tar"
-        mirror = os.environ.get("MIRROR")
         run_logged(f"Make a bare Debian, {suite}",
                    ["mmdebstrap", "--variant=apt", f"--include={_PACKAGES}", suite, str(made),
-                    *([mirror] if mirror else [])], logs / "mmdebstrap.log")
+                    deb.mirror()], logs / "mmdebstrap.log")
         return made.rename(kept)
 
 
@@ -110,14 +111,18 @@ def run(suite: str, folder: Path, results: Path) -> Counts:
         subprocess.run(["tar", "-C", str(folder), "--exclude=./dev/*", "-xpf", str(tarball)],
                        check=True)
         shutil.copy("/etc/resolv.conf", folder / "etc/resolv.conf")
-        subprocess.run(["git", "clone", "--quiet", "--no-local", str(REPO), str(folder / _CLONE)],
-                       check=True)
+        # git refuses to clone another user's repository, but archives it.
+        clone = Repository(folder / _CLONE)
+        clone.init()
+        subprocess.run(["sh", "-c", 'git archive HEAD | tar -x -C "$0"', str(clone.path)], cwd=REPO,
+                       check=True, env=isolated())
+        clone.commit_all("What is committed here")
     shared = {source.cache_dir(): f"root/.cache/{source.cache_dir().name}",
               _ccache(): "root/.cache/ccache"}
     for cache in shared:
         cache.mkdir(parents=True, exist_ok=True)
 
-    commands = readme_commands.commands((folder / _CLONE / "README.md").read_text(), "Try it")
+    commands = readme_commands((folder / _CLONE / "README.md").read_text(), "Try it")
     if not commands:
         raise Failure('README.md has no commands in a section "Try it"')
     cases = {f"{command} (its output is in {number}.log)":

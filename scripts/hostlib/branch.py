@@ -7,7 +7,6 @@ before.  "make import" writes the commits back, as patches and new files.
 """
 
 import hashlib
-import os
 import re
 import shutil
 import tempfile
@@ -30,7 +29,8 @@ _HEADS = "refs/heads/series/"
 # Digests of the branches and of the repository when they had the same content, and the commit that
 # the repository had checked out; all are in the configuration of the branch's repository.
 _STATE = "guestcallchains.state"
-_UNFINISHED = "unfinished"
+# In place of a digest, while the branches are written, or the repository.
+_WRITING, _IMPORTING = "writing", "importing"
 _CONTENT = "guestcallchains.content"
 _COMMIT = "guestcallchains.commit"
 _SOURCE = "guestcallchains.source"
@@ -81,7 +81,7 @@ def _commit(number: int, parent: str, topic: Topic, first: Path, scratch: Path) 
                           "before")
         patches.copy(first / path, scratch / path)
     lines = [f"commit {_HEADS}{topic.series}\nmark :{number}\ncommitter {WRITER}\n".encode(),
-             _data(topic.message.encode()), f"from {parent}\n".encode()]
+             _data(patches.encode(topic.message)), f"from {parent}\n".encode()]
     for path in sorted({*patches.touched([topic.patch]), *topic.new_files}):
         file = scratch / path
         if file.exists():
@@ -98,13 +98,10 @@ def _data(content: bytes) -> bytes:
 
 def content(top: Path = REPO) -> str:
     """Return a digest of the patches and new files of the repository."""
+    patches.check_listed(top)
     digest = hashlib.sha256()
-    every = patches.topics(top)
-    files = [top / "patches/series", *(topic.patch for topic in every),
-             *(patches.cover(series, top) for series in patches.posted(top)),
-             *(top / path for path in sorted(patches.new_files(every)))]
-    for path in files:
-        digest.update(f"{path.relative_to(top)}\n".encode())
+    for path in (top / name for name in sorted(_files(top))):
+        digest.update(f"{path.relative_to(top)} {path.stat().st_mode & 0o100}\n".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()
 
@@ -147,12 +144,15 @@ def _watch_new_files(linux: Path) -> None:
         ignored.write_text(text)
 
 
+def _is_base(source: Source, folder: Path) -> bool:
+    """Return True if the base in a folder is this source; a tree of the user's may have changed."""
+    return (not source.tree and (folder / ".git").is_dir()
+            and _config(Repository(folder), _SOURCE) == source.name)
+
+
 def base_of(source: Source, folder: Path) -> Repository:
     """Return the repository in a folder if its base is this source, else make it."""
-    repo = Repository(folder)
-    if (folder / ".git").is_dir() and _config(repo, _SOURCE) == source.name:
-        return repo
-    return unpack_base(source, folder)
+    return Repository(folder) if _is_base(source, folder) else unpack_base(source, folder)
 
 
 def write(source: Source, folder: Path, top: Path = REPO) -> Path:
@@ -160,12 +160,16 @@ def write(source: Source, folder: Path, top: Path = REPO) -> Path:
 
     Raises Failure if work in the folder would be lost.
     """
-    if (folder / ".git").is_dir():
-        _check_nothing_lost(Repository(folder), top)
+    if folder.exists() and any(folder.iterdir()) and not (
+            (folder / ".git").is_dir() and _config(Repository(folder), _SOURCE)):
+        raise Failure(f"{folder} is not from make branch; move it away")
+    check_nothing_lost(folder, replaced=not _is_base(source, folder))
     repo = base_of(source, folder)
     with Step(f"Write {len(patches.topics(top))} commits"):
         # If this is interrupted, there is no work to lose.
-        repo.git("config", _STATE, _UNFINISHED)
+        repo.git("config", _STATE, _WRITING)
+        # What a killed git left; the folder is locked, so that no other run of ours has it.
+        (folder / ".git/index.lock").unlink(missing_ok=True)
         for name in set(_heads(repo)) - {topic.series for topic in patches.topics(top)}:
             repo.git("update-ref", "-d", f"{_HEADS}{name}")
             repo.try_git("config", "--unset", _description(name))
@@ -175,26 +179,36 @@ def write(source: Source, folder: Path, top: Path = REPO) -> Path:
         # With it, a rebase moves the branches of all series.
         repo.git("config", "rebase.updateRefs", "true")
         repo.git("config", "rebase.autoSquash", "true")
-        # Linux's files are loose objects, and git would pack them for minutes after a commit.
         repo.git("config", "gc.auto", "0")
-        _remember(repo, top)
+        head = Repository(top).try_git("rev-parse", "--short", "HEAD").stdout.strip()
+        _remember(repo, top, head)
     return folder
 
 
-def _remember(repo: Repository, top: Path) -> None:
-    """Note that branches and repository have the same content now."""
-    repo.git("config", _STATE, _state(repo))
+def _remember(repo: Repository, top: Path, commit: str) -> None:
+    """Note that branches and repository have the same content now.
+
+    Args:
+        commit: where the repository has this content, for a message
+    """
     repo.git("config", _CONTENT, content(top))
-    head = Repository(top).try_git("rev-parse", "--short", "HEAD").stdout.strip()
-    repo.git("config", _COMMIT, head)
+    repo.git("config", _COMMIT, commit)
+    repo.git("config", _STATE, _state(repo))
 
 
-def _check_nothing_lost(repo: Repository, top: Path) -> None:
-    """Raise Failure if the folder has work that is not in this repository."""
-    if _config(repo, _STATE) in ("", _UNFINISHED):
+def check_nothing_lost(folder: Path, replaced: bool) -> None:
+    """Raise Failure if the branch's folder has work that is not in this repository.
+
+    Args:
+        replaced: the whole folder will be removed, with branches and stashes of the user's own
+    """
+    repo = Repository(folder)
+    if not (folder / ".git").is_dir() or _config(repo, _STATE) in ("", _WRITING):
         return
     _check_clean(repo)
-    if _config(repo, _STATE) != _state(repo):
+    outside = "--all" if replaced else "HEAD"
+    if (_config(repo, _STATE) != _state(repo)
+            or repo.git("rev-list", "-1", "HEAD", outside, "--not", f"--glob={_HEADS}*")):
         raise Failure(f"{repo.path} has commits that were not imported; run make import first, or "
                       "remove this folder if you don't want them")
 
@@ -250,6 +264,10 @@ class Commit:
 def _series(repo: Repository, known: Sequence[str]) -> List[Tuple[str, str]]:
     """Return the series of the branch in order, and the range of commits of each."""
     names = _heads(repo)
+    odd = [name for name in names if not re.fullmatch(r"[\w-]+", name)]
+    if odd:
+        raise Failure(f"The branch series/{odd[0]} is no name for a series; use letters, digits "
+                      "and hyphens")
     missing = [name for name in known if name not in names]
     if missing:
         raise Failure(f"{repo.path} has no branch series/{missing[0]}; make it again at the last "
@@ -259,6 +277,11 @@ def _series(repo: Repository, known: Sequence[str]) -> List[Tuple[str, str]]:
             raise Failure(f"The branch series/{name} is not below HEAD any more; move it to the "
                           f"last commit of its series: git branch -f series/{name} COMMIT")
     names.sort(key=lambda name: int(repo.git("rev-list", "--count", _HEADS + name)))
+    tips = [repo.git("rev-parse", _HEADS + name) for name in names]
+    for one, other in zip(range(len(names)), range(1, len(names))):
+        if tips[one] == tips[other]:
+            raise Failure(f"The branches series/{names[one]} and series/{names[other]} are at the "
+                          "same commit, so that one of them has no patch; move it: git branch -f")
     found = []
     before = f"refs/tags/{BASE}"
     for name in names:
@@ -284,7 +307,7 @@ def _read(repo: Repository, series: str, commits: str, created: Dict[str, str]) 
     """Read the commits of a series; "created" gets the files that they create, and by which."""
     return [_judge(commit, parents, message, status.strip(), diff, series, created)
             for (commit, parents, message, status), (_, _, _, diff)
-            in zip(_log(repo, commits, "--name-status"), _log(repo, commits, *_DIFF))]
+            in zip(_log(repo, commits, "--raw"), _log(repo, commits, *_DIFF), strict=True)]
 
 
 def _judge(commit: str, parents: str, message: str, status: str, diff: str, series: str,
@@ -302,17 +325,30 @@ def _judge(commit: str, parents: str, message: str, status: str, diff: str, seri
         raise Failure(f"The commit {name} changes nothing; drop it with git rebase -i")
     if re.search(r"^Binary files ", diff, re.MULTILINE):
         raise Failure(f"The commit {name} changes a binary file; patches are text")
-    added = tuple(re.findall(r"^A\t(\S+)$", status, re.MULTILINE))
-    for path in added:
-        if path in created:
-            raise Failure(f"The commit {name} creates {path}, which {created[path]} creates as "
+    if re.search(r"^diff --git ", message, re.MULTILINE):
+        raise Failure(f"The message of the commit {name} has a line that begins like a diff; "
+                      "change it")
+    added = []
+    for mode, kind, paths in re.findall(r"^:\d+ (\d+) \S+ \S+ ([A-Z])\d*\t(.*)$", status,
+                                        re.MULTILINE):
+        if mode not in ("000000", "100644", "100755") or re.search(r'[ "]', paths):
+            raise Failure(f"The commit {name} has {paths}, which is no plain file, or has a name "
+                          "with a space or a quote; patches can't have that")
+        if kind != "A":
+            continue
+        if not patches.may_be_new(paths):
+            raise Failure(f"The commit {name} creates {paths}, and new files of this repository "
+                          f"can't be there; see _OVERLAY in scripts/hostlib/patches.py")
+        if paths in created:
+            raise Failure(f"The commit {name} creates {paths}, which {created[paths]} creates as "
                           "well; let one of them create it")
-        created[path] = name
+        created[paths] = name
+        added.append(paths)
     # The repository has new files as they are.
     diff = "".join(each for _, each in patches.split(diff) if "\nnew file mode " not in each)
     # Without these lines, a patch changes only where its edits do.
     diff = re.sub(r"^index [0-9a-f]+\.\.[0-9a-f]+( \d+)?\n", "", diff, flags=re.MULTILINE)
-    return Commit(name, series, message.strip() + "\n", diff, added)
+    return Commit(name, series, message.strip() + "\n", diff, tuple(added))
 
 
 def read(repo: Repository, known: Sequence[str]) -> List[Commit]:
@@ -342,46 +378,102 @@ def _names(commits: Sequence[Commit], top: Path) -> List[str]:
     known = patches.by_subject(top)
     names = [known.get(commit.subject, file_name(commit.subject)) for commit in commits]
     for name in names:
+        if name == ".patch":
+            raise Failure("The subject of a commit has no letter and no digit to name its patch by")
         if names.count(name) > 1:
             raise Failure(f"Two commits would be patches/{name}; change the subject of one")
     return names
 
 
-def _write_if_new(path: Path, text: bytes, mode: int = 0o644) -> None:
-    """Write a file if its content or mode differs, and replace it in one step."""
-    if (path.is_file() and path.read_bytes() == text
-            and path.stat().st_mode & 0o111 == mode & 0o111):
-        return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f"{path.name}.partial")
-    partial.write_bytes(text)
-    partial.chmod(mode)
-    partial.rename(path)
-
-
 def read_back(folder: Path, top: Path = REPO) -> int:
-    """Write the commits of the branch to the repository, and return how many there are."""
+    """Write the commits of the branch to the repository, and return how many there are.
+
+    Nothing changes unless the result is what the branch has, commit by commit.
+    """
     repo = Repository(folder)
     if not (folder / ".git").is_dir():
         raise Failure(f"There is no {folder}; make branch writes it")
     _check_clean(repo)
-    if _config(repo, _CONTENT) != content(top):
-        raise Failure("Patches or new files here have changed since make branch, and import would "
-                      "undo this; commit here, check out "
-                      f"{_config(repo, _COMMIT) or 'the commit of that time'}, import there, and "
-                      "merge")
-    with Step("Read the commits"):
-        known = list(dict.fromkeys(topic.series for topic in patches.topics(top)))
-        commits = read(repo, known)
-        with tempfile.TemporaryDirectory() as tmp:
-            _import(repo, commits, Path(tmp), top)
-        _remember(repo, top)
+    # An interrupted import has changed the repository itself.
+    if _config(repo, _STATE) != _IMPORTING and _config(repo, _CONTENT) != content(top):
+        raise Failure("Patches or new files here have changed since the last make branch or make "
+                      "import, and import would undo this; commit here, check out "
+                      f"{_config(repo, _COMMIT) or 'the commit that has what was imported'}, "
+                      "import there, and merge")
+    with Step("Read the commits"), tempfile.TemporaryDirectory() as tmp:
+        commits = read(repo, _known(top))
+        made = _imported(repo, commits, Path(tmp), top)
+        _prove(repo, made, Path(tmp) / "proof")
+        _replace(repo, made, top)
+        _remember(repo, top, "")
     return len(commits)
 
 
-def _final(repo: Repository, commits: Sequence[Commit], tmp: Path) -> Dict[str, Path]:
+def _known(top: Path) -> List[str]:
+    return list(dict.fromkeys(topic.series for topic in patches.topics(top)))
+
+
+def not_as_imported(repo: Repository, top: Path = REPO) -> List[str]:
+    """Return the files that make branch and make import would change: there should be none.
+
+    Args:
+        repo: a repository with all commits; its work tree changes
+    """
+    repo.git("checkout", "-q", "--force", f"series/{_last(top)}")
+    with tempfile.TemporaryDirectory() as tmp:
+        made = _imported(repo, read(repo, _known(top)), Path(tmp), top)
+        names = _files(made) | _files(top)
+        return sorted(name for name in names
+                      if not (made / name).is_file() or not (top / name).is_file()
+                      or (made / name).read_bytes() != (top / name).read_bytes())
+
+
+def _files(top: Path) -> Set[str]:
+    """Return the paths of all files that import writes."""
+    every = patches.topics(top)
+    return {"patches/series", *(f"patches/{topic.patch.name}" for topic in every),
+            *(f"patches/{patches.cover(name, top).name}" for name in patches.posted(top)),
+            *patches.new_files(every)}
+
+
+def _prove(repo: Repository, made: Path, scratch: Path) -> None:
+    """Raise Failure unless a branch from what was imported has the same trees as this one."""
+    again = Repository(scratch)
+    again.init()
+    base = repo.git("rev-parse", f"{BASE}^{{commit}}").strip()
+    (scratch / ".git/objects/info").mkdir(exist_ok=True)
+    (scratch / ".git/objects/info/alternates").write_text(f"{repo.path.resolve()}/.git/objects\n")
+    add_commits(again, base, made)
+    logs = [[line.split(" ", 1) for line in where.git(
+        "log", "--format=%T %s", f"{base}..{_HEADS}{_last(made)}").splitlines()][::-1]
+        for where in (repo, again)]
+    for (tree, subject), (other, _) in zip(*logs, strict=True):
+        if tree != other:
+            raise Failure(f"The commit \"{subject}\" can't be a patch: applied, it would make "
+                          "other files; does it have links, or other things than text?")
+
+
+def _replace(repo: Repository, made: Path, top: Path) -> None:
+    """Write the imported files over those of the repository, and remove what has gone."""
+    listing = repo.path / ".git" / "guest-callchains-gone"
+    wanted = _files(made)
+    gone = set() if _config(repo, _STATE) == _IMPORTING else _files(top) - wanted
+    if listing.exists():
+        # An import was interrupted.
+        gone |= set(listing.read_text().split("\n")) - wanted - {""}
+    listing.write_text("\n".join(sorted(gone)))
+    repo.git("config", _STATE, _IMPORTING)
+    # Write the list of all patches when they are there.
+    for name in sorted(wanted, key=lambda name: name == "patches/series"):
+        patches.update(top / name, (made / name).read_bytes(), (made / name).stat().st_mode)
+    for name in gone:
+        (top / name).unlink(missing_ok=True)
+        _remove_empty((top / name).parent, top)
+    listing.unlink()
+
+
+def _final(repo: Repository, commits: Sequence[Commit]) -> Dict[str, bytes]:
     """Return the new files as the last commit has them; a commit may have renamed them."""
-    there = repo.files("HEAD")
     again = [path for commit in commits for path in commit.added if path in repo.files(BASE)]
     if again:
         raise Failure(f"A commit removes Linux's {again[0]}, and another one creates it; squash "
@@ -391,59 +483,30 @@ def _final(repo: Repository, commits: Sequence[Commit], tmp: Path) -> Dict[str, 
         for old, new in commit.renamed:
             if old in ours:
                 ours.add(new)
-    found = {}
-    for path in ours & there.keys():
-        # The work tree is clean, so that its files are those of HEAD.
-        found[path] = tmp / path
-        found[path].parent.mkdir(parents=True, exist_ok=True)
-        found[path].write_bytes((repo.path / path).read_bytes())
-        found[path].chmod(0o755 if there[path] == "100755" else 0o644)
-    return found
+    there = ours & repo.files("HEAD").keys()
+    elsewhere = [path for path in there if not patches.may_be_new(path)]
+    if elsewhere:
+        raise Failure(f"A commit moves a new file to {elsewhere[0]}, where new files of this "
+                      "repository can't be")
+    # The work tree may have other ends of lines.
+    return {path: repo.blob(f"HEAD:{path}") for path in there}
 
 
-def _import(repo: Repository, commits: Sequence[Commit], tmp: Path, top: Path) -> None:
+def _imported(repo: Repository, commits: Sequence[Commit], tmp: Path, top: Path) -> Path:
+    """Write what import makes of the commits to a folder, and return the folder."""
+    made = tmp / "made"
     names = _names(commits, top)
-    final = _final(repo, commits, tmp / "files")
-    covers = {}
+    for commit, name in zip(commits, names):
+        text = f"Subject: {commit.message}" + (f"\n{commit.diff}" if commit.diff else "")
+        patches.update(made / "patches" / name, patches.encode(text))
+    for path, data in _final(repo, commits).items():
+        patches.update(made / path, data, int(repo.files("HEAD")[path], 8) & 0o777)
     for series in dict.fromkeys(commit.series for commit in commits):
         text = _config(repo, _description(series))
         if text:
-            covers[series] = text.rstrip("\n") + "\n"
-    old = patches.topics(top)
-    gone: Set[Path] = {topic.patch for topic in old} - {top / "patches" / name for name in names}
-    gone |= {top / path for path in patches.new_files(old) - final.keys()}
-    for commit, name in zip(commits, names):
-        text = f"Subject: {commit.message}" + (f"\n{commit.diff}" if commit.diff else "")
-        _write_if_new(top / "patches" / name, text.encode(errors="surrogateescape"))
-    for path, file in final.items():
-        _write_if_new(top / path, file.read_bytes(), file.stat().st_mode)
-    for series, text in covers.items():
-        _write_if_new(patches.cover(series, top), text.encode())
-    _write_if_new(top / "patches/series", _listing(commits, names).encode())
-    for old_file in gone:
-        old_file.unlink(missing_ok=True)
-        _remove_empty(old_file.parent, top)
-
-
-def not_as_imported(repo: Repository, top: Path = REPO) -> List[str]:
-    """Return the files that make branch and make import would change: there should be none.
-
-    Args:
-        repo: a repository with all commits; its work tree changes
-    """
-    every = patches.topics(top)
-    files = [*(path for path in (top / "patches").iterdir() if path.is_file()),
-             *(top / path for path in patches.new_files(every))]
-    repo.git("checkout", "-q", "--force", f"series/{_last(top)}")
-    with tempfile.TemporaryDirectory() as tmp:
-        again = Path(tmp) / "again"
-        for path in files:
-            patches.copy(path, again / path.relative_to(top))
-        commits = read(repo, list(dict.fromkeys(topic.series for topic in every)))
-        _import(repo, commits, Path(tmp), again)
-        return sorted(str(path.relative_to(top)) for path in files
-                      if not (again / path.relative_to(top)).exists()
-                      or (again / path.relative_to(top)).read_bytes() != path.read_bytes())
+            patches.update(patches.cover(series, made), patches.encode(text.rstrip("\n") + "\n"))
+    patches.update(made / "patches/series", _listing(commits, names).encode())
+    return made
 
 
 def _listing(commits: Sequence[Commit], names: Sequence[str]) -> str:
@@ -459,6 +522,6 @@ def _listing(commits: Sequence[Commit], names: Sequence[str]) -> str:
 
 
 def _remove_empty(folder: Path, top: Path) -> None:
-    while folder != top and not os.listdir(folder):
+    while folder != top and folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
         folder = folder.parent

@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+from functools import lru_cache
 from pathlib import Path
 from typing import Iterable, List, Optional, Tuple
 
@@ -22,6 +23,7 @@ CONFIGS = REPO / "scripts" / "configs"
 _NEEDS_GIB = 6
 
 
+@lru_cache(maxsize=None)
 def our_selftests(arch: str) -> List[str]:
     """Return our KVM selftests for an architecture: those that patches add to Makefile.kvm.
 
@@ -37,8 +39,6 @@ def our_selftests(arch: str) -> List[str]:
     return sorted((test for where, test in listed if where in (arch, "COMMON")),
                   key=lambda test: ("/" in test, test))
 
-
-SELFTESTS = our_selftests(X86.name)
 
 # One of perf's selftests, which are built into a folder below KVM's.
 PERF_EVENTS_TEST = "perf_events/sw_event_samples"
@@ -177,7 +177,7 @@ class Build:
         if self.arch is not X86:
             return [*self._selftests(), PERF_EVENTS_TEST, MIDWALK_TEST]
         runs_32bit = "CONFIG_IA32_EMULATION=y\n" in (self.kernel / ".config").read_text()
-        return [*SELFTESTS, PERF_EVENTS_TEST, *([TEST_32BIT] if runs_32bit else []),
+        return [*our_selftests(X86.name), PERF_EVENTS_TEST, *([TEST_32BIT] if runs_32bit else []),
                 *INSTRUMENT_TESTS]
 
     def _selftests(self) -> List[str]:

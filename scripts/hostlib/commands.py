@@ -117,8 +117,10 @@ def cmd_clean(options: Options) -> int:
     folder = build_dir(options)
     if folder.exists():
         # Other hosts, packages, and kernels for comparisons are built in subfolders.
-        builds = [base.parent for base in [folder / "linux.base", *folder.glob("*/linux.base")]
-                  if base.exists()]
+        if (folder / "branch").exists():
+            branch.check_nothing_lost(branch_dir(options), replaced=True)
+        builds = [base.parent for base in [folder / "linux.base", folder / "branch/.git",
+                                           *folder.glob("*/linux.base")] if base.exists()]
         if not builds and any(folder.iterdir()):
             raise Failure(f"{folder} was not built by this project; remove it by hand if you want "
                           "to")
@@ -205,9 +207,6 @@ COMMANDS: Dict[str, Command] = {
     "deb": Command(
         packaging.cmd_deb,
         "build Debian packages of the patched kernel and perf, for your own machines",
-        (*_BUILD, "config", "kconfig", "localmod")),
-    "rpm": Command(
-        packaging.cmd_rpm, "build RPM packages of the patched kernel and perf",
         (*_BUILD, "config", "kconfig", "localmod")),
     "test-packages": Command(
         packaging.cmd_test_packages,

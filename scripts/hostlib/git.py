@@ -79,9 +79,14 @@ class Repository:
     def try_git(self, *args: str, stdin: str = "",
                 **more: str) -> "subprocess.CompletedProcess[str]":
         """Run git, which may fail."""
-        return subprocess.run(["git", *args], cwd=self.path, input=stdin, text=True,
+        done = subprocess.run(["git", *args], cwd=self.path,
+                              input=stdin.encode(errors="surrogateescape"),
                               env=isolated(**more), stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, check=False, errors="surrogateescape")
+                              stderr=subprocess.PIPE, check=False)
+        # Text mode would drop carriage returns.
+        said, errors = (text.decode(errors="surrogateescape")
+                        for text in (done.stdout, done.stderr))
+        return subprocess.CompletedProcess(done.args, done.returncode, said, errors)
 
     def files(self, commit: str) -> Dict[str, str]:
         """Return the modes of all files of a commit, by path."""
@@ -90,6 +95,11 @@ class Repository:
             self._files[commit] = {path: head.split()[0] for head, path in (
                 line.split("\t", 1) for line in said.split("\0") if line)}
         return self._files[commit]
+
+    def blob(self, name: str) -> bytes:
+        """Return the content of a file of a commit, "COMMIT:PATH"."""
+        return subprocess.run(["git", "cat-file", "blob", name], cwd=self.path, env=isolated(),
+                              stdout=subprocess.PIPE, check=True).stdout
 
     def fast_import(self, stream: bytes) -> None:
         """Let git read commits and their files."""
@@ -107,6 +117,7 @@ class Repository:
     def commit_all(self, message: str) -> str:
         """Commit all files, ignored ones too, and return the commit."""
         # Without "-f", Linux's own .gitignore would keep some of its files out.
-        self.git("add", "-A", "-f")
+        # With the threshold, git packs the files at once; 90 000 loose objects would take longer.
+        self.git("-c", "core.bigFileThreshold=1", "add", "-A", "-f")
         self.git("commit", "-q", "--allow-empty", "-m", message)
         return self.git("rev-parse", "HEAD").strip()

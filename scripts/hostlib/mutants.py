@@ -17,7 +17,7 @@ from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple, Union
 
 from . import intel, objectcode, patches, selftests
 from .arch import ARCHS, X86, Arch
-from .build import INSTRUMENT_TESTS, PERF_EVENTS_TEST, SELFTESTS, TEST_32BIT, Build
+from .build import INSTRUMENT_TESTS, PERF_EVENTS_TEST, TEST_32BIT, Build, our_selftests
 from .emulated import Complaint
 from .options import by_turns
 from .patches import REPO
@@ -91,7 +91,7 @@ def parse(patch: Path) -> Mutant:
     elif not diff.startswith("diff --git "):
         wrong = 'after its header and an empty line, its diff must begin with "diff --git"'
     touched = tuple(re.findall(r"^\+\+\+ b/(\S+)", diff, re.MULTILINE))
-    ours = [*SELFTESTS, PERF_EVENTS_TEST, TEST_32BIT, *INSTRUMENT_TESTS]
+    ours = [*our_selftests(X86.name), PERF_EVENTS_TEST, TEST_32BIT, *INSTRUMENT_TESTS]
     known = {test.split("/")[-1] for test in ours} | _CHECKS.keys()
     tests = tuple(header.get("Tests", "").split())
     if set(tests) - known:
@@ -305,7 +305,8 @@ def unfit(mutants: List[Mutant], tree: Tree) -> List[Verdict]:
                         raise Failure(f"{path} is neither our file nor one that we patch")
                     (Path(tmp) / path).parent.mkdir(parents=True, exist_ok=True)
                     shutil.copy2(tree.path / path, Path(tmp) / path)
-                patches.apply(mutant.patch, Path(tmp))
+                patches.apply(mutant.patch, Path(tmp), why="the code that it breaks has "
+                              "changed; adapt the mutant")
             except Failure as failure:
                 verdicts.append(Verdict(mutant, ERROR, str(failure)))
     return verdicts

@@ -18,7 +18,7 @@ from .hosts import (accel_of, build_dir, built, host_dir, host_traits, linux, re
 from .options import GUESTS, Options, by_turns
 from .patches import REPO
 from .selftests import Counts
-from .ui import Failure, claim, host_folder, say
+from .ui import Failure, check_root, claim, host_folder, say
 
 
 # no5lvl: while Linux 7.3 boots, it forgets the CPU's features for a moment.  In an IRQ that
@@ -269,7 +269,7 @@ def cmd_test_workflow(options: Options) -> int:
 
 
 def cmd_test_bare(options: Options) -> int:
-    bare.check_root()
+    check_root("test-bare")
     suite, left_out = bare.choose(options.suite, datetime.date.today().toordinal())
     if left_out:
         say(f"Today's Debian is {suite}; left out: {', '.join(left_out)}")

@@ -161,7 +161,8 @@ class Tree:
             added = [path for path in wanted if not self.original(source, path).exists()]
             self._added_list().write_text("\n".join(sorted(added)))
             for path, content in wanted.items():
-                _update(self.path / path, content)
+                patches.update(self.path / path, content.read_bytes(),
+                               content.stat().st_mode & 0o777)
 
     def _added_list(self) -> Path:
         return self._stamp.with_name("linux.new-files")
@@ -176,15 +177,3 @@ class Tree:
         return {str(path.relative_to(self._pristine))
                 for path in self._pristine.rglob("*")
                 if path.is_file() and path.suffix != ".partial"}
-
-
-def _update(target: Path, content: Path) -> None:
-    """Write a file if its content differs, and replace it in one step."""
-    data = content.read_bytes()
-    if target.exists() and target.read_bytes() == data:
-        return
-    target.parent.mkdir(parents=True, exist_ok=True)
-    partial = target.with_name(target.name + ".partial")
-    partial.write_bytes(data)
-    shutil.copymode(content, partial)
-    partial.rename(target)

@@ -41,6 +41,12 @@ def host_folder(vendor: str, config: Optional[Path], kernel_args: str) -> str:
     return "-".join(parts + kernel_args.replace(",", "+").split())
 
 
+def check_root(command: str) -> None:
+    """Raise Failure unless this process can make a Debian in a folder, and run programs in it."""
+    if os.geteuid():
+        raise Failure(f"{command} makes a Debian of its own, which only root can; run it as root")
+
+
 # Lock files. They stay open, and so locked, as long as this process runs.
 _claims: Dict[Path, TextIO] = {}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from unittest import mock
 
 from hostlib import bare
-from hostlib.ui import Failure
+from hostlib.ui import Failure, check_root
 
 _README = "# A\n\n## Try it\n\n    echo one > made; test $CI = true\n    test -e made{}\n\n## B\n"
 
@@ -24,9 +24,17 @@ class ChooseTest(unittest.TestCase):
         self.assertEqual(bare.choose("trixie", 2), ("trixie", []))
 
     def test_needs_root(self) -> None:
-        with mock.patch.object(os, "geteuid", return_value=1000), \
-                self.assertRaisesRegex(Failure, "root"):
-            bare.check_root()
+        with mock.patch.object(os, "geteuid", return_value=1000), self.assertRaises(Failure):
+            check_root("test-bare")
+
+    def test_what_runs_in_the_root(self) -> None:
+        argv = bare.in_root(Path("/a root"), {Path("/cache"): "root/.cache/c"}, "make demo")
+        self.assertEqual(argv[0], "unshare")
+        script = argv[argv.index("-euc") + 1]
+        self.assertIn("mount --bind /cache '/a root'/root/.cache/c\n", script)
+        self.assertTrue(argv[-1].endswith("\nmake demo"))
+        self.assertIn("CI=true", argv)
+        self.assertIn("-i", argv)
 
 
 class RunTest(unittest.TestCase):

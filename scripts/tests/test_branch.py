@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Tests of the way from patches to a git branch and back, with a small Linux and a small series."""
 
+import contextlib
+import io
 import os
 import shutil
 import subprocess
@@ -77,7 +79,7 @@ class BranchTest(unittest.TestCase):
         _write(top, _REPOSITORY)
         (top / "tools/testing/run.sh").chmod(0o755)
         _write(linux, _LINUX)
-        with mock.patch("sys.stdout"):
+        with contextlib.redirect_stdout(io.StringIO()):
             branch.write(Source("linux_1", tree=linux), folder, top)
             branch.read_back(folder, top)
 
@@ -108,9 +110,13 @@ class BranchTest(unittest.TestCase):
         self.git("commit", "-q", "--allow-empty-message", "--allow-empty", "-m", message)
 
     def import_(self) -> Dict[str, str]:
-        with mock.patch("sys.stdout"):
+        with contextlib.redirect_stdout(io.StringIO()):
             branch.read_back(self.folder, self.top)
         return _read(self.top)
+
+    def import_bytes(self) -> None:
+        with contextlib.redirect_stdout(io.StringIO()):
+            branch.read_back(self.folder, self.top)
 
     def changed(self, after: Dict[str, str]) -> "set[str]":
         return {name for name in self.before.keys() | after.keys()
@@ -145,7 +151,8 @@ class BranchTest(unittest.TestCase):
                           ("empty.patch", ("tools/testing/run.sh",), "instruments")])
         # The commits have the same names for everybody.
         again = self.tmp / "again"
-        with mock.patch("sys.stdout"), mock.patch.dict(os.environ, GIT_AUTHOR_NAME="B"):
+        with contextlib.redirect_stdout(io.StringIO()), \
+                mock.patch.dict(os.environ, GIT_AUTHOR_NAME="B"):
             branch.write(self.source, again, self.top)
         self.assertEqual(Repository(again).git("rev-parse", "HEAD"), self.git("rev-parse", "HEAD"))
 
@@ -180,7 +187,7 @@ class BranchTest(unittest.TestCase):
         self.assertEqual(self.changed(after), {
             "kernel/events/new.c", "kernel/events/named.c", "patches/series",
             "patches/perf-rename-the-new-file.patch"})
-        with mock.patch("sys.stdout"):
+        with contextlib.redirect_stdout(io.StringIO()):
             branch.write(self.source, self.tmp / "again", self.top)
         again = Repository(self.tmp / "again")
         self.assertEqual(again.git("rev-parse", "HEAD^{tree}"),
@@ -226,6 +233,10 @@ class BranchTest(unittest.TestCase):
             ("KVM: Fix it", {"arch__a_c": "x\n"}, ("KVM: Fix it", "same")),
             ("Nothing", {}, ("Nothing",)),
             ("Binary", {"kernel__events__core_c": "\0\n"}, ("Binary",)),
+            ("Text\n\ndiff --git here", {"arch__a_c": "x\n"}, ("Text", "diff")),
+            ("Space", {"arch__a b_c": "x\n"}, ("Space", "a b.c")),
+            ("Elsewhere", {"scripts__setup_c": "x\n"}, ("Elsewhere", "scripts/setup.c")),
+            ("!!!", {"arch__a_c": "x\n"}, ("name",)),
             ("Change it, too", {"arch__a_c": "x\n"}, ())]
         for message, files, words in faults:
             with self.subTest(message):
@@ -235,6 +246,73 @@ class BranchTest(unittest.TestCase):
                 else:
                     self.import_()
                 self.git("reset", "-q", "--hard", start)
+
+    def test_links_are_refused(self) -> None:
+        (self.folder / "arch/link.c").symlink_to("x86/kvm/x86.c")
+        self.commit("x86: Add a link")
+        self.refused("x86: Add a link", "arch/link.c")
+
+    def test_any_bytes(self) -> None:
+        path = self.folder / "kernel/events/core.c"
+        path.write_bytes(path.read_bytes().replace(b"line 5\n", b"line 5\r\n\xfc\n"))
+        new = self.folder / "kernel/events/bytes.c"
+        new.write_bytes(b"\r\n\xfc")
+        self.commit("perf: Add odd bytes")
+        self.import_bytes()
+        self.assertEqual((self.top / "kernel/events/bytes.c").read_bytes(), b"\r\n\xfc")
+        with contextlib.redirect_stdout(io.StringIO()):
+            branch.write(self.source, self.tmp / "again", self.top)
+        self.assertEqual(Repository(self.tmp / "again").git("rev-parse", "HEAD^{tree}"),
+                         self.git("rev-parse", "HEAD^{tree}"))
+
+    def test_two_series_at_one_commit(self) -> None:
+        self.git("reset", "-q", "--hard", "series/kernel")
+        self.refused("series/kernel", "series/instruments")
+
+    def test_an_interrupted_import_goes_on(self) -> None:
+        self.squash(arch__x86__kvm__x86_c=_LINES.replace("line 5\n", "line 5\nfixed\n"))
+        self.git("mv", "tools/testing/run.sh", "tools/testing/go.sh")
+        self.commit("fixup! selftests: Add a test")
+        self.git("rebase", "-q", "-i", "base")
+        for name in ("top", "branch"):
+            shutil.copytree(self.tmp / name, self.tmp / "whole" / name)
+        with contextlib.redirect_stdout(io.StringIO()):
+            branch.read_back(self.tmp / "whole/branch", self.tmp / "whole/top")
+        wanted = _read(self.tmp / "whole/top")
+        for name in ("patches/fix.patch", "tools/testing/go.sh", "patches/series"):
+            def update(path: Path, data: bytes, mode: int = 0o644) -> None:
+                if self.top in path.parents and str(path).endswith(name):
+                    raise KeyboardInterrupt
+                write(path, data, mode)
+
+            write = patches.update
+            with mock.patch.object(patches, "update", update), \
+                    contextlib.redirect_stdout(io.StringIO()), \
+                    self.assertRaises(KeyboardInterrupt):
+                branch.read_back(self.folder, self.top)
+            with self.subTest(name):
+                self.assertNotEqual(_read(self.top), wanted)
+        self.assertEqual(self.import_(), wanted)
+
+    def test_what_import_makes_is_tried_first(self) -> None:
+        self.commit("x86: Work", arch__a_c="x\n")
+        with mock.patch.object(patches, "encode", side_effect=lambda text: text.replace(
+                "fixed", "broken").encode()):
+            self.refused("KVM: Fix it")
+
+    def test_a_folder_of_somebody_else(self) -> None:
+        _write(self.tmp / "own", {"precious": "x\n"})
+        with self.assertRaises(Failure):
+            branch.write(self.source, self.tmp / "own", self.top)
+        self.assertTrue((self.tmp / "own/precious").exists())
+
+    def test_a_new_source_keeps_what_is_not_imported(self) -> None:
+        self.git("checkout", "-q", "-b", "mine")
+        self.commit("x86: Mine", arch__a_c="x\n")
+        self.git("checkout", "-q", "series/instruments")
+        with self.assertRaises(Failure), contextlib.redirect_stdout(io.StringIO()):
+            branch.write(self.source, self.folder, self.top)
+        self.assertIn("mine", self.git("branch"))
 
     def test_a_file_that_two_commits_create(self) -> None:
         (self.folder / "kernel/events/new.c").unlink()
@@ -252,7 +330,7 @@ class BranchTest(unittest.TestCase):
         self.git("branch", "-f", "series/fixes", "series/kernel")
         self.git("-c", "rebase.updateRefs=false", "rebase", "-q", "--onto", "base",
                  "series/kernel~2", "series/instruments")
-        self.refused("series/")
+        self.refused("series/fixes", "git branch -f")
 
     def test_changes_that_are_not_committed(self) -> None:
         for name in ("Kbuild", "kernel/forgotten.c"):
@@ -266,27 +344,27 @@ class BranchTest(unittest.TestCase):
 
     def test_work_is_not_lost(self) -> None:
         self.commit("x86: Work", arch__a_c="x\n")
-        with self.assertRaises(Failure), mock.patch("sys.stdout"):
+        with self.assertRaises(Failure), contextlib.redirect_stdout(io.StringIO()):
             branch.write(self.source, self.folder, self.top)
         self.import_()
         (self.top / "patches/fix.patch").write_text(_FIX.replace("+fixed", "+mended"))
         self.before = _read(self.top)
         # The patches here are newer than the branch, which must not overwrite them.
         self.refused("changed")
-        with mock.patch("sys.stdout"):
+        with contextlib.redirect_stdout(io.StringIO()):
             branch.write(self.source, self.folder, self.top)
         self.assertIn("mended", (self.folder / "arch/x86/kvm/x86.c").read_text())
         self.assertEqual(self.import_(), self.before)
 
     def test_a_patch_that_does_not_apply(self) -> None:
         (self.top / "patches/add.patch").write_text(_ADD.replace(" line 20", " line 21"))
-        with self.assertRaises(Failure) as caught, mock.patch("sys.stdout"):
+        with self.assertRaises(Failure) as caught, contextlib.redirect_stdout(io.StringIO()):
             branch.write(self.source, self.tmp / "again", self.top)
         self.assertIn("add.patch", str(caught.exception))
         self.assertIn("kernel/events/core.c:18", str(caught.exception))
 
     def test_mails(self) -> None:
-        with mock.patch("sys.stdout"):
+        with contextlib.redirect_stdout(io.StringIO()):
             folders = series.write(self.source, self.tmp / "build", self.tmp / "mails", self.top)
         self.assertEqual([folder.name for folder in folders], ["1-fixes", "2-kernel"])
         self.assertEqual(sorted(path.name for path in folders[1].iterdir()), [

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Tests of assembling a tree from a source, patches and new files."""
 
+import contextlib
+import io
 import os
 import subprocess
 import tempfile
@@ -50,7 +52,7 @@ class TreeTest(unittest.TestCase):
 
     def assemble(self, **options: bool) -> Path:
         tree = Tree(self.tmp / "build", top=self.top, **options)
-        with mock.patch("sys.stdout"):
+        with contextlib.redirect_stdout(io.StringIO()):
             tree.assemble(find(str(self.own)))
         return tree.path
 
@@ -153,7 +155,7 @@ class TreeTest(unittest.TestCase):
         tarball = self.tmp / "linux.tar.xz"
         subprocess.run(["tar", "-C", str(self.tmp), "-cJf", str(tarball), "own"], check=True)
         tree = Tree(self.tmp / "build", patched=False, instruments=False)
-        with mock.patch("sys.stdout"):
+        with contextlib.redirect_stdout(io.StringIO()):
             tree.assemble(Source("linux 1", tarball=tarball))
             (tree.path / "kept").write_text("")
             tree.assemble(Source("linux 1", tarball=tarball))
