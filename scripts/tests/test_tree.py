@@ -75,6 +75,14 @@ class TreeTest(unittest.TestCase):
                 self.assertEqual((tree / "kernel/events/core.c").read_text(), core)
                 self.assertEqual((tree / "kernel/events/new.c").exists(), new)
 
+    def test_a_new_file_has_the_edits_of_later_patches_already(self) -> None:
+        self.write(self.top, "patches/series", "[kernel]\ncall.patch\n\tkernel/events/new.c\n"
+                                               "edit.patch\n")
+        self.write(self.top, "patches/edit.patch", _DIFF.replace("core.c", "new.c"))
+        self.write(self.top, "kernel/events/new.c", "a\nb\ncall\nc\n")
+        tree = self.assemble(instruments=False)
+        self.assertEqual((tree / "kernel/events/new.c").read_text(), "a\nb\ncall\nc\n")
+
     def test_only_what_differs_is_written(self) -> None:
         tree = self.assemble(instruments=False)
         times = {path: path.stat().st_mtime_ns for path in tree.rglob("*")}
