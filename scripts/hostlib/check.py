@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Look for mistakes without running anything: mypy, flake8, shellcheck, and checkpatch.
+"""Look for mistakes: mypy, flake8, shellcheck, checkpatch, and the unit tests.
 
 scripts/setup.cfg configures the first two.  scripts/checkpatch-accepted.txt lists complaints of
 checkpatch that are accepted.  Two more checks tell whether all mutants apply, and whether make
@@ -136,6 +136,9 @@ def _python() -> List[Callable[[], Result]]:
     files = python_files()
     return [lambda: _run("mypy", [sys.executable, "-m", "mypy", "--cache-dir=/dev/null",
                                   "--no-error-summary", *files], SCRIPTS),
+            # Some need tools that other machines lack: there, they are skipped.
+            lambda: _run("unit tests", [sys.executable, "-m", "unittest", "discover", "--buffer",
+                                        "-s", "tests"], SCRIPTS),
             lambda: _run("flake8", [sys.executable, "-m", "flake8", *files], SCRIPTS)]
 
 
