@@ -39,13 +39,13 @@ class _Made(unittest.TestCase):
         self.enterContext(contextlib.redirect_stdout(io.StringIO()))
         self.linux, self.top = self.tmp / "source", self.tmp / "top"
         self._write(self.linux / "a.c", "return 0;\n")
-        self._write(self.top / "patches/series", "[kernel]\na.patch\n\tb.c\n"
-                    "[instruments]\ni.patch\n\ti.c\n")
+        self._write(self.top / "patches/series", "[kernel]\na.patch\n\ttools/b.c\n"
+                    "[instruments]\ni.patch\n\ttools/i.c\n")
         self._write(self.top / "patches/cover-kernel.txt", "A cover\n")
         self._write(self.top / "patches/a.patch", _PATCH.format(1))
         self._write(self.top / "patches/i.patch", "Subject: i: Count\n")
-        self._write(self.top / "b.c", "b;\n")
-        self._write(self.top / "i.c", "i;\n")
+        self._write(self.top / "tools/b.c", "b;\n")
+        self._write(self.top / "tools/i.c", "i;\n")
 
     @staticmethod
     def _write(path: Path, text: str) -> None:
@@ -55,6 +55,11 @@ class _Made(unittest.TestCase):
     def _repository(self) -> Repository:
         return checkall.repository(Source(str(self.linux), tree=self.linux), self.tmp / "linux",
                                    self.top)
+
+
+def _files(tree: Path) -> List[str]:
+    return sorted(str(path.relative_to(tree)) for path in tree.rglob("*")
+                  if path.is_file() and ".git" not in path.parts)
 
 
 class RepositoryTest(_Made):
@@ -71,8 +76,7 @@ class RepositoryTest(_Made):
         with mock.patch.object(branch, "unpack_base", side_effect=AssertionError):
             repo = checkall.repository(Source(str(self.linux)), self.tmp / "linux", self.top)
         check_out(repo, "series/instruments")
-        self.assertEqual(sorted(path.name for path in repo.path.iterdir()),
-                         [".git", "a.c", "b.c", "i.c"])
+        self.assertEqual(_files(repo.path), ["a.c", "tools/b.c", "tools/i.c"])
         self.assertEqual((repo.path / "a.c").read_text(), "return 1;\n")
 
     def test_a_tree_that_is_another(self) -> None:
@@ -102,7 +106,7 @@ class MailsTest(_Made):
                       f"{BASE_COMMIT}..{commit}")
 
     def _test(self, tree: Path) -> List[str]:
-        self.tested = sorted(path.name for path in tree.iterdir())
+        self.tested = _files(tree)
         return self.complaints
 
     def _run(self) -> Result:
@@ -112,14 +116,14 @@ class MailsTest(_Made):
 
     def test_what_has_passed_is_not_done_again(self) -> None:
         self.assertEqual(self._run(), Result(checkmails._NAME))
-        self.assertEqual(self.tested, [".git", "a.c", "b.c", "i.c"])
+        self.assertEqual(self.tested, ["a.c", "tools/b.c", "tools/i.c"])
         self.assertTrue(self._run().before)
         self.assertEqual(self.tested, [])
         mail, = (self.tmp / "mails").iterdir()
         mail.write_text(mail.read_text().replace("Return 1", "Don't return 0"))
         self.assertFalse(self._run().before)
         # An instrument is in no mail, but tests use it.
-        self._write(self.top / "i.c", "another;\n")
+        self._write(self.top / "tools/i.c", "another;\n")
         branch.add_commits(self.repo, BASE_COMMIT, self.top)
         self.assertFalse(self._run().before)
 
