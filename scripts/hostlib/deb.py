@@ -26,12 +26,21 @@ def _run(argv: Sequence[str]) -> "subprocess.CompletedProcess[str]":
 
 
 def mirror() -> str:
-    """Return the mirror to use: MIRROR=, or the one of this machine's own apt, or Debian's."""
+    """Return the mirror to use: MIRROR=, or the one of this machine's own apt.
+
+    Raises Failure if there is none.
+    """
     if os.environ.get("MIRROR"):
         return os.environ["MIRROR"].rstrip("/")
-    # apt knows labels only after its first update.
     own = _run(["apt-get", "indextargets", "--format", "$(REPO_URI)", "Label: Debian"])
-    return (own.stdout.split() or ["http://deb.debian.org/debian"])[0].rstrip("/")
+    found = own.stdout.split()
+    if not found:
+        # apt knows labels only after its first update.
+        every = _run(["apt-get", "indextargets", "--format", "$(REPO_URI)"])
+        found = [uri for uri in every.stdout.split() if uri.rstrip("/").endswith("/debian")]
+    if not found:
+        raise Failure("This machine's apt knows no mirror of Debian; name one with MIRROR=URL")
+    return found[0].rstrip("/")
 
 
 class Apt:

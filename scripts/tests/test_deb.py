@@ -177,11 +177,17 @@ class KernelTest(MirrorCase):
 
 class OwnMirrorTest(unittest.TestCase):
     def test_debians_and_not_another(self) -> None:
-        for lists, expected in (("http://a/debian/\nhttp://b/debian\n", "http://a/debian"),
-                                ("", "http://deb.debian.org/debian")):
-            with self.subTest(lists), mock.patch.dict(os.environ, {"MIRROR": ""}), \
-                    mock.patch.object(deb, "_run", return_value=mock.Mock(stdout=lists)):
-                self.assertEqual(deb.mirror(), expected)
+        for labelled, every, expected in (
+                ("http://a/debian/\nhttp://b/debian\n", "", "http://a/debian"),
+                ("", "http://c/other\nhttp://d/debian/\n", "http://d/debian"),
+                ("", "http://c/other\n", "")):
+            said = [mock.Mock(stdout=labelled), mock.Mock(stdout=every)]
+            with self.subTest(expected), mock.patch.dict(os.environ, {"MIRROR": ""}), \
+                    mock.patch.object(deb, "_run", side_effect=said):
+                if expected:
+                    self.assertEqual(deb.mirror(), expected)
+                else:
+                    self.assertRaises(Failure, deb.mirror)
 
 
 if __name__ == "__main__":
