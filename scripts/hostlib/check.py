@@ -11,10 +11,10 @@ import re
 import subprocess
 import sys
 import tempfile
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from itertools import chain
 from pathlib import Path
 from typing import Callable, Iterable, List, Optional, Sequence
 
@@ -40,14 +40,12 @@ class Result:
     to_mend: complaints about mistakes that are to be corrected later
     used: the types of accepted complaints that it has met
     not_tried: why the check was not run; empty if it was
-    before: the check has passed in an earlier run, with the same files
     """
     name: str
     complaints: List[str] = field(default_factory=list)
     to_mend: List[str] = field(default_factory=list)
     used: List["Accepted"] = field(default_factory=list)
     not_tried: str = ""
-    before: bool = False
 
 
 @dataclass(frozen=True)
@@ -224,7 +222,7 @@ def run_all(jobs: Sequence[Callable[[], Result]], number: int) -> List[Result]:
 
 def report(results: Iterable[Result]) -> bool:
     """Print complaints when they are known, then counts; return True if nothing has failed."""
-    count = failed = skipped = before = 0
+    count = failed = skipped = 0
     for result in results:
         for text in result.to_mend:
             say(f"to be corrected: {text}")
@@ -235,12 +233,8 @@ def report(results: Iterable[Result]) -> bool:
         count += 1
         failed += bool(result.complaints)
         skipped += bool(result.not_tried)
-        before += result.before
     say(f"{count - failed - skipped} passed, {failed} failed"
         + (f", {skipped} not tried" if skipped else ""))
-    if before:
-        say(f"{before} of them passed in an earlier run with the same files, and were not "
-            "repeated; after make clean, all are")
     return not failed
 
 
@@ -254,7 +248,6 @@ def run(source: Source, build: Path, folder: Path, number: int = 0,
         number: how many checks to run at once; 0 for one per CPU
         more: further checks of the mails, if there are any
     """
-    start = time.monotonic()
     mails = folder / "series"
     mails.mkdir()
     accepted = read_accepted()
@@ -269,9 +262,5 @@ def run(source: Source, build: Path, folder: Path, number: int = 0,
         if not any(entry in result.used for result in results):
             say(f"not reported any more, remove it from {ACCEPTED.name}: "
                 f"{entry.kind} {entry.pattern}")
-    # Report these results now: the other checks take more than an hour.
-    passed = report(results)
-    if more:
-        passed = report(more(mails)) and passed
-        say(f"all of it took {round((time.monotonic() - start) / 60)} minutes")
-    return passed
+    # The other checks take more than an hour: report() prints complaints as they come.
+    return report(chain(results, more(mails) if more else []))

@@ -7,9 +7,8 @@ from typing import Iterator, List
 
 from . import branch, checkbuild, checkeach, checkmails, checksource, patches
 from .check import Result
-from .checkeach import BASE_COMMIT, check_out, tree_of
+from .checkeach import BASE_COMMIT, check_out
 from .git import Repository
-from .passed import Passed, digest
 from .patches import INSTRUMENTS
 from .source import Source
 from .tree import Tree
@@ -47,19 +46,17 @@ def run(source: Source, tree: Tree, mails: Path, folder: Path, results: Path,
         jobs: how many jobs run at once; 0 for one for each CPU
     """
     jobs = jobs or os.cpu_count() or 1
-    repo, passed = repository(source, folder / "linux"), Passed(folder / "passed")
-    whole = f"series/{INSTRUMENTS}"
-    check_out(repo, whole)
+    repo = repository(source, folder / "linux")
+    check_out(repo, f"series/{INSTRUMENTS}")
     yield Result("one tree", differences(repo.path, tree))
     ours = checkbuild.our_lines(tree, source)
-    inputs = digest(tree_of(repo, BASE_COMMIT), tree_of(repo, whole))
-    yield from checksource.run(repo.path, set(tree.new_files), ours, folder, passed, inputs, jobs)
-    yield from checkbuild.run(repo.path, inputs, ours, folder, passed, jobs)
+    yield from checksource.run(repo.path, set(tree.new_files), ours, folder, jobs)
+    yield from checkbuild.run(repo.path, ours, folder, jobs)
     posted = patches.posted()
     every = [topic for topic in patches.topics() if topic.series in posted]
     say(f"        Compile each of {len(every)} patches")
-    yield from checkeach.run(repo, every, folder / "each", passed, jobs)
+    yield from checkeach.run(repo, every, folder / "each", jobs)
     results.mkdir()
     yield checkmails.run(
-        repo, sorted(mails.rglob("*.patch")), posted[-1], passed,
+        repo, sorted(mails.rglob("*.patch")), posted[-1],
         lambda linux: checkmails.build_and_test(linux, folder / "mailed", results, jobs))

@@ -16,8 +16,6 @@ from typing import Dict, Iterable, Iterator, List, Set, Tuple
 from . import kconfig
 from .build import CONFIGS, cached_cc
 from .check import Result
-from .passed import Passed, digest
-from .patches import SCRIPTS
 from .source import Source
 from .tree import Tree
 from .ui import Failure, run_logged
@@ -91,19 +89,6 @@ VARIANTS = (
 )
 
 
-def checker(*modules: str) -> str:
-    """Return a digest of the code that checks: if it is edited, all is checked anew.
-
-    Call this when a module is loaded: its file may be edited while it runs.
-    """
-    names = ("build", "checkbuild", "kconfig", "passed", "tree", *modules)
-    return digest((CONFIGS / "check.config").read_text(),
-                  *((SCRIPTS / "hostlib" / f"{name}.py").read_text() for name in names))
-
-
-_CHECKER = checker()
-
-
 class NotTried(Exception):
     """Something can't be tried here; the message says why."""
 
@@ -118,20 +103,20 @@ def find_clang(tree: Path, arch: str) -> str:
              if re.fullmatch(r"clang(-\d+)?", path.name)}
     if not names:
         raise NotTried("there is no clang")
-    version, name = max((_version(said_by(name, "-dumpversion")), name) for name in names)
-    minimum = said_by("sh", str(tree / "scripts/min-tool-version.sh"), "llvm", SRCARCH=arch)
+    version, name = max((_version(_said_by(name, "-dumpversion")), name) for name in names)
+    minimum = _said_by("sh", str(tree / "scripts/min-tool-version.sh"), "llvm", SRCARCH=arch)
     if version < _version(minimum):
         raise NotTried(f"{name} is older than {minimum} (scripts/min-tool-version.sh)")
     return name
 
 
-def said_by(*argv: str, **environment: str) -> str:
+def _said_by(*argv: str, **environment: str) -> str:
     return subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True,
                           env={**os.environ, **environment}).stdout.strip()
 
 
-def compiler_of(variant: Variant, tree: Path) -> Tuple[str, List[str]]:
-    """Return a variant's compiler and make's arguments for it; raise NotTried without one."""
+def compiler_args(variant: Variant, tree: Path) -> List[str]:
+    """Return make's arguments for a variant's compiler; raise NotTried if that is missing."""
     program = variant.compiler
     if program == "clang":
         program = find_clang(tree, variant.kvm.split("/")[1])
@@ -142,8 +127,8 @@ def compiler_of(variant: Variant, tree: Path) -> Tuple[str, List[str]]:
         if not shutil.which(tool):
             raise NotTried(f"there is no {tool}")
     if tools:
-        return program, [f"LLVM={suffix or 1}", *cached_cc(program)]
-    return program, cached_cc(program if program.endswith("gcc") else "gcc")
+        return [f"LLVM={suffix or 1}", *cached_cc(program)]
+    return cached_cc(program if program.endswith("gcc") else "gcc")
 
 
 class Kernel:
@@ -160,10 +145,8 @@ class Kernel:
         self.folder = folder
         self._logs = logs
         self._select = select
-        program, args = compiler_of(variant, tree)
-        self.version = "\n".join(said_by(each, "--version")
-                                 for each in dict.fromkeys((program, "gcc")))
-        self._argv = ["make", "-C", str(tree), f"O={folder}", f"-j{jobs}", *args, *variant.make]
+        self._argv = ["make", "-C", str(tree), f"O={folder}", f"-j{jobs}",
+                      *compiler_args(variant, tree), *variant.make]
         if select:
             self._argv.append(f"KBUILD_KCONFIG={folder / 'Kconfig'}")
         self._env = {"CCACHE_BASEDIR": str(folder.parent), "CCACHE_NOHASHDIR": "1"}
@@ -203,13 +186,6 @@ class Kernel:
         events = ["arch/x86/events/"] if self.variant.kvm.startswith("arch/x86/") else []
         self._make(title, log, *_COMMON, *events, *filter(None, [self.variant.kvm]))
         return (self._logs / log).read_text(errors="replace")
-
-    def not_validated(self, ours: Iterable[str]) -> List[str]:
-        """Return our C files that were compiled, but whose objects objtool did not check."""
-        commands = {path: self.folder / Path(path).parent / f".{Path(path).stem}.o.cmd"
-                    for path in ours if path.endswith(".c")}
-        return [path for path, command in commands.items()
-                if command.exists() and "/objtool/objtool " not in command.read_text()]
 
     def headers(self) -> None:
         """Make the kernel's headers, which programs of the selftests include."""
@@ -259,22 +235,17 @@ def _compile_all(kernel: Kernel, ours: Dict[str, Set[int]]) -> List[str]:
         if missing:
             return [f"the kernel can't have {', '.join(missing)}"]
         said = kernel.compile("all")
-        is_checked = "CONFIG_OBJTOOL=y" in kernel.variant.config
-        return [*complaints(said, ours), *of_objects(said),
-                *(f"{path}: objtool did not look at its object"
-                  for path in (kernel.not_validated(ours) if is_checked else []))]
+        return [*complaints(said, ours), *of_objects(said)]
     except Failure as failure:
         return [str(failure)]
     finally:
         shutil.rmtree(kernel.folder, ignore_errors=True)
 
 
-def run(tree: Path, inputs: str, ours: Dict[str, Set[int]], folder: Path, passed: Passed,
-        jobs: int) -> Iterator[Result]:
+def run(tree: Path, ours: Dict[str, Set[int]], folder: Path, jobs: int) -> Iterator[Result]:
     """Compile all variants of a tree.
 
     Args:
-        inputs: names the content of the tree
         ours: the lines of our_lines()
         folder: a folder to build in
     """
@@ -284,10 +255,4 @@ def run(tree: Path, inputs: str, ours: Dict[str, Set[int]], folder: Path, passed
         except NotTried as reason:
             yield Result(variant.name, not_tried=str(reason))
             continue
-        key = digest(inputs, _CHECKER, repr(variant), kernel.version)
-        result = Result(variant.name, before=key in passed)
-        if not result.before:
-            result.complaints = _compile_all(kernel, ours)
-            if not result.complaints:
-                passed.add(key)
-        yield result
+        yield Result(variant.name, _compile_all(kernel, ours))

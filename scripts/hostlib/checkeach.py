@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Compile each patch in turn, with the option on and off: check out its commit, and make.
-
-A patch that has passed is compiled again only if its tree, the tree before it, the compilers or
-this program have changed.
-"""
+"""Compile each patch in turn, with the option on and off: check out its commit, and make."""
 
 import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterator, List, Sequence
 
 from . import checkbuild, objectdiff
 from .arch import ARM64
@@ -18,7 +14,6 @@ from .build import PERF_FLAGS, cached_cc
 from .check import Result
 from .checkbuild import Kernel, NotTried, Variant
 from .git import Repository
-from .passed import Passed, digest
 from .patches import Topic
 from .ui import Failure, run_logged
 
@@ -44,23 +39,9 @@ _LISTING = f"{_SELFTESTS}kvm/Makefile.kvm"
 
 BASE_COMMIT = f"refs/tags/{BASE}"
 
-_CHECKER = checkbuild.checker("checkeach", "objectdiff")
-
 
 def check_out(repo: Repository, commit: str) -> None:
     repo.git("checkout", "-q", "--force", "--detach", commit)
-
-
-def tree_of(repo: Repository, commit: str) -> str:
-    """Return git's name of a commit's content; it does not depend on messages or parents."""
-    return repo.git("rev-parse", f"{commit}^{{tree}}").strip()
-
-
-class _Commit(NamedTuple):
-    """A commit, and git's names of the trees before and after it."""
-    name: str
-    before: str
-    after: str
 
 
 class _Each:
@@ -79,53 +60,21 @@ class _Each:
         self._folder = folder
         self._jobs = jobs
         self._objects = objectdiff.Objects(kernels[OFF].folder)
-        # The tree that is built; empty if it is none.
-        self._built = ""
-        # The trees that can't be compiled.
-        self._failed: Set[str] = set()
-        self.inputs = digest(_CHECKER, str(arm64), *(f"{variant}{kernel.version}"
-                                                     for variant, kernel in kernels.items()))
 
-    def try_patch(self, name: str,
-                  commit: _Commit) -> Tuple[List[str], Optional[List[str]]]:
-        """Compile what a patch edits.
-
-        Returns:
-            complaints, and the functions that it changes; None if this is not known
-        """
-        complaints: List[str] = []
-        try:
-            if self._built != commit.before:
-                self._compile_before(f"{commit.name}^", f"before {name}")
-                self._built = commit.before
-        except Failure as failure:
-            # What the previous patch broke was reported already.
-            complaints += [str(failure)] if commit.before not in self._failed else []
-        is_known = self._built == commit.before
-        self._built = ""
-        try:
-            check_out(self._repo, commit.name)
-            self._compile(name, self._repo.git("diff", "--name-only", "--no-renames",
-                                               f"{commit.name}^", commit.name).split())
-            complaints += [f"{line[3:]} was edited while the patch was compiled; run this again"
-                           for line in self._repo.git("status", "--porcelain",
-                                                      "--untracked-files=no").splitlines()]
-        except Failure as failure:
-            complaints.append(str(failure))
-        if complaints:
-            self._failed.add(commit.after)
-            return complaints, None
-        if not is_known:
-            return [], None
-        self._built = commit.after
-        return [], self._objects.changed(_OBJECTS)
-
-    def _compile_before(self, commit: str, title: str) -> None:
-        check_out(self._repo, commit)
+    def compile_base(self) -> None:
+        """Compile all kernels as they are without patches."""
+        check_out(self._repo, BASE_COMMIT)
         for kernel in self._kernels.values():
             kernel.configure()
-            kernel.compile(title)
+            kernel.compile("before all patches")
         self._objects.changed(_OBJECTS)
+
+    def try_patch(self, commit: str, name: str) -> List[str]:
+        """Compile what a patch edits, and return the functions that it changes."""
+        check_out(self._repo, commit)
+        self._compile(name, self._repo.git("diff", "--name-only", "--no-renames", f"{commit}^",
+                                           commit).split())
+        return self._objects.changed(_OBJECTS)
 
     def _compile(self, title: str, paths: Sequence[str]) -> None:
         """Compile what edits of these files change."""
@@ -183,17 +132,7 @@ def _has_libc(compiler: str) -> bool:
                               stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode
 
 
-def _commits(repo: Repository, topics: Sequence[Topic]) -> List[Tuple[Topic, _Commit]]:
-    """Return patches with their commits; patches are those of the first series."""
-    lines = repo.git("log", "--reverse", "--format=%H %T",
-                     f"{BASE_COMMIT}..series/{topics[-1].series}").splitlines()
-    trees = [tree_of(repo, BASE_COMMIT), *(line.split()[1] for line in lines)]
-    commits = [_Commit(line.split()[0], *both) for line, both in zip(lines, zip(trees, trees[1:]))]
-    return list(zip(topics, commits, strict=True))
-
-
-def run(repo: Repository, topics: Sequence[Topic], folder: Path, passed: Passed,
-        jobs: int) -> Iterator[Result]:
+def run(repo: Repository, topics: Sequence[Topic], folder: Path, jobs: int) -> Iterator[Result]:
     """Compile each patch, and tell which functions change in a kernel without the option.
 
     Args:
@@ -216,19 +155,25 @@ def run(repo: Repository, topics: Sequence[Topic], folder: Path, passed: Passed,
         yield Result("each patch, selftests of arm64",
                      not_tried=f"there is no libc for {ON_ARM64.compiler}")
     each = _Each(repo, kernels, arm64, folder, jobs)
-    changes: Dict[str, Optional[List[str]]] = {}
-    for topic, commit in _commits(repo, topics):
+    try:
+        each.compile_base()
+    except Failure as failure:
+        yield Result("Linux without patches", [str(failure)])
+        return
+    changes: Dict[str, List[str]] = {}
+    all_compiled = True
+    commits = repo.git("rev-list", "--reverse", f"{BASE_COMMIT}..series/{topics[-1].series}")
+    for topic, commit in zip(topics, commits.split(), strict=True):
         name = topic.patch.name
-        key = digest(each.inputs, commit.before, commit.after)
-        result = Result(name, before=key in passed)
-        if not result.before:
-            result.complaints, found = each.try_patch(topic.patch.stem, commit)
-            if found is not None:
-                passed.add(key, found)
-        if topic.series == _KERNEL:
-            changes[name] = passed.notes(key)
-        yield result
-    yield Result("object code without the option", objectdiff.complaints(
-        {name: found for name, found in changes.items() if found is not None},
-        [entry for entry in objectdiff.read_accepted()
-         if changes.get(entry.patch, []) is not None]))
+        try:
+            found = each.try_patch(commit, topic.patch.stem)
+        except Failure as failure:
+            all_compiled = False
+            yield Result(name, [str(failure)])
+            continue
+        # Behind a patch that does not compile, it is not known who has changed what.
+        if topic.series == _KERNEL and all_compiled:
+            changes[name] = found
+        yield Result(name)
+    yield Result("object code without the option", objectdiff.complaints(changes, [
+        entry for entry in objectdiff.read_accepted() if entry.patch in changes]))

@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Callable, List, Sequence
 
 from . import perftests, selftests
-from .build import CONFIGS, Build
+from .build import Build
 from .check import Result
-from .checkbuild import said_by
-from .checkeach import BASE_COMMIT, check_out, tree_of
+from .checkeach import BASE_COMMIT, check_out
 from .git import Repository
-from .passed import Passed, digest
-from .patches import INSTRUMENTS, SCRIPTS
+from .patches import INSTRUMENTS
 from .selftests import Counts
 from .source import Source
 from .ui import Failure, Step
@@ -20,11 +18,6 @@ from .ui import Failure, Step
 _NAME = "git am of all, build, boot, selftests"
 
 _TOOLS = ("gcc", "qemu-system-x86_64")
-
-# A digest of this program's files, taken at the start, as they may be edited while it runs.
-_CHECKER = digest(*(path.read_text() for path in (
-    selftests.EXPECTED_SKIPS, SCRIPTS / "guest/init.sh", *sorted(CONFIGS.glob("host*.config")),
-    *sorted((SCRIPTS / "hostlib").glob("*.py")))))
 
 # With this accelerator, tests may skip only the cases in the list of expected skips.
 _ACCEL = "tcg"
@@ -64,7 +57,7 @@ def build_and_test(tree: Path, folder: Path, results: Path, jobs: int) -> List[s
     return found
 
 
-def run(repo: Repository, mails: Sequence[Path], series: str, passed: Passed,
+def run(repo: Repository, mails: Sequence[Path], series: str,
         test: Callable[[Path], List[str]]) -> Result:
     """Apply the mails to unpatched Linux, then build and test the result.
 
@@ -79,12 +72,6 @@ def run(repo: Repository, mails: Sequence[Path], series: str, passed: Passed,
         if not shutil.which(tool):
             return Result(_NAME, not_tried=f"there is no {tool}")
     instruments = f"series/{INSTRUMENTS}"
-    key = digest(_CHECKER, *(said_by(tool, "--version") for tool in _TOOLS),
-                 *(tree_of(repo, commit)
-                   for commit in (BASE_COMMIT, f"series/{series}", instruments)),
-                 *(mail.read_text() for mail in mails))
-    if key in passed:
-        return Result(_NAME, before=True)
     try:
         found = apply(repo, mails, f"series/{series}")
         if not found:
@@ -92,8 +79,6 @@ def run(repo: Repository, mails: Sequence[Path], series: str, passed: Passed,
                              f"series/{series}", instruments).split()
             repo.git("checkout", instruments, "--", *files)
             found = test(repo.path)
+        return Result(_NAME, found)
     except Failure as failure:
-        found = [str(failure)]
-    if not found:
-        passed.add(key)
-    return Result(_NAME, found)
+        return Result(_NAME, [str(failure)])

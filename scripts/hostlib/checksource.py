@@ -9,8 +9,7 @@ from typing import Callable, Collection, Dict, Iterable, Iterator, List, Sequenc
 
 from .build import CONFIGS
 from .check import Result
-from .checkbuild import checker, complaints
-from .passed import Passed, digest
+from .checkbuild import complaints
 from .ui import Failure, run_logged
 
 # A rule's report: the file, the line and columns, and a message that each rule words itself.
@@ -37,8 +36,6 @@ MACROS = CONFIGS / "coccinelle.h"
 _UNPARSED = re.compile(r"^badcount: \d+\n((?:(?:bad: |BAD:!!!!! ).*\n)+)", re.MULTILINE)
 # Comments and directives.  No rule looks at definitions of macros, but at their uses.
 _NO_CODE = re.compile(r"/\*.*?\*/|//[^\n]*|^#(?:[^\n]*\\\n)*[^\n]*", re.DOTALL | re.MULTILINE)
-
-_CHECKER = checker("checksource")
 
 # Timeout of a rule for one file, in seconds.
 _PATIENCE = 600
@@ -114,7 +111,6 @@ class _Spatch:
             raise Failure("spatch does not say which version it is, or where its macros are")
         self.version = version[1]
         self._macros.write_text(Path(own[1]).read_text() + MACROS.read_text())
-        self.inputs = digest(_CHECKER, self.version, self._macros.read_text())
 
     def _said(self, title: str, *args: str) -> str:
         """Run spatch, and return its output; raise Failure if it fails."""
@@ -157,14 +153,9 @@ def _not_seen(spatch: _Spatch, ours: Dict[str, Set[int]], files: Sequence[str]) 
             f"macros that it does not know in {MACROS.name}" for path, bad in lines.items() if bad]
 
 
-def coccicheck(tree: Path, ours: Dict[str, Set[int]], folder: Path, jobs: int, passed: Passed,
-               inputs: str) -> Iterator[Result]:
-    """Apply each of the kernel's rules to all C files that we have lines in.
-
-    Args:
-        passed: rules that have passed are not applied again
-        inputs: names the content of the tree
-    """
+def coccicheck(tree: Path, ours: Dict[str, Set[int]], folder: Path,
+               jobs: int) -> Iterator[Result]:
+    """Apply each of the kernel's rules to all C files that we have lines in."""
     if not shutil.which("spatch"):
         yield Result("coccicheck", not_tried="there is no spatch")
         return
@@ -175,26 +166,19 @@ def coccicheck(tree: Path, ours: Dict[str, Set[int]], folder: Path, jobs: int, p
         return
     files = sorted(path for path in ours if path.endswith(".c"))
 
-    def check(name: str, text: str, found: Callable[[], List[str]]) -> Result:
-        """Look for complaints, unless the same text of a rule has passed before."""
-        key = digest(inputs, spatch.inputs, name, text)
-        result = Result(name, before=key in passed)
+    def check(name: str, found: Callable[[], List[str]]) -> Result:
         try:
-            result.complaints = [] if result.before else found()
+            return Result(name, found())
         except Failure as failure:
-            result.complaints = [str(failure)]
-        if not result.complaints:
-            passed.add(key)
-        return result
+            return Result(name, [str(failure)])
 
-    yield check("what coccicheck sees", "", lambda: _not_seen(spatch, ours, files))
+    yield check("what coccicheck sees", lambda: _not_seen(spatch, ours, files))
     for rule, reason in rules(tree, spatch.version).items():
         name = f"coccicheck, {rule.name}"
         judged = {path: lines for path, lines in ours.items()
                   if (rule.name, path) not in _ACCEPTED}
         yield (Result(name, not_tried=reason) if reason else
-               check(name, rule.read_text(),
-                     lambda: complaints(spatch.apply(rule, files), judged, [_COCCI])))
+               check(name, lambda: complaints(spatch.apply(rule, files), judged, [_COCCI])))
 
 
 def sphinx_complaints(said: str, ours: Dict[str, Set[int]],
@@ -237,14 +221,9 @@ def pages(documents: Iterable[str], folder: Path) -> List[Path]:
 
 
 def run(tree: Path, new_files: Collection[str], ours: Dict[str, Set[int]], folder: Path,
-        passed: Passed, inputs: str, jobs: int) -> Iterator[Result]:
-    """Run both checkers on a tree.
-
-    Args:
-        ours: the lines of checkbuild.our_lines()
-        inputs: names the content of the tree
-    """
+        jobs: int) -> Iterator[Result]:
+    """Run both checkers on a tree; ours are the lines of checkbuild.our_lines()."""
     yield documentation(tree, new_files, ours, folder / "documentation",
                         folder / "log/htmldocs.log")
     shutil.rmtree(folder / "documentation", ignore_errors=True)
-    yield from coccicheck(tree, ours, folder / "coccicheck", jobs, passed, inputs)
+    yield from coccicheck(tree, ours, folder / "coccicheck", jobs)

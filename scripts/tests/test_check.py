@@ -111,11 +111,8 @@ class WholeTest(unittest.TestCase):
         for first, second in ((good, good), (bad, good), (good, bad)):
             with tempfile.TemporaryDirectory() as tmp, \
                     contextlib.redirect_stdout(io.StringIO()), \
-                    mock.patch.object(check.series, "repository"), \
-                    mock.patch.object(check.series, "mails"), \
-                    mock.patch.object(check, "_patches", return_value=[]), \
-                    mock.patch.object(check, "read_accepted", return_value=[]), \
-                    mock.patch.object(check, "run_all", return_value=[first]):
+                    mock.patch.multiple(check, series=mock.DEFAULT, run_all=lambda *_: [first],
+                                        read_accepted=list):
                 self.assertEqual(check.run(Source("linux_1"), Path(tmp), Path(tmp), 1,
                                            lambda mails: [second]), first is second)
 

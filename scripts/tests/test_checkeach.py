@@ -14,7 +14,6 @@ from unittest import mock
 from hostlib import checkeach, objectdiff
 from hostlib.check import Result
 from hostlib.git import WRITER, Repository
-from hostlib.passed import Passed
 from hostlib.patches import Topic
 
 # A make for sources in which each line is the name of a function and its code.  Lines that begin
@@ -120,14 +119,9 @@ class EachPatchTest(unittest.TestCase):
         self.repo.fast_import(stream.encode())
         (self.tmp / "made").write_text("")
         results = {result.name.replace(".patch", ""): result for result in checkeach.run(
-            self.repo, topics, self.tmp / "each", Passed(self.tmp / "passed"), 1)}
+            self.repo, topics, self.tmp / "each", 1)}
         self.made = (self.tmp / "made").read_text().splitlines()
         return results
-
-    @staticmethod
-    def _before(results: Dict[str, Result]) -> str:
-        """Return the patches that passed in an earlier run."""
-        return "".join(name for name, result in results.items() if result.before)
 
     @staticmethod
     def _failed(results: Dict[str, Result]) -> str:
@@ -144,69 +138,34 @@ class EachPatchTest(unittest.TestCase):
     C = {"arch/x86/kvm/x86.c": "on ret 1\nkvm ret 1\n",
          "Kconfig": "config GUEST_PERF_CALLCHAIN\n"}
 
-    def test_what_has_passed_is_not_compiled_again(self) -> None:
+    def test_functions_that_change(self) -> None:
         results = self._run(self.A, self.B, self.C)
-        self.assertEqual((self._before(results), self._failed(results)), ("", ""))
-        again = self._run(self.A, self.B, self.C)
-        self.assertEqual((self._before(again), self.made), ("abc", []))
-        # Functions that change are remembered; those of a fix are meant for all kernels.
-        for each in (results, again):
-            self.assertEqual(self._objects(each), [
-                "b.patch changes lib/nmi_backtrace.o: lib",
-                "c.patch changes arch/x86/kvm/x86.o: kvm"])
-
-    def test_from_the_first_one_that_differs(self) -> None:
-        self._run(self.A, self.B, self.C)
-        edited = {"lib/nmi_backtrace.c": "lib ret 3\n"}
-        self.assertEqual(self._before(self._run(self.A, edited, self.C)), "a")
-        # The same trees again, by other patches: of these, only the last one is known.
-        self.assertEqual(self._before(self._run(self.B, self.A, self.C)), "c")
-        with mock.patch.object(checkeach, "_CHECKER", "an edited one"):
-            self.assertEqual(self._before(self._run(self.A, self.B, self.C)), "")
-
-    def test_one_that_is_behind_one_that_has_passed(self) -> None:
-        """The third patch is compared with the second one, although that was not compiled."""
-        self._run(self.A)
-        key, = (self.tmp / "passed").iterdir()
-        self._run(self.A, self.B, self.C)
-        key.unlink()
-        results = self._run(self.A, self.B, {**self.C, "arch/x86/kvm/x86.c": "kvm 9\n"})
-        self.assertEqual(self._before(results), "b")
-        self.assertEqual(self._objects(results), ["b.patch changes lib/nmi_backtrace.o: lib",
-                                                  "c.patch changes arch/x86/kvm/x86.o: kvm"])
-
-    def test_another_compiler(self) -> None:
-        self._run(self.C)
-        self._program("gcc", "echo gcc 2")
-        self.assertEqual(self._before(self._run(self.C)), "")
+        self.assertEqual(self._failed(results), "")
+        # Those of a fix are meant for all kernels.
+        self.assertEqual(self._objects(results), [
+            "b.patch changes lib/nmi_backtrace.o: lib",
+            "c.patch changes arch/x86/kvm/x86.o: kvm"])
 
     def test_one_that_does_not_compile(self) -> None:
-        broken = {"lib/nmi_backtrace.c": "broken\n"}
-        for _ in range(2):
-            results = self._run(self.A, broken, {**self.B, **self.C})
-            self.assertEqual(self._failed(results), "b")
-        # The one behind it is tried, but has not passed: what it changes is not known.
-        self.assertEqual((self._before(results), self._objects(results)), ("a", []))
+        patches = self.A, {"lib/nmi_backtrace.c": "broken\n"}, {**self.B, **self.C}
+        results = self._run(*patches)
+        self.assertEqual(self._failed(results), "b")
+        # The one behind it is tried, but what it changes is not known.
+        self.assertEqual(self._objects(results), [])
         self.accepted.write_text("c.patch a.o f a reason\nb.patch a.o f a reason\n")
-        self.assertEqual(self._objects(self._run(self.A, broken, {**self.B, **self.C})), [])
+        self.assertEqual(self._objects(self._run(*patches)), [])
 
     def test_a_tree_that_did_not_compile_before_any_patch(self) -> None:
         self._commit({_CORE: "broken\n"})
         self.repo.git("tag", "-f", "base")
-        self.assertEqual(self._failed(self._run(self.A, self.B, self.C)), "a")
+        result, = [each for each in self._run(self.A).values() if not each.not_tried]
+        self.assertTrue(result.complaints)
 
     def test_an_option_is_chosen_as_soon_as_it_exists(self) -> None:
         self._run(self.A, self.C)
         objects = [self.tmp / "each" / kernel / "arch/x86/kvm/x86.o"
                    for kernel in ("kernel0", "kernel1")]
         self.assertEqual(["<on>" in path.read_text() for path in objects], [True, False])
-
-    def test_somebody_edits_a_file_meanwhile(self) -> None:
-        make = (self.tmp / "bin/make").read_text()
-        self._program("make", f"echo edited >> {self.repo.path}/{_CORE}\n{make}")
-        self.assertEqual(self._failed(self._run(self.C)), "a")
-        self._program("make", make)
-        self.assertEqual(self._before(self._run(self.C)), "")
 
     def test_lines_of_the_list(self) -> None:
         self.accepted.write_text("b.patch lib/*.o l* a reason\nb.patch lib/*.o g a reason\n")
@@ -248,8 +207,7 @@ class EachPatchTest(unittest.TestCase):
                 {_LISTING: f"{listed}TEST_GEN_PROGS_arm64 += two\n",
                  f"{_KVM}/two.c": "two ret\n"},
                 {f"{_KVM}/lib/arm64/a.c": ""}, {f"{_KVM}/two.c": "broken\n"})
-            # Without a libc, arm64's are left out.  Once there is one, all patches are tried again.
-            self.assertEqual(self._before(results), "")
+            # Without a libc, arm64's are left out.
             self.assertEqual("each patch, selftests of arm64" in results, not libc)
             self.assertEqual(self._failed(results), "d" * libc)
             made = "kvm-arm64-selftests kvm-selftests" if libc else "kvm-selftests"

@@ -13,7 +13,6 @@ from unittest import mock
 
 from hostlib import checksource
 from hostlib.check import Result
-from hostlib.passed import Passed
 from hostlib.patches import REPO
 
 _RULES = {"free/a.cocci": "// Options: --no-includes --include-headers\nvirtual report\n",
@@ -73,8 +72,7 @@ class CoccicheckTest(_Made):
         self._file("bin/spatch", _SPATCH.replace("TMP", str(self.tmp)))
         self._file("standard.h", "#define A its own\n")
 
-    def _check(self, said: str, then: str = "", inputs: str = "",
-               unparsed: str = "") -> List[Result]:
+    def _check(self, said: str, then: str = "", unparsed: str = "") -> List[Result]:
         """Return the results if spatch says something, then does something else."""
         self._file("said", said)
         self._file("parse", f"init_defs_builtins: {self.tmp}/standard.h\n" + "".join(
@@ -83,7 +81,7 @@ class CoccicheckTest(_Made):
         self._file("asked", "")
         results = list(checksource.coccicheck(self.tree, {
             "virt/kvm/kvm_main.c": {7}, "kernel/events/new.c": {1, 2, 3}, "a.h": {1}},
-            self.tmp / "check", 2, Passed(self.tmp / "passed"), inputs))
+            self.tmp / "check", 2))
         self.asked = (self.tmp / "asked").read_text().splitlines()
         return results
 
@@ -116,7 +114,7 @@ class CoccicheckTest(_Made):
             ("a.cocci", False)])
         self.assertEqual(len(self.asked), 1)
         self._file("bin/ocamlopt", "")
-        self._check("", inputs="another tree")
+        self._check("")
         self.assertEqual(len(self.asked), 2)
         (self.tmp / "bin/spatch").unlink()
         result, = self._check("")
@@ -131,23 +129,9 @@ class CoccicheckTest(_Made):
             self.assertEqual(len(result.complaints), 1)
 
     def test_lines_that_no_rule_sees(self) -> None:
-        for _ in range(2):
-            said, = self._check("", unparsed=_UNPARSED)[0].complaints
-            self.assertIn("kernel/events/new.c:1:", said)
+        said, = self._check("", unparsed=_UNPARSED)[0].complaints
+        self.assertIn("kernel/events/new.c:1:", said)
         self.assertEqual(self._check("")[0].complaints, [])
-        self.assertTrue(self._check("")[0].before)
-
-    def test_what_has_passed_waits_for_another_rule_or_tree(self) -> None:
-        for inputs, said, tried in (("a", _COCCI, 1), ("a", "", 1), ("a", _COCCI, 0),
-                                    ("b", "", 1)):
-            result = self._check(said, inputs=inputs)[-1]
-            self.assertEqual(len(self.asked), tried)
-            self.assertEqual(result.before, not tried)
-            self.assertEqual(bool(result.complaints), bool(said and tried))
-        self._file("linux/scripts/coccinelle/free/a.cocci", "// edited\nvirtual report\n")
-        self.assertFalse(self._check("", inputs="b")[-1].before)
-        with mock.patch.object(checksource, "_CHECKER", "edited"):
-            self.assertFalse(self._check("", inputs="b")[-1].before)
 
     def test_rule_that_breaks(self) -> None:
         for said, status in (("EXN: Coccinelle_modules.Common.Timeout in a.c\n", 0),
