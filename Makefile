@@ -46,7 +46,7 @@ help: ## print this help
 	@echo "  ARCH=x86|arm64      architecture of the host, for bench, build, demo, gate, mutants,"
 	@echo "                      selftests, shell, test and test-debug; deps: install what such"
 	@echo "                      a host needs, too; series has the patches of both"
-	@echo "  VENDOR=amd|intel    CPU of the host, for selftests, demo and shell; Bochs emulates Intel's"
+	@echo "  VENDOR=amd|intel    CPU of the host, for selftests; Bochs emulates Intel's"
 	@echo "  GUEST=debian|own    kernel of the demo's guest: Debian's, or the one built here"
 	@echo "  KARGS=ARGS          boot the host with these, e.g. kvm_amd.npt=0"
 	@echo "  TESTS=NAMES         run just these selftests, e.g. guest_callchain_test"

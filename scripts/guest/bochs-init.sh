@@ -20,18 +20,7 @@ export BUILD_MODULES=/modules
 modprobe -d $BUILD_MODULES kvm_intel || echo "KVM could not be loaded" > /dev/ttyS1
 
 cd /tmp || exit
-if [ -e /job ]; then
-	{ sh /job; echo "bochs: status $?"; } > /dev/ttyS1 2>&1 </dev/null
-else
-	cd /selftests || exit
-	stty -F /dev/ttyS1 115200 sane 2>/dev/null
-	{
-		echo "This is the patched Intel host, it is slow. Here are the KVM selftests"
-		echo "(guest_callchain_test), perf is in the PATH. Leave with exit, Ctrl-D or Ctrl-A x."
-		setsid -c busybox sh -i
-		echo "bochs: status $?"
-	} > /dev/ttyS1 2>&1 </dev/ttyS1
-fi
+{ sh /job; echo "bochs: status $?"; } > /dev/ttyS1 2>&1 </dev/null
 # Reboot only after the second serial line has sent all output.  stty waits for that.  Closing
 # the line would wait, too, but a test's process may keep it open.
 stty -F /dev/ttyS1 115200 raw

@@ -10,18 +10,16 @@ import contextlib
 import os
 import pty
 import re
-import select
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import termios
 import time
 import tty
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Set, Tuple
+from typing import Callable, Dict, Iterator, List, Set
 
 from . import guest
 from .build import Build
@@ -54,7 +52,7 @@ ata0: enabled=1, ioaddr1=0x1f0, ioaddr2=0x3f0, irq=14
 ata0-master: type=cdrom, path={iso}, status=inserted
 boot: cdrom
 com1: enabled=1, mode=file, dev={console}
-com2: enabled=1, {output}
+com2: enabled=1, mode=file, dev={output}
 clock: sync=none
 sound: driver=dummy
 speaker: enabled=0
@@ -76,15 +74,6 @@ def _libraries(program: Path) -> Set[Path]:
     said = subprocess.run(["ldd", str(program)], stdout=subprocess.PIPE, text=True,
                           stderr=subprocess.DEVNULL, check=False).stdout
     return {Path(path) for path in re.findall(r"(/\S+)", said) if Path(path).exists()}
-
-
-def _check_model() -> None:
-    """Raise Failure unless Bochs can emulate the CPU; deps.sh has looked for all files."""
-    said = subprocess.run(["bochs", "--help", "cpu"], stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
-                          check=False).stdout
-    if _MODEL not in said.split():
-        raise Failure(f"This Bochs can't emulate the CPU {_MODEL}; install Bochs 2.7 or later")
 
 
 class BochsHost:
@@ -113,12 +102,13 @@ class BochsHost:
 
         Raises Failure when the host does not end as it should.
         """
-        _check_model()
-        console, said = _new_logs(shared)
-        with tempfile.TemporaryDirectory() as tmp:
-            with self._running(Path(tmp), job, files, shared,
-                               f"mode=file, dev={said}") as bochs:
-                _follow(bochs, deadline, console, said, output)
+        shared.mkdir(parents=True, exist_ok=True)
+        console, said = shared / "console.log", shared / "output"
+        for log in (console, said):
+            log.write_bytes(b"")
+        with tempfile.TemporaryDirectory() as tmp, \
+                self._running(Path(tmp), job, files, shared) as bochs:
+            _follow(bochs, deadline, console, said, output)
         check_console(console, "host")
         text = said.read_text(errors="replace")
         status = _STATUS.search(text)
@@ -130,31 +120,15 @@ class BochsHost:
                             f"{_last_words(shared / 'bochs.log', console)}; see {console}")
         return Outcome(int(status[1]), console)
 
-    def shell(self, files: Dict[str, Path], shared: Path) -> None:
-        """A shell on the host's second serial line; returns when the user leaves it."""
-        _check_model()
-        console, _ = _new_logs(shared)
-        line, far_end = pty.openpty()
-        with tempfile.TemporaryDirectory() as tmp:
-            with self._running(Path(tmp), "", files, shared,
-                               f"mode=term, dev={os.ttyname(far_end)}") as bochs:
-                left = _converse(bochs, line)
-        os.close(line)
-        os.close(far_end)
-        check_console(console, "host")
-        if not left:
-            raise Complaint(f"The host has ended: {_last_words(shared / 'bochs.log', console)}; "
-                            f"see {console}")
-
     @contextlib.contextmanager
-    def _running(self, tmp: Path, job: str, files: Dict[str, Path], shared: Path,
-                 output: str) -> Iterator["_Bochs"]:
+    def _running(self, tmp: Path, job: str, files: Dict[str, Path],
+                 shared: Path) -> Iterator["_Bochs"]:
         """Start Bochs, which boots a host; kill it when the caller is done with it."""
         iso = self._write_iso(tmp, job, files)
         config, commands = tmp / "bochsrc", tmp / "rc"
         config.write_text(_CONFIG.format(
-            model=_MODEL, roms=_ROMS, iso=iso, console=shared / "console.log", output=output,
-            log=shared / "bochs.log"))
+            model=_MODEL, roms=_ROMS, iso=iso, console=shared / "console.log",
+            output=shared / "output", log=shared / "bochs.log"))
         commands.write_text("c\n")
         # Bochs' display library needs a terminal; its picture is not used.
         leader, follower = pty.openpty()
@@ -212,8 +186,7 @@ class BochsHost:
         shutil.copy2(guest.busybox(), root / "bin/busybox")
         shutil.copy2(_INIT, root / "init")
         (root / "init").chmod(0o755)
-        if job:
-            (root / "job").write_text(f"{job}\n")
+        (root / "job").write_text(f"{job}\n")
         needed: Set[Path] = set()
         # Use dash: busybox's shell would run busybox's own modprobe, which has no option -d.
         for name, source in {"bin/modprobe": _MODPROBE, "bin/sh": _SHELL, **files}.items():
@@ -254,14 +227,6 @@ class _Bochs:
                     pass
 
 
-def _new_logs(shared: Path) -> Tuple[Path, Path]:
-    shared.mkdir(parents=True, exist_ok=True)
-    logs = shared / "console.log", shared / "output"
-    for log in logs:
-        log.write_bytes(b"")
-    return logs
-
-
 def _follow(bochs: _Bochs, deadline: int, console: Path, said: Path,
             output: Callable[[str], None]) -> None:
     """Pass on the job's output, until the host ends or hangs."""
@@ -284,35 +249,6 @@ def _follow(bochs: _Bochs, deadline: int, console: Path, said: Path,
                             f"this machine is very slow; its console ends with: "
                             f"{_last_line(console)}; see {console}")
         time.sleep(0.2)
-
-
-def _converse(bochs: _Bochs, line: int) -> bool:
-    """Connect the user's terminal with a serial line of the host, until its shell ends.
-
-    Return True if the user has left the shell.  Ctrl-A x leaves it as well, as with QEMU.
-    """
-    before = termios.tcgetattr(sys.stdin)
-    seen, typed = "", b""
-    tty.setraw(sys.stdin)
-    try:
-        while bochs.process.poll() is None:
-            ready, _, _ = select.select([sys.stdin, line], [], [], 0.2)
-            bochs.drain()
-            if sys.stdin in ready:
-                data = os.read(sys.stdin.fileno(), 1024)
-                typed = (typed + data)[-2:]
-                if not data or typed == b"\x01x":
-                    return True
-                os.write(line, data)
-            if line in ready:
-                data = os.read(line, 65536)
-                os.write(sys.stdout.fileno(), data)
-                seen = (seen + data.decode(errors="replace"))[-1024:]
-                if _STATUS.search(seen):
-                    return True
-        return False
-    finally:
-        termios.tcsetattr(sys.stdin, termios.TCSADRAIN, before)
 
 
 def _last_line(console: Path) -> str:

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 from typing import Dict, Iterator
 
-from . import branch, check, checkall, checkbuild, checksource, intel, measuring, packaging
-from . import series, testing
+from . import branch, check, checkall, checkbuild, checksource, measuring, packaging, series
+from . import testing
 from .arch import ARCHS
 from .emulated import EmulatedHost
 from .hosts import accel_of, build_dir, built, check_arch, linux, results_dir
@@ -19,16 +19,6 @@ from .options import Command, Options
 from .patches import REPO
 from .tree import Tree
 from .ui import Failure, claim, say
-
-
-def demo_guest(options: Options) -> str:
-    """Return whose kernel the demo's guest runs; Debian's would take an hour in Bochs."""
-    whose = options.guest or ("own" if options.vendor == "intel" else "debian")
-    if (whose, options.vendor) == ("debian", "intel"):
-        raise Failure("The Intel host is too slow for Debian's kernel; use GUEST=own with it")
-    if (whose, options.arch) == ("own", "arm64"):
-        raise Failure("The guest of an arm64 host is Debian's kernel; leave out GUEST=own")
-    return whose
 
 
 def cmd_build(options: Options) -> int:
@@ -41,11 +31,12 @@ def cmd_build(options: Options) -> int:
 def cmd_demo(options: Options) -> int:
     from . import demo
 
-    using, whose = accel_of(options), demo_guest(options)
+    using, whose = accel_of(options), options.guest or "debian"
+    if (whose, options.arch) == ("own", "arm64"):
+        raise Failure("The guest of an arm64 host is Debian's kernel; leave out GUEST=own")
     demo.fetch(whose, ARCHS[options.arch])
     name = "demo" if options.arch == "x86" else f"demo-{options.arch}"
-    demo.show(demo.run(built(options), using, results_dir(name), whose, options.kargs,
-                       options.vendor))
+    demo.show(demo.run(built(options), using, results_dir(name), whose, options.kargs))
     return 0
 
 
@@ -53,11 +44,7 @@ def cmd_shell(options: Options) -> int:
     if not sys.stdin.isatty():
         raise Failure("make shell needs a terminal; for a script, use make test")
     using = accel_of(options)
-    if options.vendor == "intel":
-        intel.shell(built(options), results_dir("shell"), options.kargs)
-    else:
-        EmulatedHost(built(options), using, options.kargs).shell(
-            results_dir("shell"))
+    EmulatedHost(built(options), using, options.kargs).shell(results_dir("shell"))
     return 0
 
 
@@ -139,7 +126,7 @@ _REPORT = ("junit", "json")
 COMMANDS: Dict[str, Command] = {
     "demo": Command(
         cmd_demo, "profile a Linux guest from its host, and draw its flame graph",
-        (*_HOST, "arch", "vendor", "guest", "kargs", "kconfig", "baseline")),
+        (*_HOST, "arch", "guest", "kargs", "kconfig", "baseline")),
     "test": Command(
         testing.cmd_test, 'run all tests; ends with "N passed, N failed, N skipped"',
         (*_HOST, "arch", "kargs", "kconfig", "baseline", *_REPORT)),
@@ -203,7 +190,7 @@ COMMANDS: Dict[str, Command] = {
         (*_BUILD, "arch", "kconfig", "baseline")),
     "shell": Command(
         cmd_shell, "a shell on the running patched host, with perf and the tests",
-        (*_HOST, "arch", "vendor", "kargs", "kconfig", "baseline")),
+        (*_HOST, "arch", "kargs", "kconfig", "baseline")),
     "deb": Command(
         packaging.cmd_deb,
         "build Debian packages of the patched kernel and perf, for your own machines",

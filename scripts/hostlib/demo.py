@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Optional, Tuple
 
-from . import flamegraph, guest, intel, stacks
+from . import flamegraph, guest, stacks
 from .arch import X86, Arch
 from .build import GUEST_PROGRAM, Build
 from .emulated import EmulatedHost, check_console, pass_on
@@ -22,7 +22,6 @@ _SUITE = "bookworm"
 
 # Seconds for two boots, one inside the other, and a profile; a slow emulator needs most of them.
 _DEADLINE = 1200
-_BOCHS_DEADLINE = 3600
 
 # The share of the guest-kernel samples that must carry more than the IP, and of the samples in
 # system calls whose chains must begin in user mode.
@@ -109,24 +108,19 @@ def _make_guest(build: Build, folder: Path, whose: str) -> None:
                        shell=build.root / "usr/bin/busybox" if foreign else None)
 
 
-def run(build: Build, accel: str, folder: Path, whose: str, kernel_args: str = "",
-        vendor: str = "amd") -> Profile:
+def run(build: Build, accel: str, folder: Path, whose: str, kernel_args: str = "") -> Profile:
     """Boot host and guest, sample the guest, and leave all results in a folder.
 
     Args:
         build: the host
-        accel: the emulator or accelerator that runs the host
+        accel: the accelerator that runs the host
         folder: the folder for the results
         whose: one of options.GUESTS
         kernel_args: further arguments for the host's kernel
-        vendor: the vendor of the host's CPU
     """
     _make_guest(build, folder, whose)
     job = f"whose={whose}\n{(guest.SCRIPTS / 'demo-host.sh').read_text()}"
-    if vendor == "intel":
-        outcome = intel.run_demo(build, folder, job, _BOCHS_DEADLINE, kernel_args)
-    else:
-        outcome = EmulatedHost(build, accel, kernel_args).run(job, folder, _DEADLINE, pass_on)
+    outcome = EmulatedHost(build, accel, kernel_args).run(job, folder, _DEADLINE, pass_on)
     check_console(folder / "guest.log", "guest")
     if outcome.status:
         raise Failure(f"The demo failed on the host, what it says is above; see {folder}")

@@ -76,7 +76,7 @@ class ScriptTest(unittest.TestCase):
                 (("unpack",), "make deps FOR=unpack", "lz4"),
                 (("deb", "fuzz"), 'make deps FOR="deb fuzz"', "debhelper"),
                 (("gate", "arm64"), "make deps FOR=gate ARCH=arm64", "qemu-system-arm"),
-                (("shell", "intel"), "make deps FOR=shell VENDOR=intel", "bochs"),
+                (("selftests", "intel"), "make deps FOR=selftests VENDOR=intel", "bochs"),
                 (("check-all",), "make deps FOR=check-all", "clang-19")):
             result = self.run_script("need", *names)
             self.assertEqual((result.returncode, len(result.stdout.splitlines())), (1, 1))

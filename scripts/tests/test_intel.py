@@ -1,16 +1,12 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Tests of the Intel host: the output of its job, and how its end is noticed."""
 
-import os
 import subprocess
 import tempfile
 import unittest
 from pathlib import Path
-from typing import List
-from unittest import mock
 
 from hostlib import bochs, intel
-from hostlib.ui import Failure
 
 
 class Job(unittest.TestCase):
@@ -35,28 +31,6 @@ class Job(unittest.TestCase):
                           "not ok 2 selftests: kvm: bad # exit=1",
                           "ok 3 selftests: kvm: lacking # SKIP"])
         self.assertIn("# said by good", done.stdout)
-
-
-class Archive(unittest.TestCase):
-    def test_is_not_shown(self) -> None:
-        shown: List[str] = []
-        said = intel._Said(shown.append)
-        for part in ("at", " work\nbochs: arch", "ive\nH4sI\n", "AAAA\nbochs: status 0\n"):
-            said.feed(part)
-        self.assertEqual("".join(shown), "at work\n")
-        self.assertTrue(said.text.endswith("status 0\n"))
-
-    def test_files_arrive(self) -> None:
-        with tempfile.TemporaryDirectory() as tmp:
-            (Path(tmp) / "found.txt").write_text("frames\n")
-            packed = subprocess.run(["sh", "-c", "tar -C $0 -cf - found.txt | gzip | base64", tmp],
-                                    stdout=subprocess.PIPE, text=True, check=True).stdout
-            out = Path(tmp) / "out"
-            out.mkdir()
-            intel._unpack(f"said\nbochs: archive\n{packed}bochs: status 0\n", out)
-            self.assertEqual((out / "found.txt").read_text(), "frames\n")
-            with self.assertRaises(Failure):
-                intel._unpack(f"bochs: archive\n{packed[:20]}\nbochs: status 0\n", out)
 
 
 class End(unittest.TestCase):
@@ -86,18 +60,6 @@ class End(unittest.TestCase):
             console.write_text(text)
             said.write_text(output)
             self.assertEqual(bochs._ended(console, said), ended, text)
-
-
-class Model(unittest.TestCase):
-    def test_bochs_must_know_it(self) -> None:
-        path = Path(self.enterContext(tempfile.TemporaryDirectory())) / "bochs"
-        self.enterContext(mock.patch.dict(os.environ, PATH=f"{path.parent}:/usr/bin:/bin"))
-        path.write_text(f"#!/bin/sh\necho pentium {bochs._MODEL}\n")
-        path.chmod(0o755)
-        bochs._check_model()
-        path.write_text("#!/bin/sh\necho pentium\n")
-        with self.assertRaises(Failure):
-            bochs._check_model()
 
 
 if __name__ == "__main__":
