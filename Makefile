@@ -8,7 +8,7 @@ OTHER_HOST = $(filter intel,$(VENDOR)) $(filter arm64,$(ARCH))
 HOST = @sh scripts/deps.sh python $@ $(OTHER_HOST) && $(PYTHON) scripts/host.py $@
 
 # host.py takes these variables as its options.
-export BUILD KERNEL_SRC KERNEL_TARBALL KERNEL_SHA256 MIRROR JOBS
+export BUILD KERNEL_SRC KERNEL_TARBALL MIRROR JOBS
 export ACCEL ARCH VENDOR GUEST KARGS KCONFIG BASELINE TESTS ALL QUICK TODAY
 export FUZZ_SECONDS FUZZ_CASES SEED MUTANTS CONFIG LOCALMOD SUITE JUNIT JSON
 EXPORTED := $(shell sed -n 's/^export //p' $(firstword $(MAKEFILE_LIST)))
@@ -40,7 +40,7 @@ help: ## print this help
 	@echo "                      list which of these a command uses; they are also its options:"
 	@echo "  ACCEL=auto|tcg|kvm  how QEMU runs the host; auto takes KVM if it can nest"
 	@echo "  KERNEL_SRC=DIR      use this Linux source, and leave it as it is"
-	@echo "  KERNEL_TARBALL=FILE use the source in this linux-7.3.x.tar.xz; KERNEL_SHA256=HEX checks it"
+	@echo "  KERNEL_TARBALL=FILE use the source in this linux-7.3.x.tar.xz"
 	@echo "  MIRROR=URL          fetch Debian's packages from there, not from apt's mirror"
 	@echo "  KCONFIG=FILE        merge a fragment into the kernel's configuration"
 	@echo "  ARCH=x86|arm64      architecture of the host, for bench, build, demo, gate, mutants,"

@@ -31,9 +31,6 @@ def main(argv: Sequence[str]) -> int:
         name, given = options.parse(COMMANDS, str(__doc__), argv, os.environ)
         if given.mirror:
             os.environ["MIRROR"] = given.mirror
-        if given.json == "-":
-            # Keep this until the end: messages of failures must not get into the JSON, either.
-            sys.stdout = sys.stderr
         if not deps.need([name, *(["intel"] if given.vendor == "intel" else []),
                           *([given.arch] if given.arch != "x86" else [])]):
             return 1

@@ -118,7 +118,7 @@ def cmd_clean(options: Options) -> int:
     return 0
 
 
-_SOURCE = ("build", "kernel_src", "kernel_tarball", "kernel_sha256", "mirror")
+_SOURCE = ("build", "kernel_src", "kernel_tarball", "mirror")
 _BUILD = (*_SOURCE, "jobs")
 _HOST = (*_BUILD, "accel")
 _REPORT = ("junit", "json")

@@ -34,7 +34,7 @@ def results_dir(name: str) -> Path:
 
 
 def linux(options: Options) -> source.Source:
-    return source.find(options.kernel_src, options.kernel_tarball, options.kernel_sha256)
+    return source.find(options.kernel_src, options.kernel_tarball)
 
 
 def check_arch(options: Options) -> None:

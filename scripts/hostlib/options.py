@@ -21,7 +21,6 @@ class Options:
     build: str = ""
     kernel_src: str = ""
     kernel_tarball: str = ""
-    kernel_sha256: str = ""
     mirror: str = ""
     jobs: int = 0
     accel: str = "auto"
@@ -55,8 +54,6 @@ class Option:
         help: what it does; a command may have another text for it, see Command.words
         metavar: the help's name for the value; empty for a switch, and if there are choices
         choices: the allowed values; empty if there is no such list
-        alone: the value of --option without a value; empty for a switch, and if the value must
-            be given
         ambient: the variable may be set even for a command that does not use it, because it
             tells where or how a command works, not what it does
     """
@@ -64,7 +61,6 @@ class Option:
     help: str
     metavar: str = ""
     choices: Tuple[str, ...] = ()
-    alone: str = ""
     ambient: bool = False
 
 
@@ -74,8 +70,6 @@ OPTIONS: Dict[str, Option] = {
                          ambient=True),
     "kernel_tarball": Option("KERNEL_TARBALL", "use the source in this linux-7.3.x.tar.xz", "FILE",
                              ambient=True),
-    "kernel_sha256": Option("KERNEL_SHA256", "the SHA-256 that the tarball must have", "HEX",
-                            ambient=True),
     "mirror": Option("MIRROR", "fetch Debian's packages from there, not from apt's mirror", "URL",
                      ambient=True),
     "jobs": Option("JOBS", "build with N jobs, not one for each CPU", "N", ambient=True),
@@ -108,8 +102,7 @@ OPTIONS: Dict[str, Option] = {
     "suite": Option("SUITE", "Debian's release to try it on; without, one of both each day",
                     choices=("bookworm", "trixie")),
     "junit": Option("JUNIT", "write the results to it, as JUnit's XML", "FILE"),
-    "json": Option("JSON", "write the results as KernelCI's JSON, to standard output unless FILE "
-                   "is named; all other output then goes to standard error", "FILE", alone="-"),
+    "json": Option("JSON", "write the results to it, as KernelCI's JSON", "FILE"),
 }
 assert {field.name for field in fields(Options)} == OPTIONS.keys()
 
@@ -141,9 +134,6 @@ def _add(parser: argparse.ArgumentParser, name: str, option: Option, words: str)
     text = f"{words or option.help}  ({option.variable}=)".replace("%", "%%")
     if option.choices:
         parser.add_argument(flag, dest=name, choices=option.choices, help=text)
-    elif option.alone:
-        parser.add_argument(flag, dest=name, metavar=option.metavar, nargs="?",
-                            const=option.alone, help=text)
     elif option.metavar:
         parser.add_argument(flag, dest=name, metavar=option.metavar, help=text,
                             type=_number if name == "jobs" else str)

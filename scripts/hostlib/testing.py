@@ -71,11 +71,7 @@ def report(options: Options, text: str, tree: Path) -> None:
     """Write KTAP in the formats that the options ask for."""
     if options.junit:
         Path(options.junit).write_text(ktap.junit(text, tree, "guest callchains"))
-    if options.json == "-":
-        # This is standard output; sys.stdout is standard error then, see host.py.
-        assert sys.__stdout__
-        sys.__stdout__.write(ktap.kernelci(text, tree, options.arch))
-    elif options.json:
+    if options.json:
         Path(options.json).write_text(ktap.kernelci(text, tree, options.arch))
 
 

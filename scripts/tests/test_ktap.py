@@ -86,13 +86,6 @@ class TextTest(unittest.TestCase):
                 self.assertIn("/nowhere/a.", str(failure.exception))
                 work.assert_not_called()
 
-    def test_json_is_alone_on_standard_output(self) -> None:
-        out, errors = io.StringIO(), io.StringIO()
-        with mock.patch("sys.__stdout__", out), contextlib.redirect_stdout(errors):
-            testing.report(Options(json="-"), _TEXT, Path("/build/linux"))
-        self.assertEqual(json.loads(out.getvalue())["arch"], "x86_64")
-        self.assertEqual(errors.getvalue(), "")
-
 
 if __name__ == "__main__":
     unittest.main()

@@ -75,11 +75,6 @@ class ParseTest(unittest.TestCase):
         # Variables that say where and how to build are allowed for all commands.
         self.assertEqual(parse("clean", ACCEL="tcg", KERNEL_SRC="a", JOBS="2"), Options())
 
-    def test_json(self) -> None:
-        self.assertEqual(parse("test", "--json").json, "-")
-        self.assertEqual(parse("test", "--json=a").json, "a")
-        self.assertEqual(parse("test", JSON="a").json, "a")
-
 
 class HelpTest(unittest.TestCase):
     def test_names_what_is_heeded_and_no_more(self) -> None:

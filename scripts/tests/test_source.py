@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Tests of a kernel's source that the user names, and of unpacking a source."""
 
-import hashlib
 import subprocess
 import tempfile
 import unittest
@@ -28,8 +27,7 @@ class TarballTest(unittest.TestCase):
                        check=True)
 
     def test_is_unpacked_once(self) -> None:
-        digest = hashlib.sha256(self.tarball.read_bytes()).hexdigest()
-        found = source.find("", str(self.tarball), digest.upper())
+        found = source.find("", str(self.tarball))
         tree = Tree(self.tmp / "build", patched=False, instruments=False)
         tree.assemble(found)
         self.assertEqual((tree.path / "new").read_text(), "content\n")
@@ -55,10 +53,8 @@ class TarballTest(unittest.TestCase):
             tree.assemble(source.find("", str(self.tarball)))
 
     def test_wrong_use(self) -> None:
-        for arguments, why in ((("", "nowhere", ""), "is no file"),
-                               (("", str(self.tarball), "00"), "download it again"),
-                               (("dir", str(self.tarball), ""), "use one of them"),
-                               (("", "", "00"), "give both")):
+        for arguments, why in ((("", "nowhere"), "is no file"),
+                               (("dir", str(self.tarball)), "use one of them")):
             with self.subTest(why), self.assertRaisesRegex(Failure, why):
                 source.find(*arguments)
 
