@@ -70,7 +70,7 @@ def _draw(options: argparse.Namespace) -> None:
         if options.output.endswith(_PPROF):
             pprof.write(profiles[0], out)
         else:
-            flamegraph.write(profiles, options.title or _title(options, count), out)
+            flamegraph.write(profiles, _title(options, count), out)
     except OSError as error:
         raise Failure(f"{error.filename or out} can't be written ({error.strerror}); name another "
                       "file by -o") from None
@@ -94,7 +94,6 @@ def main(arguments: Optional[List[str]] = None) -> int:
                         help="color by what has changed since another text")
     parser.add_argument("--joined", action="store_true",
                         help="show the host's samples too: VMM, KVM and guest in one picture")
-    parser.add_argument("--title", help="what the picture is called")
     try:
         _draw(parser.parse_args(arguments))
         return 0

@@ -199,7 +199,7 @@ boot_and_sample()
 }
 
 for guest in "$out"/guests/*; do
-	boot_and_sample files 1 fp orc orc,nodefer outside
+	boot_and_sample files 1 orc orc,nodefer outside
 	boot_and_sample network 2 orc orc,nodefer outside
 	boot_and_sample block 2 orc orc,nodefer outside
 	boot_and_sample tasks 1 outside

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The architectures of emulated hosts, and how their builds differ."""
+"""The architectures of emulated hosts, how their builds differ, and their machines."""
 
-from dataclasses import dataclass
-from typing import Dict
+from dataclasses import dataclass, field
+from typing import Dict, List
 
 
 @dataclass(frozen=True)
@@ -27,3 +27,19 @@ X86 = Arch("x86", "arch/x86/boot/bzImage", "bzImage", "amd64")
 ARM64 = Arch("arm64", "arch/arm64/boot/Image", "Image", "arm64", "aarch64-linux-gnu-")
 
 ARCHS: Dict[str, Arch] = {arch.name: arch for arch in (X86, ARM64)}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """A machine that QEMU emulates for a host.
+
+    Args:
+        qemu: QEMU, and its options for the machine and its CPUs
+        job_cpus: the CPUs that jobs run on, in the format of taskset
+        console: Linux's name of the first serial line
+        kernel_args: arguments for its kernel, besides those that all kernels get
+    """
+    qemu: List[str]
+    job_cpus: str
+    console: str
+    kernel_args: List[str] = field(default_factory=list)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """The machine that QEMU emulates as the arm64 host."""
 
-from .machine import Machine
+from .arch import Machine
 from .ui import Failure
 
 # Address of the first virtio-mmio device of the machine "virt".  QEMU assigns the last ones

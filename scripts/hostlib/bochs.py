@@ -15,15 +15,13 @@ import signal
 import subprocess
 import tempfile
 import termios
-import time
 import tty
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Set
+from typing import Callable, Dict, List, Set
 
 from . import guest
 from .build import Build
-from .emulated import Complaint, Outcome, check_console
+from .emulated import Complaint, Outcome, check_console, follow, last_line
 from .patches import REPO
 from .ui import Failure
 
@@ -76,184 +74,145 @@ def _libraries(program: Path) -> Set[Path]:
     return {Path(path) for path in re.findall(r"(/\S+)", said) if Path(path).exists()}
 
 
-class BochsHost:
-    """An emulated Intel host.
+def run(build: Build, kernel_args: str, job: str, files: Dict[str, Path], shared: Path,
+        deadline: int, output: Callable[[str], None]) -> Outcome:
+    """Run a shell script on an emulated Intel host.
 
     Args:
         build: the kernel to boot, its modules and its tests
         kernel_args: more for the kernel's command line
+        job: the script, for sh and busybox
+        files: other files that the job needs, by their names on the host; the libraries of
+            programs are added
+        shared: a folder for the logs and the output
+        deadline: seconds after which the host counts as hung
+        output: called with the script's output, as it comes
+
+    Raises Failure when the host does not end as it should.
     """
-
-    def __init__(self, build: Build, kernel_args: str = "") -> None:
-        self._build = build
-        self._kernel_args = kernel_args
-
-    def run(self, job: str, files: Dict[str, Path], shared: Path, deadline: int,
-            output: Callable[[str], None]) -> Outcome:
-        """Run a shell script on the host.
-
-        Args:
-            job: the script, for sh and busybox
-            files: other files that the job needs, by their names on the host; the libraries of
-                programs are added
-            shared: a folder for the logs and the output
-            deadline: seconds after which the host counts as hung
-            output: called with the script's output, as it comes
-
-        Raises Failure when the host does not end as it should.
-        """
-        shared.mkdir(parents=True, exist_ok=True)
-        console, said = shared / "console.log", shared / "output"
-        for log in (console, said):
-            log.write_bytes(b"")
-        with tempfile.TemporaryDirectory() as tmp, \
-                self._running(Path(tmp), job, files, shared) as bochs:
-            _follow(bochs, deadline, console, said, output)
-        check_console(console, "host")
-        text = said.read_text(errors="replace")
-        status = _STATUS.search(text)
-        if not status and not console.stat().st_size:
-            why = _last_words(shared / "bochs.log", shared / "bochs.out")
-            raise Failure(f"Bochs failed: {why}")
-        if not status:
-            raise Complaint(f"The host ended before its job was done: "
-                            f"{_last_words(shared / 'bochs.log', console)}; see {console}")
+    shared.mkdir(parents=True, exist_ok=True)
+    console, said = shared / "console.log", shared / "output"
+    for log in (console, said):
+        log.write_bytes(b"")
+    with tempfile.TemporaryDirectory() as tmp:
+        _boot(Path(tmp), _write_iso(build, kernel_args, Path(tmp), job, files), shared, deadline,
+              output)
+    check_console(console, "host")
+    status = _STATUS.search(said.read_text(errors="replace"))
+    if status:
         return Outcome(int(status[1]), console)
-
-    @contextlib.contextmanager
-    def _running(self, tmp: Path, job: str, files: Dict[str, Path],
-                 shared: Path) -> Iterator["_Bochs"]:
-        """Start Bochs, which boots a host; kill it when the caller is done with it."""
-        iso = self._write_iso(tmp, job, files)
-        config, commands = tmp / "bochsrc", tmp / "rc"
-        config.write_text(_CONFIG.format(
-            model=_MODEL, roms=_ROMS, iso=iso, console=shared / "console.log",
-            output=shared / "output", log=shared / "bochs.log"))
-        commands.write_text("c\n")
-        # Bochs' display library needs a terminal; its picture is not used.
-        leader, follower = pty.openpty()
-        bochs_out = shared / "bochs.out"
-        with bochs_out.open("wb") as err:
-            process = subprocess.Popen(
-                ["bochs", "-q", "-f", str(config), "-rc", str(commands)], stdin=follower,
-                stdout=follower, stderr=err, start_new_session=True, cwd=shared,
-                env={**os.environ, "TERM": "xterm"})
-        os.close(follower)
-        os.set_blocking(leader, False)
-        bochs = _Bochs(process, bochs_out, [leader])
-        try:
-            yield bochs
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
-            for screen in bochs.screens:
-                os.close(screen)
-
-    def _write_iso(self, tmp: Path, job: str, files: Dict[str, Path]) -> Path:
-        root, cd = tmp / "root", tmp / "cd"
-        self._fill_root(root, job, files)
-        (cd / "isolinux").mkdir(parents=True)
-        names = "\n".join(str(p.relative_to(root)) for p in sorted(root.rglob("*")))
-        with (cd / "initrd.img").open("wb") as out:
-            subprocess.run(["cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0"], cwd=root,
-                           input=names.encode(), stdout=out, check=True)
-        shutil.copy2(self._build.image, cd / "vmlinuz")
-        for file in _ISOLINUX:
-            shutil.copy2(file, cd / "isolinux")
-        append = " ".join([
-            "console=ttyS0,115200 panic=-1 panic_on_warn=1 oops=panic reboot=t",
-            # Bochs' clocks and its instructions run at unrelated speeds.  So skip the checks of
-            # the TSC, and the calibration of the delay loop.
-            "tsc=reliable lpj=1000000", self._kernel_args])
-        (cd / "isolinux" / "isolinux.cfg").write_text(
-            f"default host\nprompt 0\nlabel host\n kernel /vmlinuz\n initrd /initrd.img\n"
-            f" append {append}\n")
-        iso = tmp / "host.iso"
-        made = subprocess.run(
-            ["xorriso", "-as", "mkisofs", "-quiet", "-o", str(iso), "-b", "isolinux/isolinux.bin",
-             "-c", "isolinux/boot.cat", "-no-emul-boot", "-boot-load-size", "4",
-             "-boot-info-table", str(cd)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, check=False)
-        if made.returncode:
-            raise Failure(f"xorriso made no CD-ROM: {made.stdout.strip()}")
-        shutil.rmtree(root)
-        return iso
-
-    def _fill_root(self, root: Path, job: str, files: Dict[str, Path]) -> None:
-        for name in ("bin", "dev", "proc", "sys", "tmp", "run", "lib64", "selftests"):
-            (root / name).mkdir(parents=True)
-        shutil.copy2(guest.busybox(), root / "bin/busybox")
-        shutil.copy2(_INIT, root / "init")
-        (root / "init").chmod(0o755)
-        (root / "job").write_text(f"{job}\n")
-        needed: Set[Path] = set()
-        # Use dash: busybox's shell would run busybox's own modprobe, which has no option -d.
-        for name, source in {"bin/modprobe": _MODPROBE, "bin/sh": _SHELL, **files}.items():
-            target = root / name
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(source, target)
-            subprocess.run(["strip", "-g", str(target)], check=False, stderr=subprocess.DEVNULL)
-            needed |= _libraries(source)
-        for library in needed:
-            target = root / str(library)[1:]
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(library.resolve(), target)
-        shutil.copytree(self._build.modules, root / "modules", symlinks=True)
+    if not console.stat().st_size:
+        why = _last_words(shared / "bochs.log", shared / "bochs.out")
+        raise Failure(f"Bochs failed: {why}")
+    raise Complaint(f"The host ended before its job was done: "
+                    f"{_last_words(shared / 'bochs.log', console)}; see {console}")
 
 
-@dataclass
-class _Bochs:
-    """A running Bochs, the file with its messages, and the terminals that it draws on.
+def _boot(tmp: Path, iso: Path, shared: Path, deadline: int,
+          output: Callable[[str], None]) -> None:
+    """Let Bochs boot a CD-ROM; kill it when the job has ended."""
+    config, commands = tmp / "bochsrc", tmp / "rc"
+    console, said = shared / "console.log", shared / "output"
+    config.write_text(_CONFIG.format(model=_MODEL, roms=_ROMS, iso=iso, console=console,
+                                     output=said, log=shared / "bochs.log"))
+    commands.write_text("c\n")
+    # Bochs' display library needs a terminal; its picture is not used.
+    leader, follower = pty.openpty()
+    bochs_out = shared / "bochs.out"
+    with bochs_out.open("wb") as err:
+        process = subprocess.Popen(
+            ["bochs", "-q", "-f", str(config), "-rc", str(commands)], stdin=follower,
+            stdout=follower, stderr=err, start_new_session=True, cwd=shared,
+            env={**os.environ, "TERM": "xterm"})
+    os.close(follower)
+    os.set_blocking(leader, False)
+    screens = [leader]
+
+    def runs() -> bool:
+        running = process.poll() is None and not _ended(console, said)
+        _drain(screens, bochs_out)
+        return running
+
+    try:
+        follow(runs, said, deadline, console, output)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+        for screen in screens:
+            os.close(screen)
+
+
+def _drain(screens: List[int], bochs_out: Path) -> None:
+    """Read what Bochs writes to its terminals, and discard it.
 
     Debian's Bochs has a debugger.  Because of it, Bochs opens a second terminal, and prints
     the terminal's name.  It blocks for ever if nobody reads a terminal with some 64 KiB in it.
     """
-    process: "subprocess.Popen[bytes]"
-    out: Path
-    screens: List[int]
-
-    def drain(self) -> None:
-        """Read the output on the terminals, and discard it."""
-        own = _OWN_SCREEN.search(self.out.read_text(errors="replace"))
-        if own and len(self.screens) == 1:
-            # Bochs may have ended just now.
-            with contextlib.suppress(OSError, termios.error):
-                self.screens.append(os.open(own[1], os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK))
-                tty.setraw(self.screens[1])
-        for screen in self.screens:
-            with contextlib.suppress(OSError):
-                while os.read(screen, 65536):
-                    pass
+    own = _OWN_SCREEN.search(bochs_out.read_text(errors="replace"))
+    if own and len(screens) == 1:
+        # Bochs may have ended just now.
+        with contextlib.suppress(OSError, termios.error):
+            screens.append(os.open(own[1], os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK))
+            tty.setraw(screens[1])
+    for screen in screens:
+        with contextlib.suppress(OSError):
+            while os.read(screen, 65536):
+                pass
 
 
-def _follow(bochs: _Bochs, deadline: int, console: Path, said: Path,
-            output: Callable[[str], None]) -> None:
-    """Pass on the job's output, until the host ends or hangs."""
-    end = time.monotonic() + deadline
-    position = 0
-    while True:
-        # Check this before the read, so that the last read gets all output.
-        ended = bochs.process.poll() is not None or _ended(console, said)
-        bochs.drain()
-        with said.open("rb") as file:
-            file.seek(position)
-            data = file.read()
-        position += len(data)
-        if data:
-            output(data.decode(errors="replace").replace("\r", ""))
-        if ended:
-            return
-        if time.monotonic() > end:
-            raise Complaint(f"The host did not end within {deadline} seconds, it hangs or "
-                            f"this machine is very slow; its console ends with: "
-                            f"{_last_line(console)}; see {console}")
-        time.sleep(0.2)
+def _write_iso(build: Build, kernel_args: str, tmp: Path, job: str,
+               files: Dict[str, Path]) -> Path:
+    root, cd = tmp / "root", tmp / "cd"
+    _fill_root(build, root, job, files)
+    (cd / "isolinux").mkdir(parents=True)
+    names = "\n".join(str(p.relative_to(root)) for p in sorted(root.rglob("*")))
+    with (cd / "initrd.img").open("wb") as out:
+        subprocess.run(["cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0"], cwd=root,
+                       input=names.encode(), stdout=out, check=True)
+    shutil.copy2(build.image, cd / "vmlinuz")
+    for file in _ISOLINUX:
+        shutil.copy2(file, cd / "isolinux")
+    append = " ".join([
+        "console=ttyS0,115200 panic=-1 panic_on_warn=1 oops=panic reboot=t",
+        # Bochs' clocks and its instructions run at unrelated speeds.  So skip the checks of
+        # the TSC, and the calibration of the delay loop.
+        "tsc=reliable lpj=1000000", kernel_args])
+    (cd / "isolinux" / "isolinux.cfg").write_text(
+        f"default host\nprompt 0\nlabel host\n kernel /vmlinuz\n initrd /initrd.img\n"
+        f" append {append}\n")
+    iso = tmp / "host.iso"
+    made = subprocess.run(
+        ["xorriso", "-as", "mkisofs", "-quiet", "-o", str(iso), "-b", "isolinux/isolinux.bin",
+         "-c", "isolinux/boot.cat", "-no-emul-boot", "-boot-load-size", "4",
+         "-boot-info-table", str(cd)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        text=True, check=False)
+    if made.returncode:
+        raise Failure(f"xorriso made no CD-ROM: {made.stdout.strip()}")
+    shutil.rmtree(root)
+    return iso
 
 
-def _last_line(console: Path) -> str:
-    lines = console.read_text(errors="replace").split("\n")
-    return next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
+def _fill_root(build: Build, root: Path, job: str, files: Dict[str, Path]) -> None:
+    for name in ("bin", "dev", "proc", "sys", "tmp", "run", "lib64", "selftests"):
+        (root / name).mkdir(parents=True)
+    shutil.copy2(guest.busybox(), root / "bin/busybox")
+    shutil.copy2(_INIT, root / "init")
+    (root / "init").chmod(0o755)
+    (root / "job").write_text(f"{job}\n")
+    needed: Set[Path] = set()
+    # Use dash: busybox's shell would run busybox's own modprobe, which has no option -d.
+    for name, source in {"bin/modprobe": _MODPROBE, "bin/sh": _SHELL, **files}.items():
+        target = root / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(source, target)
+        subprocess.run(["strip", "-g", str(target)], check=False, stderr=subprocess.DEVNULL)
+        needed |= _libraries(source)
+    for library in needed:
+        target = root / str(library)[1:]
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(library.resolve(), target)
+    shutil.copytree(build.modules, root / "modules", symlinks=True)
 
 
 def _last_words(log: Path, console: Path) -> str:
@@ -263,7 +222,7 @@ def _last_words(log: Path, console: Path) -> str:
     """
     panics = re.findall(r"^\d+p\[.*?\] *>>PANIC<< (.*)$",
                         log.read_text(errors="replace") if log.exists() else "", re.MULTILINE)
-    return f"Bochs: {panics[-1]}" if panics else _last_line(console)
+    return f"Bochs: {panics[-1]}" if panics else last_line(console)
 
 
 def _ended(console: Path, said: Path) -> bool:

@@ -274,8 +274,8 @@ class Build:
 
         self._run_make("Configure the kernel", "config.log", f"KCONFIG_CONFIG={tiny}",
                        "tinyconfig")
-        kconfig.merge(self.tree.path, self.kernel, tiny, self._fragments, self._run_make,
-                      self.log_dir)
+        kconfig.merge_all(self.tree.path, self.kernel, tiny, self._fragments, self._run_make,
+                          self.log_dir)
         if previous == config.read_bytes():
             return
         self._kernel_stamp().unlink(missing_ok=True)

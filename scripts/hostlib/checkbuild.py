@@ -160,8 +160,11 @@ class Kernel:
         return any(path.startswith(own) if path.startswith("arch/")
                    else not path.startswith(("tools/", "Documentation/")) for path in paths)
 
-    def configure(self) -> None:
-        """Configure the kernel; do it again when a patch has changed a Kconfig file."""
+    def configure(self) -> List[str]:
+        """Configure the kernel, and return the options that it can't have.
+
+        Do this again when a patch has changed a Kconfig file.
+        """
         self.folder.mkdir(parents=True, exist_ok=True)
         if self._select:
             (self.folder / "Kconfig").write_text(
@@ -170,15 +173,8 @@ class Kernel:
         tiny, own = self.folder / "tiny.config", self.folder / "own.config"
         self._make("Configure", "config.log", f"KCONFIG_CONFIG={tiny}", "tinyconfig")
         own.write_text("".join(f"{line}\n" for line in self.variant.config))
-        run_logged("Merge", ["sh", str(self._tree / "scripts/kconfig/merge_config.sh"), "-m",
-                             "-O", str(self.folder), str(tiny), str(CONFIGS / "check.config"),
-                             str(own)], self._logs / "merge.log", cwd=self._tree)
-        self._make("Complete it", "olddefconfig.log", "olddefconfig")
-
-    def missing(self) -> List[str]:
-        """Return the options that the configuration should have, but does not."""
-        return kconfig.dropped([CONFIGS / "check.config", self.folder / "own.config"],
-                               self.folder / ".config")
+        return kconfig.merge(self._tree, self.folder, tiny, [CONFIGS / "check.config", own],
+                             self._make, self._logs)
 
     def compile(self, title: str) -> str:
         """Compile it, and return the output."""
@@ -230,8 +226,7 @@ def _compile_all(kernel: Kernel, ours: Dict[str, Set[int]]) -> List[str]:
     # Objects of an earlier run would not be compiled again, and give no warnings.
     shutil.rmtree(kernel.folder, ignore_errors=True)
     try:
-        kernel.configure()
-        missing = kernel.missing()
+        missing = kernel.configure()
         if missing:
             return [f"the kernel can't have {', '.join(missing)}"]
         said = kernel.compile("all")

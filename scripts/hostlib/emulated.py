@@ -18,9 +18,8 @@ from pathlib import Path
 from typing import Callable, Dict, List
 
 from . import arm64
-from .arch import ARM64
+from .arch import ARM64, Machine
 from .build import Build
-from .machine import Machine
 from .patches import REPO
 from .ui import Failure
 
@@ -250,34 +249,14 @@ class EmulatedHost:
             process = subprocess.Popen(argv, stdin=subprocess.DEVNULL, stdout=err, stderr=err,
                                        start_new_session=True)
             try:
-                self._follow(process, shared / "output", deadline, console, output)
+                follow(lambda: process.poll() is None, shared / "output", deadline, console,
+                       output)
             finally:
                 if process.poll() is None:
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
         if process.returncode:
             raise Failure(f"QEMU failed: {errors.read_text().strip() or process.returncode}")
-
-    @staticmethod
-    def _follow(process: "subprocess.Popen[bytes]", path: Path, deadline: int,
-                console: Path, output: Callable[[str], None]) -> None:
-        end = time.monotonic() + deadline
-        position = 0
-        while True:
-            running = process.poll() is None
-            if path.exists():
-                with path.open("rb") as file:
-                    file.seek(position)
-                    data = file.read()
-                position += len(data)
-                if data:
-                    output(data.decode(errors="replace"))
-            if not running:
-                return
-            if time.monotonic() > end:
-                raise Complaint(f"The host did not end within {deadline} seconds, it hangs or this "
-                                f"machine is very slow; see its console in {console}")
-            time.sleep(0.2)
 
     @staticmethod
     def _judge(shared: Path, console: Path) -> Outcome:
@@ -287,6 +266,41 @@ class EmulatedHost:
         if not status.exists():
             raise Complaint(f"The host ended before its job was done; see {console}")
         return Outcome(int(status.read_text()), console)
+
+
+def follow(runs: Callable[[], bool], path: Path, deadline: int, console: Path,
+           output: Callable[[str], None]) -> None:
+    """Pass on what a job writes to a file, until its host ends; raise Complaint if it hangs.
+
+    Args:
+        runs: tells whether the host has not ended yet
+        deadline: seconds after which the host counts as hung
+        console: the log of the host's console
+    """
+    end = time.monotonic() + deadline
+    position = 0
+    while True:
+        # Ask this before the read, so that the last read gets all output.
+        running = runs()
+        if path.exists():
+            with path.open("rb") as file:
+                file.seek(position)
+                data = file.read()
+            position += len(data)
+            if data:
+                output(data.decode(errors="replace").replace("\r", ""))
+        if not running:
+            return
+        if time.monotonic() > end:
+            raise Complaint(f"The host did not end within {deadline} seconds, it hangs or this "
+                            f"machine is very slow; its console ends with: {last_line(console)}; "
+                            f"see {console}")
+        time.sleep(0.2)
+
+
+def last_line(console: Path) -> str:
+    lines = console.read_text(errors="replace").split("\n") if console.exists() else []
+    return next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
 
 
 def _has_no_hrtimers(console: Path) -> bool:

@@ -4,8 +4,7 @@
 from pathlib import Path
 from typing import Callable, List
 
-from . import selftests
-from .bochs import BochsHost
+from . import bochs, selftests
 from .build import Build
 from .emulated import pass_on
 
@@ -61,6 +60,5 @@ def run(build: Build, results: Path, kernel_args: str = "", only: str = "",
     """Run all selftests, or some, in one boot, show their KTAP, and return it."""
     tests = selftests.choose(build, only)
     files = {f"selftests/{name}": build.selftests / name for name in [*tests, *_MODULES]}
-    host = BochsHost(build, kernel_args)
-    return selftests.keep(results, show, lambda output: host.run(
-        job(tests, timeout, _PREPARE), files, results, deadline, output))
+    return selftests.keep(results, show, lambda output: bochs.run(
+        build, kernel_args, job(tests, timeout, _PREPARE), files, results, deadline, output))

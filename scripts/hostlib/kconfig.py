@@ -3,15 +3,9 @@
 
 import re
 from pathlib import Path
-from typing import List, Protocol, Sequence
+from typing import Callable, List, Sequence
 
 from .ui import Failure, run_logged
-
-
-class Make(Protocol):
-    """Run the kernel's make as a step."""
-
-    def __call__(self, title: str, log: str, *args: str) -> None: ...
 
 
 def dropped(fragments: Sequence[Path], config: Path) -> List[str]:
@@ -28,26 +22,30 @@ def dropped(fragments: Sequence[Path], config: Path) -> List[str]:
             and not (line.endswith(("is not set", '=""')) and option not in named)]
 
 
-def merge(tree: Path, kernel: Path, base: Path, fragments: Sequence[Path], make: Make,
-          logs: Path) -> None:
-    """Write the configuration of a kernel.
+def merge(tree: Path, kernel: Path, base: Path, fragments: Sequence[Path],
+          make: Callable[..., None], logs: Path) -> List[str]:
+    """Write the configuration of a kernel; return the settings that this kernel can't have.
 
     Args:
         tree: the kernel's source
         kernel: where it is built
         base: a configuration
         fragments: settings that override those of the base
-        make: runs make for this kernel
+        make: runs make for this kernel: it takes a title, the log's name, and arguments
         logs: a folder for logs
-
-    Raises Failure if this kernel can't have the settings of the fragments.
     """
     run_logged("Merge its fragments",
                ["sh", str(tree / "scripts/kconfig/merge_config.sh"), "-m",
                 "-O", str(kernel), str(base), *map(str, fragments)],
                logs / "merge.log", cwd=tree)
     make("Complete it", "olddefconfig.log", "olddefconfig")
-    missing = dropped(fragments, kernel / ".config")
+    return dropped(fragments, kernel / ".config")
+
+
+def merge_all(tree: Path, kernel: Path, base: Path, fragments: Sequence[Path],
+              make: Callable[..., None], logs: Path) -> None:
+    """Do the same, and raise Failure if this kernel can't have the settings of the fragments."""
+    missing = merge(tree, kernel, base, fragments, make, logs)
     if missing:
         raise Failure(f"This kernel can't be configured with {', '.join(missing)}; correct "
                       f"{', '.join(map(str, [base, *fragments]))}")

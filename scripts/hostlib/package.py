@@ -8,7 +8,6 @@ import shutil
 import subprocess
 import time
 import zlib
-from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Optional
 
@@ -52,20 +51,6 @@ Description: {about}
  Call it as {program}.  It goes together with a kernel that has the option
  GUEST_PERF_CALLCHAIN.
 """
-
-
-@dataclass(frozen=True)
-class Config:
-    """The configuration of a package's kernel.
-
-    Args:
-        base: a distribution's configuration, or that of the running kernel
-        fragment: the user's own settings, merged into it
-        localmod: leave out modules that are not loaded on this machine now
-    """
-    base: Path
-    fragment: Optional[Path] = None
-    localmod: bool = False
 
 
 def find_config(given: str, folder: Path, running: str = platform.release(),
@@ -117,16 +102,22 @@ class Packages:
     Args:
         folder: the folder of these builds
         source: the kernel's source
-        config: what the kernel is configured with
+        base: the kernel's configuration, see find_config()
+        fragment: the user's own settings, merged into it
+        localmod: leave out modules that are not loaded on this machine now
         jobs: how many jobs run at once; 0 means as many as there are CPUs
     """
 
-    def __init__(self, folder: Path, source: Source, config: Config, jobs: int = 0) -> None:
+    def __init__(self, folder: Path, source: Source, base: Path,
+                 fragment: Optional[Path] = None, localmod: bool = False,
+                 jobs: int = 0) -> None:
         # Leave out the instruments: they export a function for tests.
         self._tree = Tree(folder, instruments=False)
         self._folder = folder
         self._source = source
-        self._config = config
+        self._base = base
+        self._fragments = [CONFIGS / "package.config", *([fragment.resolve()] if fragment else [])]
+        self._localmod = localmod
         self._kernel = folder / "kernel"
         self._perf = folder / "perf"
         self._logs = folder / "log"
@@ -159,7 +150,7 @@ class Packages:
             raise Failure("LOCALMOD=1 leaves out modules that are not loaded, and on this machine "
                           "none are; leave LOCALMOD=1 out")
         config, local = self._kernel / ".config", self._kernel / "localmod.config"
-        shutil.copy(self._config.base, config)
+        shutil.copy(self._base, config)
         # localmodconfig asks about each new option; an empty answer takes the default.
         run_logged("Leave out modules that are not loaded",
                    ["sh", "-c", 'yes "" | "$@"', "sh", *self._make_argv("localmodconfig")],
@@ -168,10 +159,9 @@ class Packages:
 
     def _configure(self) -> None:
         self._kernel.mkdir(parents=True, exist_ok=True)
-        base = self._local_config() if self._config.localmod else self._config.base
-        fragment = [self._config.fragment.resolve()] if self._config.fragment else []
-        kconfig.merge(self._tree.path, self._kernel, base, [CONFIGS / "package.config", *fragment],
-                      self._make, self._logs)
+        base = self._local_config() if self._localmod else self._base
+        kconfig.merge_all(self._tree.path, self._kernel, base, self._fragments, self._make,
+                          self._logs)
         options = (self._kernel / ".config").read_text().splitlines()
         if not {"CONFIG_KVM_INTEL=m", "CONFIG_KVM_AMD=m"}.intersection(options):
             raise Failure(f"{base} leaves out KVM for Intel's CPUs and for AMD's; load kvm_intel "
@@ -185,7 +175,7 @@ class Packages:
                           "GiB free; free some, choose another folder with BUILD=DIR, or leave "
                           "out modules with LOCALMOD=1")
         btf = "CONFIG_DEBUG_INFO_BTF=y"
-        if btf in self._config.base.read_text().splitlines() and btf not in options:
+        if btf in self._base.read_text().splitlines() and btf not in options:
             say("This kernel will have no BTF, which BPF programs may want: see in menuconfig "
                 "what DEBUG_INFO_BTF depends on.")
 

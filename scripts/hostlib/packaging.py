@@ -24,8 +24,8 @@ def packages_of(options: Options, folder: Path, config: str,
     """
     claim(folder)
     base = package.find_config(config, folder)
-    return package.Packages(folder, linux(options), package.Config(
-        base, fragment, options.localmod), options.jobs).build()
+    return package.Packages(folder, linux(options), base, fragment, options.localmod,
+                            options.jobs).build()
 
 
 def cmd_deb(options: Options) -> int:

@@ -374,10 +374,6 @@ def judge(folder: Path, program: Path) -> Counts:
     counts = Counts()
     for suite in SUITES:
         found = folder / "guests" / suite
-        plain = _read(found, WORKS[0], "fp")
-        say(f"{suite}, by frame pointers: {plain.samples} samples of the kernel, "
-            f"{100 * plain.entered / max(plain.samples, 1):.2f} % to where it was entered, "
-            f"{100 * plain.with_frames / max(plain.samples, 1):.2f} % with two frames or more")
         for work in (*WORKS, TASKS, HOSTILE, *REBOOTS):
             count_test(counts, _judge_names(f"{suite}, {work}, names",
                                             (found / f"names-{work}").read_text()))

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Tests of the arm64 host: its build, its machine in QEMU, and its access to this machine."""
 
-import os
 import re
 import tempfile
 import unittest
@@ -9,13 +8,12 @@ from pathlib import Path
 from typing import List
 from unittest import mock
 
-import host
 from hostlib import build as build_module
 from hostlib import hosts, testing
 from hostlib.arch import ARM64, X86
 from hostlib.build import CONFIGS, Build
 from hostlib.emulated import EmulatedHost
-from hostlib.options import Command, Options
+from hostlib.options import Options
 from hostlib.selftests import choose
 from hostlib.source import Source
 from hostlib.ui import Failure
@@ -117,22 +115,6 @@ class OptionsTest(unittest.TestCase):
                           for call in selftests.call_args_list],
                          [["debug-arm64"], ["kvm-arm.mode=nvhe", "debug-arm64"],
                           ["irqchip.gicv3_pseudo_nmi=1", "debug-arm64"]])
-
-    def test_builds_are_not_told_by_the_environment(self) -> None:
-        seen: List[object] = []
-
-        def run(options: Options) -> int:
-            seen.extend([options.arch, os.environ.get("ARCH")])
-            return 0
-
-        with mock.patch.dict(host.COMMANDS, {"build": Command(run, "build", ("arch",))}), \
-                mock.patch.object(host.deps, "need") as check:
-            for value in ("arm64", ""):
-                with mock.patch.dict(os.environ, {"ARCH": value}, clear=True):
-                    self.assertEqual(host.main(["build"]), 0)
-        self.assertEqual(seen, ["arm64", None, "x86", None])
-        self.assertEqual([call.args[0] for call in check.call_args_list],
-                         [["build", "arm64"], ["build"]])
 
 
 if __name__ == "__main__":

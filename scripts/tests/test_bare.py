@@ -27,15 +27,6 @@ class ChooseTest(unittest.TestCase):
         with mock.patch.object(os, "geteuid", return_value=1000), self.assertRaises(Failure):
             check_root("test-bare")
 
-    def test_what_runs_in_the_root(self) -> None:
-        argv = bare.in_root(Path("/a root"), {Path("/cache"): "root/.cache/c"}, "make demo")
-        self.assertEqual(argv[0], "unshare")
-        script = argv[argv.index("-euc") + 1]
-        self.assertIn("mount --bind /cache '/a root'/root/.cache/c\n", script)
-        self.assertTrue(argv[-1].endswith("\nmake demo"))
-        self.assertIn("CI=true", argv)
-        self.assertIn("-i", argv)
-
 
 class RunTest(unittest.TestCase):
     def setUp(self) -> None:

@@ -64,17 +64,6 @@ class FindingsTest(unittest.TestCase):
         self.assertEqual(result.used, accepted)
 
 
-class AcceptedTest(unittest.TestCase):
-    def test_committed_list_has_reasons(self) -> None:
-        entries = check.read_accepted()
-        self.assertTrue(entries)
-        for entry in entries:
-            with self.subTest(entry):
-                self.assertRegex(entry.kind, "^[A-Z_]+$")
-                self.assertGreater(len(entry.reason.split()), 1)
-        self.assertEqual(len(entries), len({(entry.kind, entry.pattern) for entry in entries}))
-
-
 class RunTest(unittest.TestCase):
     def _checkpatch(self, status: int, output: str) -> Result:
         with mock.patch.object(check.subprocess, "run", return_value=SimpleNamespace(

@@ -43,9 +43,9 @@ class CommandTest(unittest.TestCase):
         profile, title = self._drawn(self.text)
         self.assertEqual((profile, "1 samples" in str(title)), ({_GUEST: 1}, True))
         vcpu = Frame("CPU 0/KVM", HOST)
-        self.assertEqual(self._drawn(self.text, "--joined", "--title", "t"), [
-            {(vcpu, Frame("KVM_RUN (guest)", HOST), *_GUEST): 1,
-             (vcpu, Frame("kvm_vcpu_ioctl", HOST)): 1}, "t"])
+        self.assertEqual(self._drawn(self.text, "--joined")[0], {
+            (vcpu, Frame("KVM_RUN (guest)", HOST), *_GUEST): 1,
+            (vcpu, Frame("kvm_vcpu_ioctl", HOST)): 1})
         *profiles, title = self._drawn(self.text, "--diff", self._text("old", 3 * _SAMPLES))
         self.assertEqual((profiles, "old" in str(title)), ([{_GUEST: 1}, {_GUEST: 3}], True))
 

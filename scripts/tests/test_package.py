@@ -65,8 +65,7 @@ class FindConfigTest(unittest.TestCase):
 class PackagesTest(unittest.TestCase):
     def setUp(self) -> None:
         self.folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
-        self.packages = package.Packages(self.folder, Source("none"), package.Config(
-            self.folder / "config", localmod=True))
+        self.packages = package.Packages(self.folder, Source("none"), self.folder / "config")
 
     def test_no_module_is_loaded(self) -> None:
         self.enterContext(mock.patch.dict(os.environ, clear=True))
@@ -107,8 +106,7 @@ class PackagesTest(unittest.TestCase):
             packaging.packages_of(Options(localmod=True), self.folder / "b", "mine",
                                   Path("fragment"))
         self.assertEqual(found.call_args.args[0], "mine")
-        self.assertEqual(made.call_args.args[2],
-                         package.Config(found.return_value, Path("fragment"), True))
+        self.assertEqual(made.call_args.args[2:5], (found.return_value, Path("fragment"), True))
 
     def test_perf_is_called_so_everywhere(self) -> None:
         self.assertEqual(package.PERF, PERF)
