@@ -18,8 +18,8 @@ USUAL_MAX_STACK = 127
 
 BE_ROOT = "run perf as root (CAP_PERFMON gives chains without names)"
 PERMIT = "sysctl kernel.perf_event_guest_callchain=2"
-APPLY = ("install the kernel that make deb or make rpm builds, and boot it; or apply what make "
-         "series writes to a tree of yours, and build it with CONFIG_GUEST_PERF_CALLCHAIN=y")
+APPLY = ("install the kernel that make deb builds, and boot it; or apply what make series "
+         "writes to a tree of yours, and build it with CONFIG_GUEST_PERF_CALLCHAIN=y")
 
 
 class Sampling(NamedTuple):

@@ -9,7 +9,7 @@ from .check import Check, no, ok, stop, unknown
 from .host import PERMIT
 from .system import System
 
-# The name of the perf that make deb and make rpm build.
+# The name of the perf that make deb builds.
 PERF = "perf_7.3"
 
 QUICK_SECONDS = 20
@@ -44,9 +44,8 @@ class Info(NamedTuple):
 
 
 def check_perf(system: System, program: str) -> Check:
-    use = f"PERF={PERF}" if system.by_make else f"--perf {PERF}"
-    mend = (f"pass {use}, which make deb and make rpm build; or perf of a patched kernel tree, by "
-            "make -C tools/perf")
+    mend = (f"pass --perf {PERF}, or PERF={PERF} to make; make deb builds it, and make -C "
+            "tools/perf in a patched kernel tree builds perf, too")
     # Without options, the subcommand prints its usage.  Other perfs don't know the subcommand.
     status, usage = system.run([program, "kvm", "guest-info"], QUICK_SECONDS)
     if status is None:

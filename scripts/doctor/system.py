@@ -38,16 +38,12 @@ def attr(event: Tuple[int, int], bits: int, sample_type: int) -> bytes:
 
 
 class System:
-    """This machine.  Tests answer in its place.
-
-    by_make: make has started this program, so the user passes its options to make
-    """
+    """This machine.  Tests answer in its place."""
 
     def __init__(self) -> None:
         self.machine = os.uname().machine
         self.release = os.uname().release
         self.uid = os.geteuid()
-        self.by_make = "MAKELEVEL" in os.environ
 
     def read_bytes(self, name: str) -> Optional[bytes]:
         try:

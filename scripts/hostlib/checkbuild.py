@@ -8,7 +8,6 @@ import difflib
 import os
 import re
 import shutil
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, Iterable, Iterator, List, Set, Tuple
@@ -30,7 +29,8 @@ _WARNINGS = (re.compile(r"^(\S+?):(\d+)(?::\d+)?: (?:warning|error): (.*)$", re.
 # A warning of objtool, which names an object and no line.
 _OBJTOOL = re.compile(r"^(\S+\.o): (?:warning|error): (objtool: .*)$", re.MULTILINE)
 
-# Programs that a build with LLVM= needs beside clang.
+# The clang of scripts/deps.txt, and programs that a build with LLVM= needs beside it.
+CLANG = "clang-19"
 _LLVM = ("ld.lld", "llvm-ar", "llvm-nm", "llvm-objcopy", "llvm-objdump", "llvm-readelf",
          "llvm-strip")
 
@@ -42,7 +42,7 @@ class Variant:
     Args:
         name: for the report
         kvm: the folder of the architecture's KVM; empty if KVM is off
-        compiler: the program that it needs; "clang" stands for any clang that is new enough
+        compiler: the program that it needs
         make: arguments for make
         config: lines of its configuration
     """
@@ -69,7 +69,7 @@ ARM64_ARGS = ("ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-")
 VARIANTS = (
     Variant("x86, W=1 and objtool", "arch/x86/kvm/", "gcc", ("W=1",), (*ON, *_OBJTOOL_CONFIG)),
     Variant("x86, sparse", "arch/x86/kvm/", "sparse", ("C=2",), ON),
-    Variant("x86, clang", "arch/x86/kvm/", "clang", (), ON),
+    Variant("x86, clang", "arch/x86/kvm/", CLANG, (), ON),
     Variant("x86, option off", "arch/x86/kvm/", "gcc", (), OFF),
     Variant("x86, 32 bits", "arch/x86/kvm/", "gcc", ("ARCH=i386",),
             tuple(line for line in _X86 if "64BIT" not in line)),
@@ -85,7 +85,7 @@ VARIANTS = (
              "CONFIG_RISCV_ISA_V=y")),
     Variant("s390", "arch/s390/kvm/", "s390x-linux-gnu-gcc",
             ("ARCH=s390", "CROSS_COMPILE=s390x-linux-gnu-")),
-    Variant("loongarch", "arch/loongarch/kvm/", "clang", ("ARCH=loongarch",), ("CONFIG_64BIT=y",)),
+    Variant("loongarch", "arch/loongarch/kvm/", CLANG, ("ARCH=loongarch",), ("CONFIG_64BIT=y",)),
 )
 
 
@@ -93,42 +93,17 @@ class NotTried(Exception):
     """Something can't be tried here; the message says why."""
 
 
-def _version(text: str) -> Tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", text))
-
-
-def find_clang(tree: Path, arch: str) -> str:
-    """Return the newest clang on the PATH; raise NotTried if it is too old for a tree."""
-    names = {path.name for folder in os.get_exec_path() for path in Path(folder).glob("clang*")
-             if re.fullmatch(r"clang(-\d+)?", path.name)}
-    if not names:
-        raise NotTried("there is no clang")
-    version, name = max((_version(_said_by(name, "-dumpversion")), name) for name in names)
-    minimum = _said_by("sh", str(tree / "scripts/min-tool-version.sh"), "llvm", SRCARCH=arch)
-    if version < _version(minimum):
-        raise NotTried(f"{name} is older than {minimum} (scripts/min-tool-version.sh)")
-    return name
-
-
-def _said_by(*argv: str, **environment: str) -> str:
-    return subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True,
-                          env={**os.environ, **environment}).stdout.strip()
-
-
-def compiler_args(variant: Variant, tree: Path) -> List[str]:
-    """Return make's arguments for a variant's compiler; raise NotTried if that is missing."""
-    program = variant.compiler
-    if program == "clang":
-        program = find_clang(tree, variant.kvm.split("/")[1])
-    suffix = program[len("clang"):]
-    tools = [tool + suffix for tool in _LLVM] if variant.compiler == "clang" else []
+def compiler_args(compiler: str) -> List[str]:
+    """Return make's arguments for a compiler; raise NotTried if it is missing."""
+    suffix = CLANG[len("clang"):]
+    tools = [tool + suffix for tool in _LLVM] if compiler == CLANG else []
     # gcc compiles the programs that the build itself runs; with sparse, also the kernel.
-    for tool in (program, *tools, "gcc"):
+    for tool in (compiler, *tools, "gcc"):
         if not shutil.which(tool):
             raise NotTried(f"there is no {tool}")
     if tools:
-        return [f"LLVM={suffix or 1}", *cached_cc(program)]
-    return cached_cc(program if program.endswith("gcc") else "gcc")
+        return [f"LLVM={suffix}", *cached_cc(compiler)]
+    return cached_cc(compiler if compiler.endswith("gcc") else "gcc")
 
 
 class Kernel:
@@ -146,7 +121,7 @@ class Kernel:
         self._logs = logs
         self._select = select
         self._argv = ["make", "-C", str(tree), f"O={folder}", f"-j{jobs}",
-                      *compiler_args(variant, tree), *variant.make]
+                      *compiler_args(variant.compiler), *variant.make]
         if select:
             self._argv.append(f"KBUILD_KCONFIG={folder / 'Kconfig'}")
         self._env = {"CCACHE_BASEDIR": str(folder.parent), "CCACHE_NOHASHDIR": "1"}

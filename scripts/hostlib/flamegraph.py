@@ -3,15 +3,15 @@
 
 import zlib
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Dict, List, Tuple
+from typing import Any, Dict, List, Sequence, Tuple
 from xml.etree import ElementTree
 
 import matplotlib
 matplotlib.use("svg")
 from matplotlib import patches, pyplot  # noqa: E402
 
-from . import frametree  # noqa: E402
 from .stacks import GUEST_KERNEL, GUEST_USER, HOST, Frame  # noqa: E402
 
 _SVG = "http://www.w3.org/2000/svg"
@@ -37,6 +37,38 @@ _NO_NAME: _Color = (0.8, 0.8, 0.8)
 _GREAT_CHANGE = 0.1
 _MORE: _Color = (0.85, 0.2, 0.15)
 _LESS: _Color = (0.15, 0.35, 0.85)
+
+
+@dataclass
+class Node:
+    """A box: its depth, left edge, function, and samples in each profile."""
+    depth: int
+    left: int
+    frame: Any
+    counts: List[int]
+
+
+def tree(profiles: "Sequence[Counter[Tuple[Any, ...]]]") -> List[Node]:
+    """Return the boxes of all profiles' stacks, callers first, siblings sorted by name.
+
+    Each box has its number of samples in each profile; its position is that in the first profile.
+    """
+    nodes: List[Node] = []
+    path: List[int] = []
+    left = 0
+    for stack in sorted(set().union(*profiles)):
+        counts = [profile[stack] for profile in profiles]
+        same = 0
+        while same < min(len(path), len(stack)) and nodes[path[same]].frame == stack[same]:
+            same += 1
+        del path[same:]
+        for frame in stack[same:]:
+            nodes.append(Node(len(path), left, frame, [0] * len(profiles)))
+            path.append(len(nodes) - 1)
+        for number in path:
+            nodes[number].counts = [sum(pair) for pair in zip(nodes[number].counts, counts)]
+        left += counts[0]
+    return nodes
 
 
 def _mix(one: _Color, other: _Color, part: float) -> _Color:
@@ -75,8 +107,7 @@ def write(profiles: "List[Counter[Tuple[Frame, ...]]]", title: str, path: Path) 
     Each box tells its function and share when pointed at.
     """
     total, *before = [sum(profile.values()) for profile in profiles]
-    boxes = [node for node in frametree.build(profiles)
-             if node.counts[0] >= total * _NARROWEST]
+    boxes = [node for node in tree(profiles) if node.counts[0] >= total * _NARROWEST]
     depth = 1 + max((box.depth for box in boxes), default=0)
 
     matplotlib.rcParams["svg.fonttype"] = "none"

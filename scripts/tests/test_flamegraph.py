@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import List, Tuple
 from xml.etree import ElementTree
 
-from hostlib import flamegraph, frametree
+from hostlib import flamegraph
 from hostlib.stacks import GUEST_KERNEL, GUEST_USER, HOST, Frame
 
 _FOLDED = Counter({("[unknown]",): 1, ("do_syscall_64", "vfs_write", "rep_movs"): 2})
@@ -17,7 +17,7 @@ _FOLDED = Counter({("[unknown]",): 1, ("do_syscall_64", "vfs_write", "rep_movs")
 class TreeTest(unittest.TestCase):
     def _boxes(self, *profiles: "Counter[Tuple[str, ...]]") -> List[Tuple[int, int, int, str]]:
         return [(node.depth, node.left, node.counts[-1], node.frame)
-                for node in frametree.build(profiles)]
+                for node in flamegraph.tree(profiles)]
 
     def test_callers_lie_below_callees_and_are_as_wide(self) -> None:
         self.assertEqual(self._boxes(_FOLDED), [
@@ -28,15 +28,14 @@ class TreeTest(unittest.TestCase):
         folded = Counter({("a", "b"): 1, ("a", "c"): 2, ("a",): 4, ("b", "b"): 8})
         self.assertEqual(self._boxes(folded), [
             (0, 0, 7, "a"), (1, 4, 1, "b"), (1, 5, 2, "c"), (0, 7, 8, "b"), (1, 7, 8, "b")])
-        self.assertEqual([node.parent for node in frametree.build([folded])], [-1, 0, 0, -1, 3])
 
     def test_each_profile_is_counted_and_the_first_one_places(self) -> None:
-        nodes = frametree.build([Counter({("a",): 1, ("c",): 2}), Counter({("b",): 4, ("c",): 8})])
+        nodes = flamegraph.tree([Counter({("a",): 1, ("c",): 2}), Counter({("b",): 4, ("c",): 8})])
         self.assertEqual([(node.frame, node.left, node.counts) for node in nodes],
                          [("a", 0, [1, 0]), ("b", 1, [0, 4]), ("c", 1, [2, 8])])
 
     def test_stacks_may_be_deep(self) -> None:
-        self.assertEqual(len(frametree.build([Counter({("f",) * 5000: 1})])), 5000)
+        self.assertEqual(len(flamegraph.tree([Counter({("f",) * 5000: 1})])), 5000)
 
 
 class LabelTest(unittest.TestCase):

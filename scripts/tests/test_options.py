@@ -77,22 +77,6 @@ class ParseTest(unittest.TestCase):
 
 
 class HelpTest(unittest.TestCase):
-    def test_names_what_is_heeded_and_no_more(self) -> None:
-        for name, command in COMMANDS.items():
-            text = said_by(name, "--help")
-            for option, about in OPTIONS.items():
-                if option == "today":
-                    continue
-                flag = f"--{option.replace('_', '-')}"
-                self.assertEqual(f"{flag} " in text, option in command.options, (name, flag))
-                if option in command.options:
-                    self.assertIn(f"({about.variable}=)", text)
-
-    def test_of_all(self) -> None:
-        text = said_by("--help")
-        for name, command in COMMANDS.items():
-            self.assertIn(f"{name} {command.help}", text)
-
     def test_makefile_has_all(self) -> None:
         makefile = (REPO / "Makefile").read_text()
         exported = set(" ".join(line[len("export"):] for line in makefile.splitlines()

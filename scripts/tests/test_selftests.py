@@ -6,11 +6,10 @@ import tempfile
 import unittest
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable, List, Tuple
+from typing import Callable, List, Tuple
 from unittest import mock
 
 from hostlib import selftests
-from hostlib.arch import ARM64, X86
 from hostlib.build import CONFIGS, INSTRUMENT_TESTS, TEST_32BIT, Build
 from hostlib.emulated import Outcome
 from hostlib.selftests import ExpectedSkip, expected_skips
@@ -47,21 +46,6 @@ class CountTest(unittest.TestCase):
         counts = selftests.judge("demo", {"holds": True, "does not": False})
         self.assertEqual((counts.passed, counts.failed), (1, 1))
         self.assertIn("demo: does not", counts.remarks[0])
-
-
-class LimitsTest(unittest.TestCase):
-    def test_a_callers_limits_are_kept_and_arm64_has_more_time(self) -> None:
-        for arch, limits, wanted in ((X86, (40, 100), ("40", 100)), (ARM64, (40, 100), ("40", 100)),
-                                     (X86, (0, 0), ("900", 3600)),
-                                     (ARM64, (0, 0), ("2700", 10800))):
-            build: Any = SimpleNamespace(arch=arch, tests=["a_test"])
-            with tempfile.TemporaryDirectory() as tmp, \
-                    mock.patch.object(selftests, "EmulatedHost") as host:
-                host.return_value.run.return_value = SimpleNamespace(status=0)
-                selftests.run(build, "tcg", Path(tmp), timeout=limits[0], deadline=limits[1])
-            job, _, deadline, _ = host.return_value.run.call_args.args
-            timeout = job.split("kselftest_override_timeout=")[1].split()[0]
-            self.assertEqual((timeout, deadline), wanted)
 
 
 class KeepTest(unittest.TestCase):
