@@ -62,8 +62,6 @@ def _draw(options: argparse.Namespace) -> None:
     if options.diff and options.output.endswith(_PPROF):
         raise Failure("A profile for pprof can't hold a difference; write two, and compare "
                       "them with pprof")
-    if options.diff == options.samples == "-":
-        raise Failure("Standard input can't be both texts; name a file for one of them")
     profiles = [_fold(name, options.joined) for name in (options.samples, options.diff) if name]
     count = sum(profiles[0].values())
     try:

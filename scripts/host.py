@@ -8,11 +8,13 @@
 import errno
 import os
 import signal
+import subprocess
 import sys
-from typing import Sequence
+from pathlib import Path
+from typing import Iterable, Sequence
 
 sys.dont_write_bytecode = True
-from hostlib import deps, options, results  # noqa: E402
+from hostlib import options, results  # noqa: E402
 from hostlib.commands import COMMANDS  # noqa: E402
 from hostlib.ui import Failure, end_as_interrupted, say  # noqa: E402
 
@@ -23,6 +25,15 @@ _NOT_FOR_BUILDS = ("ARCH", "MAKEFLAGS", "MFLAGS", "GNUMAKEFLAGS", "KCFLAGS", "KC
                    "KAFLAGS", "W", "LLVM", "LLVM_IAS", "CROSS_COMPILE", "KCONFIG_ALLCONFIG")
 
 
+def need(names: Iterable[str]) -> bool:
+    """Return True if this machine has all that commands or groups of deps.txt need.
+
+    If not, deps.sh has offered to install the rest, or has said how to get it.
+    """
+    return not subprocess.run(["sh", str(Path(__file__).with_name("deps.sh")), "need", *names],
+                              stdout=sys.stdout.fileno(), check=False).returncode
+
+
 def main(argv: Sequence[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, end_as_interrupted)
@@ -31,8 +42,8 @@ def main(argv: Sequence[str]) -> int:
         name, given = options.parse(COMMANDS, str(__doc__), argv, os.environ)
         if given.mirror:
             os.environ["MIRROR"] = given.mirror
-        if not deps.need([name, *(["intel"] if given.vendor == "intel" else []),
-                          *([given.arch] if given.arch != "x86" else [])]):
+        if not need([name, *(["intel"] if given.vendor == "intel" else []),
+                     *([given.arch] if given.arch != "x86" else [])]):
             return 1
         # hostlib itself passes to Linux's build systems what they need.
         for variable in _NOT_FOR_BUILDS:

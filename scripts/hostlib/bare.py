@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import time
 from pathlib import Path
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Sequence
 
 from . import deb, source
 from .git import Repository, isolated
@@ -42,12 +42,6 @@ def readme_commands(text: str, section: str) -> List[str]:
                       re.MULTILINE | re.DOTALL)
     lines = found[1].splitlines() if found else []
     return [re.sub(r"\s+# .*", "", line.strip()) for line in lines if line.startswith("    ")]
-
-
-def choose(suite: str, day: int) -> Tuple[str, List[str]]:
-    """Return the release to try, and those that are left out because it is not their day."""
-    chosen = suite or SUITES[day % len(SUITES)]
-    return chosen, [] if suite else [other for other in SUITES if other != chosen]
 
 
 def _tarball(suite: str, logs: Path) -> Path:

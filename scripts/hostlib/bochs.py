@@ -17,7 +17,7 @@ import tempfile
 import termios
 import tty
 from pathlib import Path
-from typing import Callable, Dict, List, Set
+from typing import Callable, Dict, List
 
 from . import guest
 from .build import Build
@@ -65,13 +65,6 @@ _OWN_SCREEN = re.compile(r'^Bochs connected to screen "(/dev/.*)"$', re.MULTILIN
 
 # The last line on the second serial line has the job's exit status.
 _STATUS = re.compile(r"^bochs: status (\d+)\r?\n", re.MULTILINE)
-
-
-def _libraries(program: Path) -> Set[Path]:
-    """Return the libraries that a program is linked with, and the dynamic linker."""
-    said = subprocess.run(["ldd", str(program)], stdout=subprocess.PIPE, text=True,
-                          stderr=subprocess.DEVNULL, check=False).stdout
-    return {Path(path) for path in re.findall(r"(/\S+)", said) if Path(path).exists()}
 
 
 def run(build: Build, kernel_args: str, job: str, files: Dict[str, Path], shared: Path,
@@ -166,10 +159,7 @@ def _write_iso(build: Build, kernel_args: str, tmp: Path, job: str,
     root, cd = tmp / "root", tmp / "cd"
     _fill_root(build, root, job, files)
     (cd / "isolinux").mkdir(parents=True)
-    names = "\n".join(str(p.relative_to(root)) for p in sorted(root.rglob("*")))
-    with (cd / "initrd.img").open("wb") as out:
-        subprocess.run(["cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0"], cwd=root,
-                       input=names.encode(), stdout=out, check=True)
+    guest.pack(root, cd / "initrd.img")
     shutil.copy2(build.image, cd / "vmlinuz")
     for file in _ISOLINUX:
         shutil.copy2(file, cd / "isolinux")
@@ -200,18 +190,13 @@ def _fill_root(build: Build, root: Path, job: str, files: Dict[str, Path]) -> No
     shutil.copy2(_INIT, root / "init")
     (root / "init").chmod(0o755)
     (root / "job").write_text(f"{job}\n")
-    needed: Set[Path] = set()
     # Use dash: busybox's shell would run busybox's own modprobe, which has no option -d.
     for name, source in {"bin/modprobe": _MODPROBE, "bin/sh": _SHELL, **files}.items():
         target = root / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(source, target)
         subprocess.run(["strip", "-g", str(target)], check=False, stderr=subprocess.DEVNULL)
-        needed |= _libraries(source)
-    for library in needed:
-        target = root / str(library)[1:]
-        target.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy2(library.resolve(), target)
+        guest.install_libraries(source, root)
     shutil.copytree(build.modules, root / "modules", symlinks=True)
 
 

@@ -43,13 +43,26 @@ def install(programs: Dict[str, Path], root: Path) -> None:
     (root / "bin").mkdir(parents=True)
     for name, program in programs.items():
         shutil.copy(program, root / "bin" / name)
-        # ldd fails for programs that need no library.
-        listed = subprocess.run(["ldd", str(program)], stdout=subprocess.PIPE,
-                                stderr=subprocess.DEVNULL, text=True, check=False).stdout
-        for library in _LIBRARY.findall(listed):
-            kept = root / library.lstrip("/")
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(library, kept)
+        install_libraries(program, root)
+
+
+def install_libraries(program: Path, root: Path) -> None:
+    """Copy a program's libraries, and the dynamic linker, to the same paths as here."""
+    # ldd fails for programs that need no library.
+    listed = subprocess.run(["ldd", str(program)], stdout=subprocess.PIPE,
+                            stderr=subprocess.DEVNULL, text=True, check=False).stdout
+    for library in _LIBRARY.findall(listed):
+        kept = root / library.lstrip("/")
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(library, kept)
+
+
+def pack(root: Path, path: Path) -> None:
+    """Write an initramfs with all files of a folder."""
+    names = "\n".join(str(p.relative_to(root)) for p in sorted(root.rglob("*")))
+    with path.open("wb") as out:
+        subprocess.run(["cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0"], cwd=root,
+                       input=names.encode(), stdout=out, check=True)
 
 
 def write_initrd(path: Path, init: str, files: Path, modules: Iterable[Path] = (),
@@ -76,10 +89,7 @@ def write_initrd(path: Path, init: str, files: Path, modules: Iterable[Path] = (
         (root / "workload.sh").write_bytes((SCRIPTS / "workload.sh").read_bytes())
         for number, module in enumerate(modules):
             (root / "modules" / f"{number:02}-{module.name}").write_bytes(module.read_bytes())
-        names = "\n".join(str(p.relative_to(root)) for p in sorted(root.rglob("*")))
-        with path.open("wb") as out:
-            subprocess.run(["cpio", "--quiet", "-o", "-H", "newc", "-R", "0:0"], cwd=root,
-                           input=names.encode(), stdout=out, check=True)
+        pack(root, path)
 
 
 def fetch(suite: str, architecture: str = "amd64") -> Tuple[Path, Path]:

@@ -33,7 +33,3 @@ class AllSelftestsTest(unittest.TestCase):
 
     def test_what_is_missing_differs(self) -> None:
         self.assertEqual(differences({"a": {"ok"}}, {}), ["a"])
-
-
-if __name__ == "__main__":
-    unittest.main()

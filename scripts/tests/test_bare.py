@@ -14,15 +14,7 @@ from hostlib.ui import Failure, check_root
 _README = "# A\n\n## Try it\n\n    echo one > made; test $CI = true\n    test -e made{}\n\n## B\n"
 
 
-class ChooseTest(unittest.TestCase):
-    def test_each_has_its_day(self) -> None:
-        days = [bare.choose("", day) for day in range(len(bare.SUITES))]
-        self.assertEqual({suite for suite, _ in days}, set(bare.SUITES))
-        for suite, left_out in days:
-            self.assertEqual({suite, *left_out}, set(bare.SUITES))
-        self.assertEqual(bare.choose("trixie", 1), ("trixie", []))
-        self.assertEqual(bare.choose("trixie", 2), ("trixie", []))
-
+class RootTest(unittest.TestCase):
     def test_needs_root(self) -> None:
         with mock.patch.object(os, "geteuid", return_value=1000), self.assertRaises(Failure):
             check_root("test-bare")
@@ -75,7 +67,3 @@ class RunTest(unittest.TestCase):
         self.commit("# A\n")
         with self.assertRaisesRegex(Failure, "no commands"):
             bare.run("trixie", self.tmp / "root", self.results)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -130,7 +130,3 @@ class FilesTest(unittest.TestCase):
             self.assertIn(f"{REPO}/{path}", files)
         self.assertNotIn(f"{REPO}/arch/x86/kvm/stacktrace.c", files)
         self.assertFalse([file for file in files if file.endswith("Makefile")])
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -119,7 +119,3 @@ class CompilersTest(unittest.TestCase):
             self.assertIn(complaint, result.complaints[0])
         self._program("bin/make", "exit 1")
         self.assertTrue(self._run(Variant("b", "", "gcc"))[0].complaints)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -215,7 +215,3 @@ class EachPatchTest(unittest.TestCase):
         # Only our own tests are compiled.
         self.assertEqual([sorted(path.name for path in (self.tmp / "each" / folder).iterdir())
                           for folder in ("kvm", "kvm-arm64")], [["one"], ["two"]])
-
-
-if __name__ == "__main__":
-    unittest.main()

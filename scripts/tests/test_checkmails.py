@@ -148,7 +148,3 @@ class MailsTest(_Made):
             self.assertIn("failed: b", checkmails.judge(perf, ours))
         for perf, ours in ((good, Counts(skipped=1)), (Counts(), good)):
             self.assertEqual(len(checkmails.judge(perf, ours)), 1)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -158,19 +158,6 @@ class UnparsedTest(unittest.TestCase):
             found = checksource._Spatch(Path(tmp), Path(tmp), 1).unparsed(["a.c", "c.c"])
         self.assertEqual(found, {"a.c": {7, 9, 12, 13, 19, 21, 23, 25}, "c.c": {4}})
 
-    @unittest.skipUnless(shutil.which("spatch"), "there is no spatch")
-    def test_our_files(self) -> None:
-        with tempfile.TemporaryDirectory() as tmp:
-            spatch = checksource._Spatch(REPO, Path(tmp), 1)
-            for path in ("kernel/events/callchain_guest_deferred.c",
-                         "tools/testing/selftests/kvm/guest_callchain_attr_test.c",
-                         "tools/testing/selftests/perf_events/sw_event_samples.c"):
-                with self.subTest(path):
-                    self.assertEqual(spatch.unparsed([path]), {path: set()})
-                    # Without our macros, there are some.
-                    said = spatch._said("Parse", "--parse-c", path)
-                    self.assertTrue(checksource.unparsed(said, (REPO / path).read_text()))
-
 
 class DocumentationTest(_Made):
     DOCUMENTS = {"Documentation/admin-guide/a.rst": {1}, "Documentation/virt/kvm/b.rst": {4},
@@ -221,7 +208,3 @@ class DocumentationTest(_Made):
         self.assertTrue(self._build(*self.PAGES, yaml=None).not_tried)
         (self.tmp / "bin/sphinx-build").unlink()
         self.assertTrue(self._build(*self.PAGES).not_tried)
-
-
-if __name__ == "__main__":
-    unittest.main()

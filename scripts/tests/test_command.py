@@ -69,13 +69,9 @@ class CommandTest(unittest.TestCase):
                 ("perf script -F", (no_mode,), "a.svg"), ("perf script -F", (empty,), "a.svg"),
                 ("guest", (host_only,), "a.svg"), ("a.html", (self.text,), "a.html"),
                 ("pprof", (self.text, "--diff", self.text), "a.pb.gz"),
-                ("both", ("-", "--diff", "-"), "a.svg"), ("none", (self.text,), "none/a.pb.gz"),
+                ("none", (self.text,), "none/a.pb.gz"),
                 ("--host --guest", (guest_only, "--joined"), "a.svg")):
             with self.subTest(arguments):
                 status, said = self._run(*arguments, page=page)
                 self.assertEqual((status, len(said.splitlines())), (1, 1))
                 self.assertIn(word, said)
-
-
-if __name__ == "__main__":
-    unittest.main()

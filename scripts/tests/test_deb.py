@@ -188,7 +188,3 @@ class OwnMirrorTest(unittest.TestCase):
                     self.assertEqual(deb.mirror(), expected)
                 else:
                     self.assertRaises(Failure, deb.mirror)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -86,7 +86,3 @@ class CheckTest(unittest.TestCase):
             self.assertEqual(self._failed(X86, deferred=bad), 1)
             # An arm64 host can only defer.
             self.assertEqual(self._failed(ARM64, immediate=bad), 0)
-
-
-if __name__ == "__main__":
-    unittest.main()

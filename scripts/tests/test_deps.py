@@ -11,11 +11,11 @@ import unittest
 from pathlib import Path
 from typing import List
 
-from hostlib import deps
 from hostlib.arch import ARCHS
 from hostlib.commands import COMMANDS
 from hostlib.patches import REPO
 
+_SCRIPT = REPO / "scripts/deps.sh"
 _TABLE = dict(line.split("\t", 1) for line in
               (REPO / "scripts" / "deps.txt").read_text().splitlines() if "\t" in line)
 # Programs that deps.sh and the scripts of these tests need.
@@ -66,7 +66,7 @@ class ScriptTest(unittest.TestCase):
         return path.read_text().splitlines() if path.exists() else []
 
     def run_script(self, *arguments: str, **more: str) -> "subprocess.CompletedProcess[str]":
-        return subprocess.run([str(self.bin / "sh"), str(deps.SCRIPT), *arguments],
+        return subprocess.run([str(self.bin / "sh"), str(_SCRIPT), *arguments],
                               env={"PATH": str(self.bin), **more}, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                               check=False)
@@ -104,7 +104,7 @@ class ScriptTest(unittest.TestCase):
         terminal, end = pty.openpty()
         os.write(terminal, answer.encode())
         try:
-            return subprocess.run([str(self.bin / "sh"), str(deps.SCRIPT), "need", "unpack"],
+            return subprocess.run([str(self.bin / "sh"), str(_SCRIPT), "need", "unpack"],
                                   env={"PATH": str(self.bin)}, stdin=end, stdout=subprocess.PIPE,
                                   check=False)
         finally:
@@ -170,7 +170,7 @@ class ScriptTest(unittest.TestCase):
             self.assertRegex(result.stdout, "^missing: binutils git .*FOR=series")
 
     def test_without_python_all_is_named_at_once(self) -> None:
-        shell = Path(deps.SCRIPT).read_text().replace("/usr/bin/python3", "/none")
+        shell = _SCRIPT.read_text().replace("/usr/bin/python3", "/none")
         (self.tmp / "deps.sh").write_text(shell)
         (self.tmp / "deps.txt").write_text((REPO / "scripts/deps.txt").read_text())
         self.installed()
@@ -184,7 +184,3 @@ class ScriptTest(unittest.TestCase):
             self.assertEqual(result.returncode, int(not there))
             self.assertIn(said, result.stdout)
             self.assertEqual("binutils" in result.stdout, not there)
-
-
-if __name__ == "__main__":
-    unittest.main()

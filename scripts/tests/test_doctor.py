@@ -348,7 +348,3 @@ class FolderTest(unittest.TestCase):
             self.assertEqual((done.returncode, json.loads(done.stdout)["command"]), (1, None))
         for path in Path(doctor.__file__).parent.glob("*.py"):
             ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 6))
-
-
-if __name__ == "__main__":
-    unittest.main()

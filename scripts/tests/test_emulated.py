@@ -4,6 +4,7 @@
 import tempfile
 import unittest
 from pathlib import Path
+from typing import Callable, List
 from unittest import mock
 
 from hostlib import emulated
@@ -52,6 +53,32 @@ class JudgeTest(unittest.TestCase):
         self.assertIn(log.name, self._complaint())
 
 
+class FollowTest(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        self.said, self.console = folder / "output", folder / "console.log"
+        self.console.write_text("it sticks\r\n\r\n")
+        self.heard: List[str] = []
+
+    def _follow(self, runs: Callable[[], bool], deadline: int) -> None:
+        emulated.follow(runs, self.said, deadline, self.console, self.heard.append)
+
+    def test_all_output_is_passed_on(self) -> None:
+        words = ["one\r\n", "two\n"]
+
+        def runs() -> bool:
+            with self.said.open("a", newline="") as out:
+                out.write(words.pop(0))
+            return bool(words)
+
+        self._follow(runs, 60)
+        self.assertEqual(self.heard, ["one\n", "two\n"])
+
+    def test_a_host_that_hangs(self) -> None:
+        with self.assertRaisesRegex(Complaint, "it sticks"):
+            self._follow(lambda: True, 0)
+
+
 class HostTest(unittest.TestCase):
     def _run(self, *consoles: str) -> int:
         """Boot hosts with these consoles one after the other; return the number of boots."""
@@ -92,7 +119,3 @@ class HostTest(unittest.TestCase):
                     with self.assertRaises(Failure) as failure:
                         choose_accel(wrong)
                     self.assertIn("tcg", str(failure.exception))
-
-
-if __name__ == "__main__":
-    unittest.main()

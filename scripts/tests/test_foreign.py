@@ -69,7 +69,3 @@ class Foreign(unittest.TestCase):
             self._options("a")
         tarball.write_bytes(whole)
         self.assertIn("--include=a", self._options("a"))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -22,7 +22,7 @@ class EnvironmentTest(unittest.TestCase):
 
         with mock.patch.dict(os.environ, {**environment, "JOBS": "3", "ARCH": "arm64"}), \
                 mock.patch.object(host, "COMMANDS", {"x": Command(run, "x", ("jobs", "arch"))}), \
-                mock.patch.object(host.deps, "need") as need, \
+                mock.patch.object(host, "need") as need, \
                 mock.patch.object(host.signal, "signal"):
             self.assertEqual(host.main(["x"]), 0)
         need.assert_called_once_with(["x", "arm64"])
@@ -34,7 +34,3 @@ class EnvironmentTest(unittest.TestCase):
         environment = self._run(**flags, OTHER="kept")
         self.assertEqual(environment.keys() & {"ARCH", *flags}, set())
         self.assertEqual(environment["OTHER"], "kept")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -55,7 +55,3 @@ class JoinedTest(unittest.TestCase):
     def test_samples_of_guests_alone(self) -> None:
         with self.assertRaises(Failure):
             _fold(("bash G", "vfs_read"))
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -85,7 +85,3 @@ class TextTest(unittest.TestCase):
                     command(options)
                 self.assertIn("/nowhere/a.", str(failure.exception))
                 work.assert_not_called()
-
-
-if __name__ == "__main__":
-    unittest.main()

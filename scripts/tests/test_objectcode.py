@@ -45,7 +45,3 @@ class MaskTest(unittest.TestCase):
 
     def test_load_that_is_none(self) -> None:
         self.assertEqual(objectcode.unmasked("", [7]), ["0x7 is no instruction"])
-
-
-if __name__ == "__main__":
-    unittest.main()

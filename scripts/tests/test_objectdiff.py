@@ -89,7 +89,3 @@ class AcceptedTest(unittest.TestCase):
             with self.subTest(entry):
                 self.assertIn(entry.patch, patches)
                 self.assertGreater(len(entry.reason.split()), 1)
-
-
-if __name__ == "__main__":
-    unittest.main()

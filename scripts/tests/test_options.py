@@ -25,15 +25,6 @@ def parse(*argv: str, **environment: str) -> Options:
     return options.parse(COMMANDS, "", argv, environment)[1]
 
 
-def said_by(*argv: str) -> str:
-    """Return the text that is printed for help or after a mistake."""
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(out), \
-            contextlib.suppress(SystemExit):
-        parse(*argv)
-    return " ".join(out.getvalue().split())
-
-
 class ParseTest(unittest.TestCase):
     def test_variables_are_options(self) -> None:
         self.assertEqual(parse("selftests", "--kargs=a b", "--all", "--jobs", "3"),
@@ -74,6 +65,16 @@ class ParseTest(unittest.TestCase):
                 parse(command, **{name: "1"})
         # Variables that say where and how to build are allowed for all commands.
         self.assertEqual(parse("clean", ACCEL="tcg", KERNEL_SRC="a", JOBS="2"), Options())
+
+
+class TurnsTest(unittest.TestCase):
+    def test_each_has_its_day(self) -> None:
+        for number, days in (("1", 3), ("2", 2)):
+            taken = [options.by_turns("abc", number, day) for day in range(days)]
+            self.assertEqual({len(items) for items in taken}, {int(number)})
+            self.assertEqual(set(sum(taken, [])), set("abc"))
+        for wrong in ("0", "x"):
+            self.assertRaises(Failure, options.by_turns, "abc", wrong)
 
 
 class HelpTest(unittest.TestCase):
@@ -166,7 +167,3 @@ class CommandTest(unittest.TestCase):
             self.assertEqual([call.args[0] for call in claim.call_args_list],
                              [folders["other"], folders["other"] / "package"])
             self.assertFalse(folders["other"].exists())
-
-
-if __name__ == "__main__":
-    unittest.main()

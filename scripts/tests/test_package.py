@@ -129,7 +129,3 @@ class DroppedTest(unittest.TestCase):
             (tmp / "fragment").write_text(fragment)
             (tmp / "config").write_text(config)
             self.assertEqual(list(kconfig.dropped([tmp / "fragment"], tmp / "config")), dropped)
-
-
-if __name__ == "__main__":
-    unittest.main()

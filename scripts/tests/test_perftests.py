@@ -55,7 +55,3 @@ class CountTest(unittest.TestCase):
                     mock.patch.object(EmulatedHost, "run", run):
                 counts = perftests.run_there(mock.Mock(), "tcg", Path(tmp))
             self.assertEqual((counts.passed, counts.failed), (2, failed))
-
-
-if __name__ == "__main__":
-    unittest.main()

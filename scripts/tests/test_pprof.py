@@ -33,7 +33,3 @@ class PprofTest(unittest.TestCase):
         self.assertEqual(gzip.decompress(packed), pprof.encode(_FOLDED))
         # There is no time in it.
         self.assertEqual(packed[4:8], bytes(4))
-
-
-if __name__ == "__main__":
-    unittest.main()

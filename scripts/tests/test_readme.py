@@ -36,7 +36,3 @@ class CommandsTest(unittest.TestCase):
         for page in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "results/README.md"):
             for link in re.findall(r"\]\((?!http)([^)#]+)", (_REPO / page).read_text()):
                 self.assertTrue((_REPO / page).parent.joinpath(link).exists(), f"{page}: {link}")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -39,7 +39,3 @@ class ShapesTest(unittest.TestCase):
                 found_attr, found = records.shapes(path)
                 self.assertEqual(found_attr, attr)
                 self.assertEqual(len(list(found)), shapes)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -40,7 +40,7 @@ class ResultsTest(unittest.TestCase):
             return end()
 
         with mock.patch.object(host, "COMMANDS", {"x": Command(run, "x")}), \
-                mock.patch.object(host.deps, "need"), mock.patch.object(host.signal, "signal"), \
+                mock.patch.object(host, "need"), mock.patch.object(host.signal, "signal"), \
                 mock.patch.object(host, "say"), mock.patch.object(results, "say") as said:
             status = host.main(["x"])
         self.said = " ".join(call.args[0] for call in said.call_args_list)
@@ -83,7 +83,3 @@ class ResultsTest(unittest.TestCase):
         self.assertEqual(self.files(), {"demo/first": "first"})
         self.run_command("second", lambda: 0)
         self.assertEqual(self.files(), {"demo/second": "second"})
-
-
-if __name__ == "__main__":
-    unittest.main()

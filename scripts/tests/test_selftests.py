@@ -134,7 +134,3 @@ class JobTest(unittest.TestCase):
                     env={"PATH": "/usr/bin:/bin", "BUILD_TREE": tmp, "BUILD_SELFTESTS": tmp},
                     check=False)
                 self.assertEqual(done.returncode, status, tests)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -57,7 +57,3 @@ class TarballTest(unittest.TestCase):
                                (("dir", str(self.tarball)), "use one of them")):
             with self.subTest(why), self.assertRaisesRegex(Failure, why):
                 source.find(*arguments)
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -97,7 +97,3 @@ class KindsTest(unittest.TestCase):
         # A kernel may be at low addresses.
         self.assertEqual(self._kinds("G", "100000", "100"), [GUEST_KERNEL] * 2)
         self.assertEqual(self._kinds("K", "ffffffff81000000", "10"), [HOST] * 2)
-
-
-if __name__ == "__main__":
-    unittest.main()

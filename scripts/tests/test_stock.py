@@ -169,7 +169,3 @@ class StockTest(unittest.TestCase):
             self.assertEqual(stock._module(place, "null_blk"), place / "null_blk.ko")
             self.assertEqual(stock._module(place, "configfs"),
                              place / "root/lib/modules/7.3/configfs.ko")
-
-
-if __name__ == "__main__":
-    unittest.main()

@@ -47,7 +47,3 @@ class ExplainTest(unittest.TestCase):
              self.assertRaises(Failure) as failure:
             claim(folder)
         self.assertIn(str(folder), str(failure.exception))
-
-
-if __name__ == "__main__":
-    unittest.main()

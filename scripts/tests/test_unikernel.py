@@ -65,7 +65,3 @@ class UnikernelTest(unittest.TestCase):
     def test_the_report_has_names(self) -> None:
         missing, = _failed(self.counts, _REPORT.replace("match", "0x100080"))
         self.assertIn("match", missing)
-
-
-if __name__ == "__main__":
-    unittest.main()

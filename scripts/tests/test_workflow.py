@@ -97,7 +97,3 @@ class JudgeTest(unittest.TestCase):
             counts = workflow.judge(Path(tmp))
         self.assertEqual(counts.passed, 0, counts.remarks)
         self.assertGreaterEqual(counts.failed, len(names))
-
-
-if __name__ == "__main__":
-    unittest.main()
