@@ -106,8 +106,8 @@ class EachPatchTest(unittest.TestCase):
         self.repo.commit_all("a commit")
 
     def _run(self, *patches: Dict[str, str]) -> Dict[str, Result]:
-        """Check patches a, b, c ..., each of which writes some files; the first one is a fix."""
-        topics = [Topic(Path(f"{name}.patch"), (), "kernel" if name > "a" else "fixes")
+        """Check patches a, b, c ..., each of which writes some files."""
+        topics = [Topic(Path(f"{name}.patch"), (), "kernel" if name > "a" else self.first)
                   for name, _ in zip("abcdefg", patches)]
         stream, parent = "", "refs/tags/base"
         for mark, files in enumerate(patches, 1):
@@ -132,6 +132,9 @@ class EachPatchTest(unittest.TestCase):
     def _objects(self, results: Dict[str, Result]) -> List[str]:
         return results["object code without the option"].complaints
 
+    # The series of the first patch.
+    first = "fixes"
+
     # Three patches; the option is there after the last one.
     A = {_CORE: "core ret 1\n"}
     B = {"lib/nmi_backtrace.c": "lib ret 2\n"}
@@ -145,6 +148,9 @@ class EachPatchTest(unittest.TestCase):
         self.assertEqual(self._objects(results), [
             "b.patch changes lib/nmi_backtrace.o: lib",
             "c.patch changes arch/x86/kvm/x86.o: kvm"])
+        self.first = "kernel"
+        self.assertEqual(self._objects(self._run(self.A)),
+                         ["a.patch changes kernel/events/core.o: core"])
 
     def test_one_that_does_not_compile(self) -> None:
         patches = self.A, {"lib/nmi_backtrace.c": "broken\n"}, {**self.B, **self.C}

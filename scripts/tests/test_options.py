@@ -141,9 +141,12 @@ class CommandTest(unittest.TestCase):
         self.assertEqual(len(ran), 3)
         self.assertTrue(all(one.kconfig.endswith("debug.config") for one in ran))
 
-    def test_intel_host_and_what_it_can_not(self) -> None:
+    def test_what_other_hosts_can_not(self) -> None:
         with self.assertRaisesRegex(Failure, "omit VENDOR=intel"):
             testing.cmd_selftests(Options(vendor="intel", all=True))
+        with mock.patch("hostlib.demo.fetch", side_effect=AssertionError), \
+                self.assertRaisesRegex(Failure, "leave out GUEST=own"):
+            commands.cmd_demo(Options(arch="arm64", guest="own"))
 
     def test_clean_removes_builds_only(self) -> None:
         with tempfile.TemporaryDirectory() as tmp, \

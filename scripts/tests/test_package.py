@@ -129,3 +129,16 @@ class DroppedTest(unittest.TestCase):
             (tmp / "fragment").write_text(fragment)
             (tmp / "config").write_text(config)
             self.assertEqual(list(kconfig.dropped([tmp / "fragment"], tmp / "config")), dropped)
+
+    def test_what_a_kernel_can_not_have_is_told(self) -> None:
+        tmp = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        script, base, fragment = tmp / "scripts/kconfig/merge_config.sh", tmp / "a", tmp / "b"
+        script.parent.mkdir(parents=True)
+        # This kernel has no B.
+        script.write_text(f'grep -h -v B= {base} {fragment} > {tmp}/.config\n')
+        base.write_text("CONFIG_A=y\n")
+        fragment.write_text("CONFIG_C=y\n")
+        kconfig.merge_all(tmp, tmp, base, [fragment], lambda *_: None, tmp)
+        fragment.write_text("CONFIG_C=y\nCONFIG_B=y\n")
+        with self.assertRaisesRegex(Failure, "CONFIG_B=y"):
+            kconfig.merge_all(tmp, tmp, base, [fragment], lambda *_: None, tmp)
