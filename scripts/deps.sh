@@ -34,6 +34,24 @@ expand()
 	done
 }
 
+# Print the words that are no line of the first argument.
+without()
+{
+	lines=$1
+	shift
+	rest=$(for word; do
+		case "
+$lines
+" in
+		*"
+$word
+"*)	;;
+		*)	printf ' %s' "$word" ;;
+		esac
+	done)
+	echo "${rest# }"
+}
+
 # Set $missing to the packages that $names need and that are not installed.
 find_missing()
 {
@@ -46,17 +64,8 @@ find_missing()
 	# shellcheck disable=SC2086
 	there=$(dpkg-query -W -f '${db:Status-Status} ${Package}\n' $wanted 2>/dev/null |
 		sed -n 's/^installed //p')
-	missing=$(for package in $wanted; do
-		case "
-$there
-" in
-		*"
-$package
-"*)	;;
-		*)	printf ' %s' "$package" ;;
-		esac
-	done)
-	missing=${missing# }
+	# shellcheck disable=SC2086
+	missing=$(without "$there" $wanted)
 }
 
 # Print the command that installs what $names need.
@@ -116,12 +125,18 @@ do_install()
 	can_be_root || fail "deps: only root can install packages, and there is no sudo; run \"$(advice)\" as root."
 	ask
 	# Finish an interrupted installation first, or apt refuses to go on.
-	# shellcheck disable=SC2086
-	if ! { as_root dpkg --configure -a && as_root apt-get update &&
-	       as_root env DEBIAN_FRONTEND=noninteractive \
-			apt-get install --yes --no-install-recommends $missing; }; then
-		fail "deps: the packages could not be installed, see above; correct that (is the network up?), and run the same command again."
+	again="correct that (is the network up?), and run the same command again."
+	if ! { as_root dpkg --configure -a && as_root apt-get update; }; then
+		fail "deps: the packages could not be installed, see above; $again"
 	fi
+	# apt-get takes an unknown g++ for a pattern, and lists hundreds of packages that match it.
+	# shellcheck disable=SC2086
+	unknown=$(without "$(apt-cache show $missing 2>/dev/null | sed -n 's/^Package: //p')" $missing)
+	[ -z "$unknown" ] || fail "deps: apt's sources do not have $unknown; $again"
+	# shellcheck disable=SC2086
+	as_root env DEBIAN_FRONTEND=noninteractive \
+		apt-get install --yes --no-install-recommends $missing ||
+		fail "deps: the packages could not be installed, see above; $again"
 	find_missing
 	[ -z "$missing" ] || fail "deps: still missing: $missing; install these by hand."
 }

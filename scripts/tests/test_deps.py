@@ -49,6 +49,7 @@ class ScriptTest(unittest.TestCase):
         self.program("dpkg", "")
         self.program("apt-get", f'[ "$1" = update ] || for package; do echo "$package"; done '
                                 f'>> {self.tmp}/installed')
+        self.program("apt-cache", 'for package; do echo "Package: $package"; done')
 
     def installed(self, *packages: str) -> None:
         (self.tmp / "installed").write_text("".join(f"{name}\n" for name in packages))
@@ -57,7 +58,7 @@ class ScriptTest(unittest.TestCase):
         """Install a program that logs its calls, and then runs a script."""
         path = self.bin / name
         path.unlink(missing_ok=True)
-        log = "" if name == "dpkg-query" else f'echo "{name} $*" >> {self.tmp}/log\n'
+        log = "" if name in ("dpkg-query", "apt-cache") else f'echo "{name} $*" >> {self.tmp}/log\n'
         path.write_text(f'#!{shutil.which("sh")}\n{log}{script}\n')
         path.chmod(0o755)
 
@@ -157,6 +158,15 @@ class ScriptTest(unittest.TestCase):
             result = self.run_script("install", "unpack")
             self.assertIn(said, result.stdout.splitlines()[-1])
             self.assertEqual(result.returncode, 1)
+
+    def test_apt_knows_no_package(self) -> None:
+        """Without a network, apt-get update only warns, and g++ becomes a pattern."""
+        self.program("apt-cache", 'echo "Package: lz4"')
+        result = self.run_script("install", "unpack")
+        self.assertRegex(result.stdout.splitlines()[-1], "do not have .*zstd; .*network")
+        self.assertNotIn("lz4", result.stdout.splitlines()[-1])
+        self.assertEqual(result.returncode, 1)
+        self.assertNotIn("apt-get install", "".join(self.log()))
 
     def test_commands_ask_for_all_that_they_need(self) -> None:
         self.installed()
