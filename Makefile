@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # Guest callchains for Linux KVM.  "make" alone lists the commands.
 
+# This folder: "make -f" may be called from another one.
+TOP := $(dir $(firstword $(MAKEFILE_LIST)))
 # Prefer Debian's Python to the one on the PATH: only Debian's finds Debian's Python modules.
 PYTHON := $(firstword $(wildcard /usr/bin/python3) python3)
 OTHER_HOST = $(filter intel,$(VENDOR)) $(filter arm64,$(ARCH))
 # host.py asks deps.sh for all that the command needs, but can't if there is no Python.
-HOST = @sh scripts/deps.sh python $@ $(OTHER_HOST) && $(PYTHON) scripts/host.py $@
+HOST = @sh $(TOP)scripts/deps.sh python $@ $(OTHER_HOST) && $(PYTHON) $(TOP)scripts/host.py $@
 
 # host.py takes these variables as its options.
 export BUILD KERNEL_SRC KERNEL_TARBALL MIRROR JOBS
@@ -72,10 +74,11 @@ help: ## print this help
 	@echo "  JOBS=N              build with N jobs, not one for each CPU"
 
 deps: ## install what demo and test need; FOR="deb gate": what these need; ALL=1: all
-	@sh scripts/deps.sh install $(if $(ALL),all,$(or $(FOR),demo test) $(OTHER_HOST))
+	@sh $(TOP)scripts/deps.sh install $(if $(ALL),all,$(or $(FOR),demo test) $(OTHER_HOST))
 
 doctor: ## say what works on this machine as it is; PID=: for that VMM's guest, too
-	@sh scripts/deps.sh python $@ && $(PYTHON) scripts/doctor $(if $(PERF),--perf "$(PERF)") $(PID)
+	@sh $(TOP)scripts/deps.sh python $@ && \
+		$(PYTHON) $(TOP)scripts/doctor $(if $(PERF),--perf "$(PERF)") $(PID)
 
 demo: ## profile a Linux guest from its host, and draw its flame graph
 	$(HOST)

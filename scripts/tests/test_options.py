@@ -97,6 +97,13 @@ class HelpTest(unittest.TestCase):
             said = self.make("clean", f"BUILD={tmp}/no such")
         self.assertIn("must not contain a space", said.stdout)
 
+    def test_make_may_be_called_from_another_folder(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp:
+            for command, given, said in (("clean", "BUILD=no such", f"{tmp}/no such"),
+                                         ("deps", "FOR=dem", '"dem" is not known')):
+                done = self.make("-C", tmp, "-f", str(REPO / "Makefile"), command, given)
+                self.assertIn(said, done.stdout)
+
     def test_make_refuses_a_variable_that_nobody_knows(self) -> None:
         for wrong, right in (("GUSET", "GUEST"), ("FRO", "FOR"), ("XYZZY", "")):
             done = self.make("--dry-run", "demo", f"{wrong}=1")
