@@ -8,12 +8,16 @@
 import errno
 import os
 import signal
-import subprocess
 import sys
-from pathlib import Path
-from typing import Iterable, Sequence
 
+# The other modules take a second to load.  Ctrl-C ends that without a traceback, if not ignored.
+if __name__ == "__main__" and signal.getsignal(signal.SIGINT) == signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 sys.dont_write_bytecode = True
+import subprocess  # noqa: E402
+from pathlib import Path  # noqa: E402
+from typing import Iterable, Sequence  # noqa: E402
+
 from hostlib import options, results  # noqa: E402
 from hostlib.commands import COMMANDS  # noqa: E402
 from hostlib.ui import Failure, end_as_interrupted, say  # noqa: E402
@@ -37,6 +41,8 @@ def need(names: Iterable[str]) -> bool:
 def main(argv: Sequence[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
         signal.signal(number, end_as_interrupted)
+    if signal.getsignal(signal.SIGINT) == signal.SIG_DFL:
+        signal.signal(signal.SIGINT, end_as_interrupted)
     name = "host.py"
     try:
         name, given = options.parse(COMMANDS, str(__doc__), argv, os.environ)

@@ -1,8 +1,14 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""Tests of the environment that host.py passes to commands."""
+"""Tests of how host.py begins: with modules to load, and an environment for commands."""
 
 import os
+import signal
+import subprocess
+import sys
+import tempfile
 import unittest
+from functools import partial
+from pathlib import Path
 from typing import Dict, List
 from unittest import mock
 
@@ -38,3 +44,21 @@ class EnvironmentTest(unittest.TestCase):
 
     def test_what_an_intel_host_needs(self) -> None:
         self._run("intel", VENDOR="intel")
+
+
+class LoadTest(unittest.TestCase):
+    def test_ctrl_c_while_modules_load(self) -> None:
+        """It ends the program at once and silently, or is ignored if the caller ignores it."""
+        with tempfile.TemporaryDirectory() as tmp:
+            program = Path(tmp) / "host.py"
+            program.write_bytes(Path(host.__file__).read_bytes())
+            (program.parent / "hostlib").mkdir()
+            (program.parent / "hostlib/__init__.py").write_text(
+                "import os, signal\nos.kill(os.getpid(), signal.SIGINT)\nprint('on')\nexit(7)\n")
+            for handler, ends in ((signal.SIG_DFL, (-signal.SIGINT, "")),
+                                  (signal.SIG_IGN, (7, "on\n"))):
+                done = subprocess.run(
+                    [sys.executable, str(program)], stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT, text=True, check=False,
+                    preexec_fn=partial(signal.signal, signal.SIGINT, handler))
+                self.assertEqual((done.returncode, done.stdout), ends)
