@@ -117,6 +117,15 @@ def _hash(parts: Iterable[object]) -> str:
     return digest.hexdigest()
 
 
+def check_space(folder: Path) -> None:
+    """Raise Failure if a folder has too little space for a build."""
+    folder.mkdir(parents=True, exist_ok=True)
+    free = shutil.disk_usage(folder).free / 2**30
+    if free < _NEEDS_GIB:
+        raise Failure(f"A build needs {_NEEDS_GIB} GiB, {folder} has {free:.1f} GiB free; free "
+                      "some, or choose another folder with BUILD=DIR")
+
+
 class Build:
     """The kernel and programs that are built from one source with one configuration.
 
@@ -229,10 +238,8 @@ class Build:
     def _build_host(self) -> str:
         """Build what a host needs to boot, and return a hash of the kernel's inputs."""
         self.path.mkdir(parents=True, exist_ok=True)
-        free = shutil.disk_usage(self.path).free / 2**30
-        if not self.image.exists() and free < _NEEDS_GIB:
-            raise Failure(f"A build needs {_NEEDS_GIB} GiB, {self.path.parent} has {free:.1f} GiB "
-                          "free; free some, or choose another folder with BUILD=DIR")
+        if not self.image.exists():
+            check_space(self.folder)
         self.assemble()
         kernel_inputs = self._build_kernel()
         if self.arch is not X86:

@@ -14,7 +14,7 @@ from . import branch, check, checkall, checkbuild, checksource, measuring, packa
 from . import testing
 from .arch import ARCHS
 from .emulated import EmulatedHost
-from .hosts import accel_of, build_dir, built, check_arch, linux, results_dir
+from .hosts import accel_of, build_dir, built, check_arch, fetched, linux, results_dir
 from .options import Command, Options
 from .patches import REPO
 from .tree import Tree
@@ -34,9 +34,11 @@ def cmd_demo(options: Options) -> int:
     using, whose = accel_of(options), options.guest or "debian"
     if (whose, options.arch) == ("own", "arm64"):
         raise Failure("The guest of an arm64 host is Debian's kernel; leave out GUEST=own")
+    build = fetched(options)
     demo.fetch(whose, ARCHS[options.arch])
+    build.all()
     name = "demo" if options.arch == "x86" else f"demo-{options.arch}"
-    demo.show(demo.run(built(options), using, results_dir(name), whose, options.kargs))
+    demo.show(demo.run(build, using, results_dir(name), whose, options.kargs))
     return 0
 
 

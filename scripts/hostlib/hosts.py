@@ -7,7 +7,7 @@ from typing import Optional, Tuple
 from . import arm64, source
 from . import results as result_folders
 from .arch import ARCHS, ARM64
-from .build import CONFIGS, Build
+from .build import CONFIGS, Build, check_space
 from .emulated import choose_accel
 from .options import Options
 from .patches import REPO
@@ -77,13 +77,21 @@ def host_dir(options: Options) -> Path:
     return folder
 
 
-def built(options: Options) -> Build:
-    """Return the host; build it first if that is necessary."""
+def fetched(options: Options) -> Build:
+    """Return the host, which is not built yet, but can be: this fails before long work."""
     extra = extra_config(options)
     folder = host_dir(options)
     arch = ARCHS[options.arch]
-    build = Build(folder, linux(options), extra, bool(options.baseline),
-                  jobs=options.jobs, arch=arch)
+    # Look at the disk before the download of the source, too.
+    if not any(folder.glob(f"host*/kernel/{arch.image}")):
+        check_space(folder)
+    return Build(folder, linux(options), extra, bool(options.baseline),
+                 jobs=options.jobs, arch=arch)
+
+
+def built(options: Options) -> Build:
+    """Return the host; build it first if that is necessary."""
+    build = fetched(options)
     build.all()
     return build
 

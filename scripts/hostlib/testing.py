@@ -12,7 +12,7 @@ from . import perftests, records, selftests, stock, unikernel, workflow
 from .arch import ARCHS, X86
 from .build import CONFIGS, Build
 from .emulated import Complaint, choose_accel
-from .hosts import (accel_of, build_dir, built, host_dir, host_traits, linux, results_dir,
+from .hosts import (accel_of, build_dir, built, fetched, host_dir, host_traits, linux, results_dir,
                     with_and_without)
 from .options import GUESTS, Options, by_turns
 from .patches import REPO
@@ -212,11 +212,12 @@ def cmd_test(options: Options) -> int:
     arch, using = ARCHS[options.arch], accel_of(options)
     x86 = arch is X86
     guests = GUESTS if x86 else ("debian",)
+    build = fetched(options)
     for whose in guests:
         demo.fetch(whose, arch)
     parts: Dict[str, Counts] = {"unit tests": unit_tests()}
     said: Dict[str, str] = {}
-    build = built(options)
+    build.all()
     if x86:
         parts["object code"] = object_code(build)
         parts["perf test"] = perftests.run(build, results_dir("perf-test"))

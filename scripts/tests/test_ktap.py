@@ -81,6 +81,7 @@ class TextTest(unittest.TestCase):
             for command in (testing.cmd_selftests, testing.cmd_test):
                 with mock.patch.object(testing, "unit_tests") as work, \
                         mock.patch.object(testing, "built", work), \
+                        mock.patch.object(testing, "fetched", work), \
                         self.assertRaises(Failure) as failure:
                     command(options)
                 self.assertIn("/nowhere/a.", str(failure.exception))

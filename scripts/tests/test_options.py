@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Dict, List
 from unittest import mock
 
-from hostlib import commands, options, testing
+from hostlib import commands, hosts, options, testing
 from hostlib.commands import COMMANDS
 from hostlib.options import OPTIONS, Options
 from hostlib.patches import REPO
@@ -154,6 +154,16 @@ class CommandTest(unittest.TestCase):
         with mock.patch("hostlib.demo.fetch", side_effect=AssertionError), \
                 self.assertRaisesRegex(Failure, "leave out GUEST=own"):
             commands.cmd_demo(Options(arch="arm64", guest="own"))
+
+    def test_full_disk_is_told_before_downloads_and_tests(self) -> None:
+        with tempfile.TemporaryDirectory() as tmp, \
+                mock.patch("shutil.disk_usage", return_value=mock.Mock(free=1 << 30)), \
+                mock.patch.object(testing, "unit_tests") as work, \
+                mock.patch.object(hosts, "linux", work), mock.patch("hostlib.demo.fetch", work):
+            for command in (commands.cmd_demo, testing.cmd_test):
+                with self.assertRaisesRegex(Failure, "has 1.0 GiB free"):
+                    command(Options(build=f"{tmp}/build"))
+        work.assert_not_called()
 
     def test_clean_removes_builds_only(self) -> None:
         with tempfile.TemporaryDirectory() as tmp, \
