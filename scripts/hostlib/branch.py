@@ -166,14 +166,21 @@ def write(source: Source, folder: Path, top: Path = REPO) -> Path:
     check_nothing_lost(folder, replaced=not _is_base(source, folder))
     repo = base_of(source, folder)
     with Step(f"Write {len(patches.topics(top))} commits"):
+        before = _config(repo, _STATE)
         # If this is interrupted, there is no work to lose.
         repo.git("config", _STATE, _WRITING)
+        try:
+            content(top)
+            add_commits(repo, f"refs/tags/{BASE}", top)
+        except Failure:
+            # The branches are as they were, or there are none: people may go on to work there.
+            repo.git("config", _STATE, before or _state(repo))
+            raise
         # What a killed git left; the folder is locked, so that no other run of ours has it.
         (folder / ".git/index.lock").unlink(missing_ok=True)
         for name in set(_heads(repo)) - {topic.series for topic in patches.topics(top)}:
             repo.git("update-ref", "-d", f"{_HEADS}{name}")
             repo.try_git("config", "--unset", _description(name))
-        add_commits(repo, f"refs/tags/{BASE}", top)
         repo.git("symbolic-ref", "HEAD", f"{_HEADS}{_last(top)}")
         repo.git("reset", "-q", "--hard")
         # With it, a rebase moves the branches of all series.

@@ -121,7 +121,7 @@ def check_listed(top: Path = REPO) -> None:
     if there != listed:
         raise Failure("patches/series and the repository have different new files: "
                       f"{', '.join(sorted(there ^ listed))}; list each below the patch that adds "
-                      "it")
+                      "it, or remove it")
 
 
 def split(text: str) -> List[Tuple[Set[str], str]]:

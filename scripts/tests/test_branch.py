@@ -356,6 +356,23 @@ class BranchTest(unittest.TestCase):
         self.assertIn("mended", (self.folder / "arch/x86/kvm/x86.c").read_text())
         self.assertEqual(self.import_(), self.before)
 
+    def test_work_is_not_lost_after_a_fault(self) -> None:
+        faults = {"patches/fix.patch": _FIX.replace(" line 10", " line 11"),
+                  "kernel/events/unlisted.c": "x\n"}
+        for path, text in faults.items():
+            _write(self.top, {path: text})
+            for _ in range(2):
+                with self.assertRaises(Failure), contextlib.redirect_stdout(io.StringIO()):
+                    branch.write(self.source, self.folder, self.top)
+                (self.folder / "Kbuild").write_text("work\n")
+            (self.top / path).unlink()
+            _write(self.top, {path: _REPOSITORY[path]} if path in _REPOSITORY else {})
+            with self.assertRaisesRegex(Failure, "Kbuild"), \
+                    contextlib.redirect_stdout(io.StringIO()):
+                branch.write(self.source, self.folder, self.top)
+            self.assertEqual((self.folder / "Kbuild").read_text(), "work\n")
+            self.git("checkout", "-q", "Kbuild")
+
     def test_a_patch_that_does_not_apply(self) -> None:
         (self.top / "patches/add.patch").write_text(_ADD.replace(" line 20", " line 21"))
         with self.assertRaises(Failure) as caught, contextlib.redirect_stdout(io.StringIO()):
