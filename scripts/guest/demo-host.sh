@@ -101,18 +101,3 @@ perf script $symbols $files -i perf.data.guest -F comm,pid,tid,misc,ip,sym,dso \
 perf data convert $symbols --to-json $out/perf.json -i perf.data.guest --force \
 	> $out/json.log 2>&1 || fail "perf data convert failed, see json.log"
 echo "Sampled with $event."
-
-# arm64 has deferred callchains only.
-[ "$(uname -m)" = x86_64 ] || exit 0
-
-# Sample two known stacks, deferred to the vCPU's thread and in the PMI: both ways must agree.
-# These guests have no symbols, but perf script leaves guests out unless it is given some.
-: "${symbols:=--guestkallsyms=/dev/null}"
-bench=$BUILD_SELFTESTS/guest_callchain/guest_callchain_bench
-for way in defer nodefer; do
-	perf kvm --guest record -e $event -F 999 --call-graph fp,$way -o perf.data.$way -- \
-		sh -c "$bench -m off -d 5 -t 1000; $bench -m off -d 16 -t 2000" \
-		> $out/$way.log 2>&1 || fail "perf record ended with status $?, see $way.log"
-	perf script $symbols -i perf.data.$way -F comm,misc,ip,sym \
-		> $out/$way.txt 2>> $out/$way.log || fail "perf script failed, see $way.log"
-done

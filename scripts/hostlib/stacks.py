@@ -132,11 +132,6 @@ def fold(samples: Iterable[Sample]) -> "Counter[Tuple[str, ...]]":
                    if sample.functions)
 
 
-def fold_callers(samples: Iterable[Sample]) -> "Counter[Tuple[str, ...]]":
-    """Count equal stacks by their return addresses, for code without symbols."""
-    return Counter(tuple(reversed(sample.addresses[1:])) for sample in samples)
-
-
 def folded_text(folded: "Counter[Tuple[str, ...]]") -> str:
     """The common format: functions joined by semicolons, then the count."""
     return "".join(f"{';'.join(stack)} {count}\n" for stack, count in sorted(folded.items()))

@@ -233,7 +233,7 @@ def cmd_test(options: Options) -> int:
     for whose in guests:
         folder = results_dir(f"demo-{whose}" if x86 else f"demo-{whose}-{arch.name}")
         profile = demo.run(build, using, folder, whose, options.kargs)
-        parts[f"demo {whose}"] = demo.check(profile, arch)
+        parts[f"demo {whose}"] = demo.check(profile)
         if not x86:
             parts["demo, read on this machine"] = demo.read_here(build.perf_here(), folder)
     return report_parts(options, parts, said, build.tree.path)
