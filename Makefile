@@ -66,7 +66,7 @@ help: ## print this help
 	@echo "  TODAY=N             mutants, test-debug: try N of them, others each day"
 	@echo "  PID=PID PERF=FILE   doctor: look at this VMM's guest, with this perf"
 	@echo "  CONFIG=FILE         deb: configure the kernel by this file, not as the running one"
-	@echo "  SUITE=bookworm|trixie  test-bare: try it on this release of Debian"
+	@echo "  SUITE=trixie|bookworm  test-bare: try it on this release of Debian"
 	@echo "  LOCALMOD=1          deb: leave out modules that are not loaded on this machine"
 	@echo "  JUNIT=FILE          test, selftests: write the results to it, as JUnit's XML"
 	@echo "  JSON=FILE           test, selftests: write them as KernelCI's JSON"
@@ -86,7 +86,7 @@ demo: ## profile a Linux guest from its host, and draw its flame graph
 test: ## run all tests; ends with "N passed, N failed, N skipped"
 	$(HOST)
 
-test-bare: ## type what README has to try it, in a bare Debian; one of two, by turns
+test-bare: ## type what README has to try it, in a bare Debian
 	$(HOST)
 
 test-debug: ## run the KVM selftests on a host with lockdep and KASAN, twice

@@ -99,8 +99,7 @@ OPTIONS: Dict[str, Option] = {
     "config": Option("CONFIG", "configure the kernel by this file, not as the running one",
                      "FILE"),
     "localmod": Option("LOCALMOD", "leave out modules that are not loaded; let VMs run here"),
-    "suite": Option("SUITE", "Debian's release to try it on; without, one of both each day",
-                    choices=("bookworm", "trixie")),
+    "suite": Option("SUITE", "Debian's release to try it on", choices=("trixie", "bookworm")),
     "junit": Option("JUNIT", "write the results to it, as JUnit's XML", "FILE"),
     "json": Option("JSON", "write the results to it, as KernelCI's JSON", "FILE"),
 }

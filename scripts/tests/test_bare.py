@@ -8,7 +8,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-from hostlib import bare, options, testing
+from hostlib import bare
 from hostlib.ui import Failure, check_root
 
 _README = "# A\n\n## Try it\n\n    echo one > made; test $CI = true\n    test -e made{}\n\n## B\n"
@@ -18,20 +18,6 @@ class RootTest(unittest.TestCase):
     def test_needs_root(self) -> None:
         with mock.patch.object(os, "geteuid", return_value=1000), self.assertRaises(Failure):
             check_root("test-bare")
-
-
-class SuiteTest(unittest.TestCase):
-    def test_one_each_day_unless_it_is_named(self) -> None:
-        tried = []
-        for day, suite in ((0, ""), (1, ""), (0, "trixie"), (1, "trixie")):
-            with mock.patch.multiple(testing, check_root=mock.DEFAULT, claim=mock.DEFAULT,
-                                     results_dir=mock.DEFAULT, say_all=mock.DEFAULT), \
-                    mock.patch.object(options, "datetime") as now, \
-                    mock.patch.object(bare, "run") as run:
-                now.date.today.return_value.toordinal.return_value = day
-                testing.cmd_test_bare(options.Options(suite=suite))
-            tried.append(run.call_args.args[0])
-        self.assertEqual((set(tried[:2]), tried[2:]), (set(bare.SUITES), ["trixie"] * 2))
 
 
 class RunTest(unittest.TestCase):
