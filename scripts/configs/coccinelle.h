@@ -31,3 +31,4 @@
 #define SLOT(as, gpa, hva) ""
 #define HIGH_RAM ""
 #define LOW_RAM ""
+#define ANY_FD ""

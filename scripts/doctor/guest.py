@@ -7,28 +7,11 @@ import re
 from typing import Dict, List, Optional
 
 from .check import Check, no, ok, stop, unknown
-from .host import BE_ROOT, PERMIT, USUAL_MAX_STACK, Host, list_vmms, sampling_of
-from .perf import (GIVE_VMLINUX, START_ANEW, check_names, check_unwinding, has_tables,
-                   look_into)
+from .host import BE_ROOT, PERMIT, Host, list_vmms, sampling_of
+from .perf import START_ANEW, check_names, check_unwinding, look_into
 from .system import System
 
-MOUNT_DEBUGFS = "mount -t debugfs debugfs /sys/kernel/debug"
 TRACE_IN_CONTAINER = "leave the container, or give it CAP_SYS_PTRACE"
-
-# The ways in which walks end, see Documentation/virt/kvm/x86/guest-callchains.rst: KVM's names,
-# a description, and a remedy.
-ENDS = {
-    "last": (["last"], "at the outermost frame, as they should", ""),
-    "depth": (["depth"], "at the limit of their length",
-              f"sysctl kernel.perf_event_max_stack={8 * USUAL_MAX_STACK}, and report with "
-              f"--max-stack {8 * USUAL_MAX_STACK}"),
-    "no-frames": (["unaligned", "backwards", "noncanonical"], "in code without frame pointers",
-                  GIVE_VMLINUX),
-    "unmapped": (["unmapped"], "at a page that the guest itself can't read",
-                 "nothing: its stacks were damaged, or changed meanwhile"),
-    "no-memory": (["no_memory"], "at a page that the host doesn't have in memory",
-                  "give the host memory, so that the guest isn't swapped out; don't use nodefer"),
-}
 
 
 class Guest:
@@ -36,7 +19,6 @@ class Guest:
 
     def __init__(self, system: System, pid: int, status: Dict[str, str], program: str) -> None:
         """program: the perf that shall look into the guest's memory; empty if it can't"""
-        self._system = system
         self.pid = pid
         self.comm = status.get("Name", "")
         self.owner = int(status["Uid"].split("\t")[0])
@@ -45,14 +27,10 @@ class Guest:
         self.encrypted_by = encryption(system.read(f"/proc/{pid}/cmdline"), self.files or [])
         self.sampling = sampling_of(system, pid)
         self.memory_error = system.read_memory(pid)
-        self.folders = vm_folders(system, pid)
+        self.vms = "\n".join(system.vms_of(pid))  # what KVM tells of them
+        self.policies = set(re.findall(r"^guest_callchain:\t(\S+)", self.vms, re.M))
         is_readable = self.memory_error == errno.EFAULT and not self.encrypted_by
         self.info = look_into(system, program, pid) if program and is_readable else None
-
-    def read(self, name: str) -> List[str]:
-        """Return the texts of this file of KVM's, one for each VM that has it."""
-        texts = [self._system.read(f"{folder}/{name}") for folder in self.folders or []]
-        return [text for text in texts if text]
 
 
 def encryption(args: str, files: List[str]) -> str:
@@ -62,20 +40,6 @@ def encryption(args: str, files: List[str]) -> str:
     if found:
         return (found.group(1) or found.group(2)).replace("_", "-").upper()
     return "SEV" if "/dev/sev" in files else ""
-
-
-def vm_folders(system: System, pid: int) -> Optional[List[str]]:
-    """Return the folders of a process' VMs in debugfs; None if debugfs is not mounted.
-
-    A folder's name consists of the ID of the thread that made the VM, and of the VM's fd.
-    """
-    mounts = [line.split() for line in system.read("/proc/self/mounts").splitlines()]
-    top = next((mount[1] for mount in mounts if mount[2:3] == ["debugfs"]), None)
-    if not top:
-        return None
-    return [f"{top}/kvm/{name}" for name in system.entries(f"{top}/kvm") or []
-            if re.fullmatch(r"\d+-\d+", name)
-            and system.exists(f"/proc/{pid}/task/{name.partition('-')[0]}")]
 
 
 def check_process(system: System, pid: int, status: Dict[str, str]) -> Optional[Check]:
@@ -106,17 +70,17 @@ def check_vmm(host: Host, guest: Guest) -> Check:
 
 def check_policy(host: Host, guest: Guest) -> List[Check]:
     """Judge the VMM's policy for callchains of its guest, where that matters."""
-    policies = {text.strip() for text in guest.read("guest_callchain")}
-    if "forbidden" in policies:
+    if "forbidden" in guest.policies:
         return [stop("guest.policy", "forbidden", "its VMM has forbidden that its stack is read",
                      START_ANEW)]
-    if host.system.sysctl("perf_event_guest_callchain") != 1 or policies == {"allowed"}:
+    if host.system.sysctl("perf_event_guest_callchain") != 1:
         return []
-    if policies:
+    if "undecided" in guest.policies:
         return [stop("guest.policy", "not-allowed", "its VMM has not allowed that its stack is "
                      "read", PERMIT)]
-    return [unknown("guest.policy", "whether its VMM allows that its stack is read: debugfs tells "
-                    "root", "run this as root" if host.uid else MOUNT_DEBUGFS)]
+    return [] if guest.policies else [unknown(
+        "guest.policy", "whether its VMM allows that its stack is read",
+        "run this as root" if host.uid else TRACE_IN_CONTAINER)]
 
 
 def check_sample(host: Host, guest: Guest) -> Check:
@@ -160,7 +124,7 @@ def check_encryption(guest: Guest) -> Check:
 def check_ram(host: Host, guest: Guest) -> Check:
     """Judge whether perf finds the guest's RAM in the VMM's memory."""
     slots = [int(size, 16) >> 10 for size in re.findall(
-        r"^as_id=0 .*\bsize=0x([0-9a-f]+)", "".join(guest.read("memslots")), re.M)]
+        r"^memslot:\tas_id=0 .*\bsize=0x([0-9a-f]+)", guest.vms, re.M)]
     if slots:
         return ok("guest.ram", f"KVM lists where its RAM is: {len(slots)} memslots, "
                   f"{sum(slots) >> 10} MiB")
@@ -174,7 +138,7 @@ def check_ram(host: Host, guest: Guest) -> Check:
         return unknown("guest.ram", "where its RAM is")
     if len(sizes) == 1 or sizes[0] >= 2 * sizes[1]:
         return ok("guest.ram", f"its RAM seems to be one mapping, of {sizes[0]} MiB")
-    mend = ("run perf as root" if host.uid else MOUNT_DEBUGFS if guest.folders is None else
+    mend = ("run perf as root" if host.uid else
             "boot a kernel that has all patches") + ": KVM lists where its RAM is"
     return no("guest.ram", "mappings", "its RAM may be in several mappings, of "
               f"{sizes[0]} MiB and {sizes[1]} MiB", mend)
@@ -190,25 +154,7 @@ def check_info(guest: Guest, perf_works: bool) -> List[Check]:
     return checks
 
 
-def check_walks(host: Host, guest: Guest) -> List[Check]:
-    """Judge how walks have ended so far, if KVM counts that."""
-    if not guest.read("callchain_end_last"):
-        return [] if host.uid or guest.folders is not None else [unknown(
-            "guest.walks", "how walks of its stacks have ended: debugfs is not mounted",
-            MOUNT_DEBUGFS)]
-    sums = {why: sum(int(text) for end in names for text in guest.read(f"callchain_end_{end}"))
-            for why, (names, _, _) in ENDS.items()}
-    most, total = max(sums, key=lambda why: sums[why]), sum(sums.values())
-    if not total:
-        return [unknown("guest.walks", "how walks of its stacks end, as there was none yet")]
-    _, words, mend = ENDS[most]
-    fact = f"{total} walks of its stacks: {100 * sums[most] // total} % ended {words}"
-    if most == "no-frames" and has_tables(guest.info):
-        return [ok("guest.walks", f"{fact}, where ORC goes on")]
-    return [no("guest.walks", most, fact, mend) if mend else ok("guest.walks", fact)]
-
-
 def checks(host: Host, guest: Guest, perf_works: bool) -> List[Check]:
     return [check_vmm(host, guest), *check_policy(host, guest), check_sample(host, guest),
             check_memory(host, guest), check_encryption(guest), check_ram(host, guest),
-            *check_info(guest, perf_works), *check_walks(host, guest)]
+            *check_info(guest, perf_works)]

@@ -5,19 +5,18 @@ import errno
 import gzip
 import os
 import re
-from typing import List, NamedTuple, Optional
+from typing import List, NamedTuple, Optional, Set
 
 from .check import Check, no, ok, stop, unknown
-from .system import (DEFER_GUEST_CALLCHAIN, EXCLUDE_GUEST, EXCLUDE_KERNEL, GUEST_CALLCHAIN,
-                     HARDWARE_CYCLES, RESERVED, SAMPLE_CALLCHAIN, SAMPLE_GUEST_STACK,
-                     SOFTWARE_CPU_CLOCK, System)
+from .system import (EXCLUDE_GUEST, EXCLUDE_KERNEL, GUEST_CALLCHAIN, GUEST_READ, HARDWARE_CYCLES,
+                     RESERVED, SAMPLE_CALLCHAIN, SOFTWARE_CPU_CLOCK, System)
 
-# A deferred chain has three words that count as contexts, see perf_guest_callchain_init().
-DEFERRED_CONTEXTS = 3
+# A guest's chain has three words that count as contexts, see perf_guest_callchain_check().
+CONTEXTS = 3
 USUAL_MAX_STACK = 127
 
 BE_ROOT = "run perf as root (CAP_PERFMON gives chains without names)"
-PERMIT = "sysctl kernel.perf_event_guest_callchain=2"
+PERMIT = "sysctl kernel.perf_event_guest_callchain=3"
 APPLY = ("install the kernel that make deb builds, and boot it; or apply what make series "
          "writes to a tree of yours, and build it with CONFIG_GUEST_PERF_CALLCHAIN=y")
 
@@ -56,7 +55,7 @@ def list_vmms(system: System) -> str:
 
 def check_machine(system: System) -> Check:
     fact, page = (f"Linux {system.release} on {system.machine}",
-                  "Documentation/virt/kvm/arm/guest-callchains.rst")
+                  "Documentation/admin-guide/perf-guests.rst")
     if system.machine == "x86_64":
         return ok("host.machine", fact)
     return stop("host.machine", system.machine, f"{fact}: this command knows x86-64 only",
@@ -75,9 +74,9 @@ def check_kvm(system: System, has_vm: bool) -> Check:
                 "enable virtualization in the firmware; in a VM, nesting on its host")
 
 
-def knows(system: System, bits: int, sample_type: int = 0) -> Optional[bool]:
+def knows(system: System, bits: int) -> Optional[bool]:
     """Return whether the kernel knows these attributes; None if that is not known."""
-    error = system.open_event(SOFTWARE_CPU_CLOCK, bits | EXCLUDE_KERNEL, sample_type)
+    error = system.open_event(SOFTWARE_CPU_CLOCK, bits | EXCLUDE_KERNEL, SAMPLE_CALLCHAIN)
     if error in (0, errno.EINVAL):
         return not error
     # No kernel knows RESERVED.  If this fails with EINVAL, the kernel checks attributes before
@@ -117,12 +116,14 @@ def check_kernel(host: Host) -> Check:
         return unknown("host.kernel", "whether the kernel records guests' callchains: "
                        f"{os.strerror(host.sampling.error)} for {host.user}", "run this as root")
     if not known:
+        if check_limits(host.system).blocks:
+            return unknown("host.kernel", "whether the kernel records guests' callchains, because "
+                           "of perf's limits")
         return refusal(host.system)
-    if False in (knows(host.system, GUEST_CALLCHAIN | DEFER_GUEST_CALLCHAIN),
-                 knows(host.system, GUEST_CALLCHAIN, SAMPLE_CALLCHAIN | SAMPLE_GUEST_STACK)):
+    if knows(host.system, GUEST_CALLCHAIN | GUEST_READ) is False:
         return no("host.kernel", "incomplete", "the kernel records guests' callchains, but doesn't "
-                  "defer them, or takes no stacks for ORC", f"apply all patches: {APPLY}")
-    return ok("host.kernel", "the kernel records guests' callchains, and their stacks for ORC")
+                  "read stacks for ORC", f"apply all patches: {APPLY}")
+    return ok("host.kernel", "the kernel records guests' callchains, and reads stacks for ORC")
 
 
 def check_limits(system: System) -> Check:
@@ -132,24 +133,26 @@ def check_limits(system: System) -> Check:
         return unknown("host.limits", "how long callchains may be")
     fact = f"perf_event_max_stack is {depth}, perf_event_max_contexts_per_stack is {contexts}"
     deeper = f"sysctl kernel.perf_event_max_stack={USUAL_MAX_STACK}"
-    defer = "sysctl kernel.perf_event_max_contexts_per_stack=8"
-    if not contexts or not depth:
-        return stop("host.limits", "none", f"there are no callchains at all: {fact}",
-                    defer if depth else deeper)
-    if contexts < DEFERRED_CONTEXTS:
-        return no("host.limits", "not-deferred", f"callchains are taken in the PMI: {fact}", defer)
+    more = "sysctl kernel.perf_event_max_contexts_per_stack=8"
+    if contexts < CONTEXTS or not depth:
+        return stop("host.limits", "none", f"there are no callchains of guests: {fact}",
+                    more if depth else deeper)
     if depth < USUAL_MAX_STACK:
         return no("host.limits", "shallow", f"callchains end early: {fact}", deeper)
-    return ok("host.limits", f"perf's limits allow deferred callchains of {depth} frames")
+    return ok("host.limits", f"perf's limits allow callchains of {depth} frames")
 
 
-def check_switch(system: System) -> List[Check]:
-    """Report the administrator's switch, unless it has its default."""
+def check_switch(system: System, policies: Set[str]) -> List[Check]:
+    """Report the administrator's switch, unless it permits all; policies: those of the VMM."""
     permits = system.sysctl("perf_event_guest_callchain")
-    fact = f"guests may be read: perf_event_guest_callchain is {permits}"
+    fact = f"perf_event_guest_callchain is {permits}"
     if permits == 0:
-        return [stop("host.switch", "off", f"no {fact}", PERMIT)]
-    return [ok("host.switch", f"only permitted {fact}")] if permits == 1 else []
+        return [stop("host.switch", "off", f"no guests may be read: {fact}", PERMIT)]
+    if permits in (1, 2) and policies != {"read-allowed"}:
+        guests = "guests whose VMM allows it" if permits == 1 else "guests"
+        return [no("host.switch", "no-reads", f"chains of {guests} follow frame pointers only, as "
+                   f"no stacks are read: {fact}", PERMIT)]
+    return []
 
 
 def check_pmu(host: Host) -> Check:
@@ -175,7 +178,7 @@ def check_pmu(host: Host) -> Check:
 def check_user(host: Host, is_own: bool) -> Check:
     """Judge what this user may record; is_own: the guest is this user's, or none was named."""
     code, error = host.sampling
-    adds = "; root also has others' guests, and KVM's lists of RAM and walks" if host.uid else ""
+    adds = "; root also has others' guests" if host.uid else ""
     if code == "all":
         return ok("host.user", f"{host.user} may record kernels{adds}")
     if code == "nothing" and (not host.uid or error == errno.ENOSYS):
@@ -189,6 +192,6 @@ def check_user(host: Host, is_own: bool) -> Check:
     return (stop if error else no)("host.user", code, fact, mend)
 
 
-def checks(host: Host, has_vm: bool, is_own: bool) -> List[Check]:
+def checks(host: Host, has_vm: bool, is_own: bool, policies: Set[str]) -> List[Check]:
     return [check_kvm(host.system, has_vm), check_kernel(host), check_limits(host.system),
-            *check_switch(host.system), check_pmu(host), check_user(host, is_own)]
+            *check_switch(host.system, policies), check_pmu(host), check_user(host, is_own)]

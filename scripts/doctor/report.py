@@ -43,7 +43,8 @@ def examine(system: System, program: str, pid: Optional[int]) -> Report:
     if pid and not no_vmm:
         vmm = guest.Guest(system, pid, status, program if perf_works else "")
     checks = [machine, *host.checks(here, bool(vmm and vmm.files),
-                                    not vmm or vmm.owner == here.uid), perf_check]
+                                    not vmm or vmm.owner == here.uid,
+                                    vmm.policies if vmm else set()), perf_check]
     if no_vmm:
         checks.append(no_vmm)
     if not vmm:

@@ -23,10 +23,9 @@ DISABLED = 1 << 0
 EXCLUDE_KERNEL = 1 << 5
 EXCLUDE_GUEST = 1 << 20
 GUEST_CALLCHAIN = 1 << 40
-DEFER_GUEST_CALLCHAIN = 1 << 41
+GUEST_READ = 1 << 41
 RESERVED = 1 << 63
 SAMPLE_CALLCHAIN = 1 << 5
-SAMPLE_GUEST_STACK = 1 << 25
 
 
 def attr(event: Tuple[int, int], bits: int, sample_type: int) -> bytes:
@@ -134,3 +133,10 @@ class System:
         names = [link for link in links if link is not None]
         # In a container, root may list others' files, but not read their names.
         return None if fds is None or (fds and not names) else names
+
+    def vms_of(self, pid: int) -> List[str]:
+        """Return what KVM tells of each of a process' VMs, as far as that can be read."""
+        texts = [self.read(f"/proc/{pid}/fdinfo/{fd}")
+                 for fd in self.entries(f"/proc/{pid}/fd") or []
+                 if self.link(f"/proc/{pid}/fd/{fd}") == "anon_inode:kvm-vm"]
+        return [text for text in texts if text]

@@ -11,7 +11,6 @@ mount -t devtmpfs dev /dev 2>/dev/null
 mount -t tmpfs tmp /tmp
 mkdir -p /dev/shm /run/shared
 mount -t tmpfs shm /dev/shm
-mount -t debugfs debugfs /sys/kernel/debug
 mkswap /dev/ram0 >/dev/null && swapon /dev/ram0
 echo -1 > /proc/sys/kernel/perf_event_paranoid
 stty -F /dev/ttyS1 115200 raw 2>/dev/null

@@ -69,6 +69,8 @@ else
 fi
 echo "The guest is at work."
 
+# Let events read guests.
+echo 3 > /proc/sys/kernel/perf_event_guest_callchain
 # Use a hardware counter if there is one, else a timer.
 event=cycles
 perf stat -e cycles -- true 2>&1 | grep -q "not supported\|No supported" && event=cpu-clock

@@ -198,10 +198,12 @@ boot_and_sample()
 	echo "$name: sampled, after $tries boots."
 }
 
+# Let events read guests.
+echo 3 > /proc/sys/kernel/perf_event_guest_callchain
 for guest in "$out"/guests/*; do
-	boot_and_sample files 1 orc orc,nodefer outside
-	boot_and_sample network 2 orc orc,nodefer outside
-	boot_and_sample block 2 orc orc,nodefer outside
+	boot_and_sample files 1 orc outside
+	boot_and_sample network 2 orc outside
+	boot_and_sample block 2 orc outside
 	boot_and_sample tasks 1 outside
 	boot_and_sample hostile 1 outside
 	boot_and_sample reboot 1 outside

@@ -21,7 +21,7 @@ fail()
 
 # Boot the guest $1 for the work $2, and set $vm to the PID of its VMM.  Its kernel is $3; without
 # it, the kernel in the folder named $1.  $4 is the VMM's policy for callchains, if it has one:
-# "allow" or "forbid".
+# "allow", "allow-read" or "forbid".
 # clearcpuid: 154 is XSAVE; if the host itself is emulated, the sizes of XSAVE's areas disagree.
 # 395 is FSRS: with it, kernels clear memory by inline code, not by a function of its own.
 boot()
@@ -71,9 +71,9 @@ planted()
 {
 	perf script -D -i "$1/$1" > dump 2>/dev/null
 	echo "$1 samples $(grep -c 'PERF_RECORD_SAMPLE(IP, 0x[45])' dump)"
-	# Count the guest's samples whose chains have more than a context marker and the IP.
-	echo "$1 callers $(awk '/ PERF_RECORD_/ { guest = /PERF_RECORD_SAMPLE\(IP, 0x[45]/ }
-		guest && match($0, /FP chain: nr:/) && substr($0, RSTART + RLENGTH) + 0 > 2 { nr++ }
+	# Count the chains that have more than a context marker; the host's are not deferred.
+	echo "$1 callers $(awk '/ PERF_RECORD_/ { chain = /PERF_RECORD_CALLCHAIN_DEFERRED/ }
+		chain && match($0, /FP chain: nr:/) && substr($0, RSTART + RLENGTH) + 0 > 1 { nr++ }
 		END { print nr + 0 }' dump)"
 	rm dump
 	count "$1" word -P '\x42\xf6\x08\x1b\x3c\x5e\x9d\x7a'
@@ -84,33 +84,34 @@ planted()
 }
 
 # Record the guest of the VMM $vm with the sysctl at $2, and look for data of the guest's memory in
-# perf's files.  debugfs must show the VMM's policy as $3; $1 is the name of this case.
+# perf's files.  KVM must show the VMM's policy as $3; $1 is the name of this case.
 record_planted()
 {
 	mkdir "$1"
 	echo "$2" > /proc/sys/kernel/perf_event_guest_callchain
 	[ "$(cat /proc/sys/kernel/perf_event_guest_callchain)" = "$2" ] ||
 		fail "perf_event_guest_callchain can't be set to $2"
-	found=$(cat /sys/kernel/debug/kvm/$vm-*/guest_callchain)
+	found=$(sed -n 's/^guest_callchain:\t//p' /proc/$vm/fdinfo/*)
 	[ "$found" = "$3" ] || fail "the VMM's policy is '$found', not '$3'"
 	(
 		# Make perf write all its files to this folder.
 		HOME=$PWD/$1
 		TMPDIR=$HOME
 		export HOME TMPDIR
-		# Ask for dumps of the stack: by default, perf does so only if the sysctl is 2.
+		# Ask for reads: by default, perf does so only if it has found the guest's kernel.
 		record "$1/$1" "--guest" --call-graph orc -p $vm
 	) || exit 1
 	planted "$1" >> $out/planted.txt
 	rm -rf "$1"
 }
 
-# Do the same with a new guest, whose VMM has the policy $3: "allow" or "forbid".
+# Do the same with a new guest, whose VMM has the policy $3.
 record_planted_with()
 {
 	boot "$1" files $out/kernels/web/vmlinuz "$3"
 	case $3 in
 	allow) record_planted "$1" "$2" allowed ;;
+	allow-read) record_planted "$1" "$2" read-allowed ;;
 	forbid) record_planted "$1" "$2" forbidden ;;
 	esac
 	kill $vm
@@ -175,11 +176,11 @@ look="python3 $REPO/scripts/doctor --json"
 # $look holds three words.
 # shellcheck disable=SC2086
 {
-	doctor no-debugfs $look $web
-	mount -t debugfs debugfs /sys/kernel/debug
+	doctor no-reads $look $web
+	echo 3 > /proc/sys/kernel/perf_event_guest_callchain
 	doctor well $look $web
 	doctor_within shallow max_stack 16
-	doctor_within not-deferred max_contexts_per_stack 2
+	doctor_within no-contexts max_contexts_per_stack 2
 	doctor_within forbidden guest_callchain 0
 	doctor no-perf $look --perf /nowhere/perf $web
 	echo 2 > /proc/sys/kernel/perf_event_paranoid
@@ -199,10 +200,12 @@ record_planted undecided-at-0 0 undecided
 record_planted undecided-at-1 1 undecided
 record_planted_with allowed-at-0 0 allow
 record_planted_with allowed-at-1 1 allow
-record_planted_with forbidden-at-2 2 forbid
-# 2 is the default, and the following commands need it.
+record_planted_with read-allowed-at-1 1 allow-read
+record_planted_with forbidden-at-3 3 forbid
 vm=$web
 record_planted undecided-at-2 2 undecided
+# The following commands need this level.
+record_planted undecided-at-3 3 undecided
 
 record one --guest -p $web
 files="--symfs $out/files"
@@ -259,7 +262,7 @@ look_at_top()
 		sleep 1
 	done
 	$2 || fail "perf kvm top -e $1: $2 failed for 90 seconds"
-	grep -q "^Callchains of guests: deferred" $out/top.err || fail "perf kvm top defers no callchains"
+	grep -q "^Callchains of guests: by reads" $out/top.err || fail "perf kvm top reads no guests"
 	tmux -L top send-keys q
 	wait_for_top
 	[ "$(cat $out/top.status)" = 0 ] || fail "perf kvm top did not end well when q was typed"

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple
 
-from .arch import ARM64, X86, Arch
+from .arch import X86, Arch
 from .build import BENCH, Build
 from .emulated import EmulatedHost
 from .patches import REPO
@@ -25,11 +25,11 @@ SCHEMA_VERSION = 1
 DEPTHS = (1, 16, 64, 127)
 RATES = (1000, 4000, 10000)
 
-# Sizes of the stack dumps that samples carry beside the callchain, in bytes.
-DUMPS = (1024, 2048, 4096, 8192)
+# How much of the stack is read for samples beside the callchain, in bytes.
+PIECES = (1024, 2048, 4096, 8192)
 
-# The size of a dump if the event does not set one: a page.
-GATE_DUMP = 4096
+# The size of the piece whose cost has a limit: a page.
+GATE_PIECE = 4096
 
 # A rate is kept up with if at least this share of its PMIs comes.  The CPU that sends
 # the PMIs has a tick of its own, which takes up to 5 % of them.
@@ -66,16 +66,14 @@ class Run:
     stride: int = _FRAME
     rate: int = 1000
     ms: int = 40
-    levels: int = 4
-    dump: int = 0
+    piece: int = 0
 
     def command(self) -> str:
         target = {"guest": "", "host": "-H", "exit": "-x"}[self.target]
         return (f"{BENCH} {target} "
-                f"{'-5' if self.levels == 5 else ''} "
                 f"-m {'callchain' if self.mode == 'v3' else self.mode} -i {self.source} "
                 f"-d {self.depth} -s {self.stride} "
-                f"{f'-k {self.dump} ' if self.dump else ''}-p {10**9 // self.rate} -t {self.ms}")
+                f"{f'-k {self.piece} ' if self.piece else ''}-p {10**9 // self.rate} -t {self.ms}")
 
     def script(self) -> str:
         """Return the shell commands for this run; the job exits if the run fails."""
@@ -151,9 +149,9 @@ class Results:
     def find(self, has: str = "run", /, **wanted: Any) -> Optional[Figure]:
         """Return the first figure of a run with these properties that has this attribute.
 
-        Only runs without a dump count, unless a dump is among the properties.
+        Only runs that read no piece of the stack count, unless one is among the properties.
         """
-        wanted = {"dump": 0, **wanted}
+        wanted = {"piece": 0, **wanted}
         for figure in self.figures:
             if (getattr(figure, has) is not None and
                     all(getattr(figure.run, name) == value for name, value in wanted.items())):
@@ -185,26 +183,28 @@ class Results:
                        [WholeHost(**each) for each in data.get("whole_hosts", [])])
 
 
-def _latencies(clock: str, depths: Iterable[int], modes: Iterable[str],
-               source: str = "nmi") -> List[Run]:
+def _latencies(depths: Iterable[int], ways: Iterable[str], source: str) -> List[Run]:
     """Runs for the PMI latency by the depth of the stack, of a guest and of the host."""
-    runs = [Run(clock, "guest", "ip", source), Run(clock, "guest", "empty", source),
-            Run(clock, "host", "ip", source)]
+    runs = [Run("counted", target, "ip", source) for target in ("guest", "host")]
     for depth in depths:
-        runs += [Run(clock, "guest", mode, source, depth, ms=60) for mode in modes]
-        runs.append(Run(clock, "host", "callchain", source, depth))
+        runs += [Run("counted", "guest", way, source, depth, ms=60) for way in ways]
+        runs.append(Run("counted", "host", "callchain", source, depth))
     return runs
 
 
-def _pages(clock: str, strides: Iterable[int], modes: Iterable[str],
-           source: str = "nmi") -> List[Run]:
-    """Runs for the PMI latency by the number of pages that 127 frames lie on."""
-    return [Run(clock, "guest", mode, source, 127, stride, rate=500, ms=60)
-            for stride in strides for mode in modes]
+def _costs(depths: Iterable[int]) -> List[Run]:
+    """Runs for the whole cost of a sample; by IRQs, see _slowdowns()."""
+    return [Run("counted", "guest", "callchain", "irq", depth, ms=60) for depth in depths]
+
+
+def _pages(strides: Iterable[int], ways: Iterable[str]) -> List[Run]:
+    """Runs for the whole cost by the number of pages that 127 frames lie on."""
+    return [Run("counted", "guest", way, "irq", 127, stride, rate=500, ms=60)
+            for stride in strides for way in ways]
 
 
 def _slowdowns(clock: str, depths: Iterable[int], rates: Iterable[int], ms: int,
-               modes: Iterable[str] = ("callchain", "deferred", "v3", "userspace")) -> List[Run]:
+               ways: Iterable[str]) -> List[Run]:
     """Runs for the time that the target loses.
 
     The PMIs are IRQs: no other CPU has to send these, so that nothing else runs meanwhile.
@@ -213,79 +213,59 @@ def _slowdowns(clock: str, depths: Iterable[int], rates: Iterable[int], ms: int,
     for rate in rates:
         runs.append(Run(clock, "guest", "ip", "irq", rate=rate, ms=ms))
         for depth in depths:
-            runs += [Run(clock, "guest", mode, "irq", depth, rate=rate, ms=ms)
-                     for mode in modes]
+            runs += [Run(clock, "guest", way, "irq", depth, rate=rate, ms=ms)
+                     for way in (*ways, "userspace")]
             runs.append(Run(clock, "host", "callchain", "irq", depth, rate=rate, ms=ms))
     return runs
 
 
-def _dumps(clock: str, sizes: Iterable[int]) -> List[Run]:
-    """Runs for the cost of stack dumps: NMIs show the cost in the PMI, IRQs the whole cost.
+def _pieces(sizes: Iterable[int], source: str) -> List[Run]:
+    """Runs for the cost of reading the stack: in the PMI, and the whole cost, by IRQs.
 
-    The depth is 1: guests that need a dump have no frame pointers, so their chains are short.
+    The depth is 1: guests whose stack is read have no frame pointers, so their chains are short.
     """
-    return [Run(clock, target, mode, source, depth=1, dump=size)
-            for size in (0, *sizes) for source in (("nmi", "irq") if size else ("irq",))
-            for target, mode in (("guest", "callchain"), ("guest", "deferred"),
-                                 ("host", "callchain"))]
+    return [Run("counted", "guest", "callchain", each, depth=1, piece=size)
+            for size in sizes for each in dict.fromkeys((source, "irq"))]
 
 
-def _exits(clock: str, source: str = "nmi") -> List[Run]:
+def _exits(source: str) -> List[Run]:
     """Runs for the cost of an exit while no sample is taken."""
-    return [Run(clock, "exit", mode, source, rate=1) for mode in ("off", "deferred")]
+    return [Run("counted", "exit", mode, source, rate=1) for mode in ("off", "callchain")]
 
 
-def _ladder(clock: str, rates: Iterable[int], modes: Iterable[str], depth: int) -> List[Run]:
+def _ladder(rates: Iterable[int], modes: Iterable[str], depth: int) -> List[Run]:
     """Runs with NMIs at rising rates, to see which of these each mode keeps up with."""
-    return [Run(clock, "guest", mode, depth=depth, rate=rate, ms=80)
+    return [Run("counted", "guest", mode, depth=depth, rate=rate, ms=80)
             for mode in modes for rate in rates]
 
 
-def plan(quick: bool, timed: bool) -> List[Run]:
-    """All runs of "make bench" on an x86 host, except for those of peers_plan().
+def plan(arch: Arch, quick: bool, timed: bool) -> List[Run]:
+    """All runs of "make bench", except for those of peers_plan().
 
     Args:
         quick: measure less
         timed: measure time as well; this is meaningless if the host is emulated
     """
-    modes = ("callchain", "deferred", "v3")
-    ladder = (1000, 2000, 4000, 6000, 8000, 10000, 20000, 33000, 50000, 66000, 80000, 100000)
+    source = pmis(arch.name)
+    ways = ("callchain", "v3") if arch is X86 else ("callchain",)
+    # Only PMIs that are NMIs can come faster than their samples are taken.
+    rates = ((1000, 2000, 4000, 6000, 8000, 10000, 20000, 33000, 50000, 66000, 80000, 100000)
+             if source == "nmi" else ())
+    runs = _pieces(PIECES, source) + _exits(source)
     if quick:
-        return (_latencies("counted", DEPTHS, modes) + _pages("counted", (_FRAME, 4096), modes)
-                + _slowdowns("counted", (64,), RATES, 50)
-                + _dumps("counted", DUMPS)
-                + _exits("counted") + _ladder("counted", ladder[2::2], modes, 64)
-                + (7 * _slowdowns("timed", (64,), RATES, 100) if timed else []))
-    depths = (0, 1, 2, 4, 8, 16, 32, 64, 96, 127)
-    return (_latencies("counted", depths, modes)
-            + _pages("counted", (16, 32, 64, 128, 256, 512, 1024, 2048, 4096), modes)
-            + [Run("counted", "guest", "callchain", depth=depth, levels=5) for depth in DEPTHS]
-            + [Run("counted", "guest", "callchain", "irq", depth) for depth in DEPTHS]
+        return (runs + _latencies(DEPTHS, ways, source) + _pages((_FRAME, 4096), ways)
+                + _slowdowns("counted", (64,), RATES, 50, ways) + _ladder(rates[2::2], ways, 64)
+                + (7 * _slowdowns("timed", (64,), RATES, 100, ways) if timed else []))
+    return (runs + _latencies((0, 1, 2, 4, 8, 16, 32, 64, 96, 127), ways, source)
+            + _pages((16, 32, 64, 128, 256, 512, 1024, 2048, 4096), ways)
             # In a shorter run, or at 100 Hz, the samples would cost no more than the other
             # interrupts, whose number varies from run to run.
-            + _slowdowns("counted", DEPTHS, RATES, 300)
-            + _slowdowns("counted", (64,), (20000, 50000), 50)
-            + _dumps("counted", DUMPS)
-            + _exits("counted")
-            + _ladder("counted", ladder, ("ip", *modes), 64)
-            + _ladder("counted", ladder[5:], ("ip", *modes[:2]), 127)
-            + (9 * _slowdowns("timed", (16, 64), (100, 1000, 4000, 10000, 20000, 50000), 100)
+            + _slowdowns("counted", DEPTHS, RATES, 300, ways)
+            # At 50 kHz, a PMI of an arm64 host would interrupt the walk for the one before.
+            + _slowdowns("counted", (64,), (20000, 50000) if arch is X86 else (20000,), 50, ways)
+            + _ladder(rates, ("ip", *ways), 64) + _ladder(rates[5:], ("ip", *ways), 127)
+            + (9 * _slowdowns("timed", (16, 64), (100, 1000, 4000, 10000, 20000, 50000), 100, ways)
                if timed else []))
-
-
-def arm64_plan(quick: bool) -> List[Run]:
-    """The same as plan(), for an arm64 host, where all walks are deferred."""
-    modes = ("deferred", "userspace")
-    if quick:
-        return (_latencies("counted", DEPTHS, modes[:1], "irq")
-                + _pages("counted", (_FRAME, 4096), modes[:1], "irq")
-                + _slowdowns("counted", (64,), RATES, 50, modes) + _exits("counted", "irq"))
-    return (_latencies("counted", (0, 1, 2, 4, 8, 16, 32, 64, 96, 127), modes[:1], "irq")
-            + _pages("counted", (16, 64, 256, 1024, 4096), modes[:1], "irq")
-            + _slowdowns("counted", DEPTHS, RATES, 300, modes)
-            # At 50 kHz, a PMI would interrupt the walk for the previous PMI, and get no chain.
-            + _slowdowns("counted", (64,), (20000,), 50, modes)
-            + _exits("counted", "irq"))
 
 
 def peers_plan(source: str = "nmi") -> List[Run]:
@@ -299,17 +279,12 @@ def peers_plan(source: str = "nmi") -> List[Run]:
 
 def gate_plan(arch: Arch = X86) -> List[Run]:
     """The runs of "make gate", on a host that does not have the walk of 2023."""
-    if arch is ARM64:
-        return (_latencies("counted", DEPTHS, ("deferred",), "irq")
-                + _pages("counted", (512, 4096), ("deferred",), "irq")
-                + _exits("counted", "irq"))
-    return (_latencies("counted", DEPTHS, ("callchain", "deferred"))
-            + _pages("counted", (512, 4096), ("callchain",))
-            + [Run("counted", "guest", "callchain", "irq", 64),
-               Run("counted", "guest", "callchain", depth=64, levels=5),
-               Run("counted", "host", "callchain", depth=1),
-               Run("counted", "host", "callchain", depth=127)]
-            + _dumps("counted", (GATE_DUMP,)))
+    source = pmis(arch.name)
+    runs = (_latencies(DEPTHS, ("callchain",), source) + _costs(DEPTHS)
+            + _pages((512, 4096), ("callchain",)) + _pieces((GATE_PIECE,), source)
+            + _exits(source))
+    # If PMIs are IRQs, runs for the latency are those for the whole cost, too.
+    return list(dict.fromkeys(runs))
 
 
 _JOB = """

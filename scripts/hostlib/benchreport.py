@@ -12,31 +12,25 @@ matplotlib.use("svg")
 from matplotlib import pyplot  # noqa: E402
 
 from .arch import X86
-from .bench import DEPTHS, DUMPS, KEEPS_UP, RATES, Figure, Results
+from .bench import DEPTHS, KEEPS_UP, PIECES, RATES, Figure, Results
 from .build import BENCH
 from .ui import Failure, say
 
 # Label, target and mode: the rows of most tables, and the lines of all plots.
 _WAYS = [
     ("ip only, with the patches", "guest", "ip"),
-    ("an empty callchain", "guest", "empty"),
-    ("immediate", "guest", "callchain"),
-    ("deferred", "guest", "deferred"),
+    ("guest callchain", "guest", "callchain"),
     ("walk of 2023", "guest", "v3"),
     ("user-space sampler", "guest", "userspace"),
     ("host process, perf's own", "host", "callchain"),
 ]
 
 # Color, line and marker of each way.  Line and marker tell the ways apart in a grey print.
-_STYLES = [("#666666", "--", "None"), ("#666666", ":", "None"), ("#1b7837", "-", "o"),
-           ("#2166ac", "-", "s"), ("#b35806", "-.", "^"), ("#762a83", "--", "D"),
-           ("#222222", "-", "x")]
+_STYLES = [("#666666", "--", "None"), ("#2166ac", "-", "s"), ("#b35806", "-.", "^"),
+           ("#762a83", "--", "D"), ("#222222", "-", "x")]
 
 # Instructions per second, to compute a share of time from a cost and a rate.
 _SPEED = 1_000_000_000
-
-# Modes that don't depend on the depth of the stack.
-_SHALLOW = ("ip", "empty")
 
 # Loops of the guest that hyperfine times; they take a second under emulation.
 _LOOPS = 50_000_000
@@ -57,8 +51,10 @@ def whole_commands(quick: bool) -> str:
 
 
 def _table(head: Sequence[str], rows: List[List[str]]) -> str:
-    """Return a Markdown table; rows without figures are left out."""
+    """Return a Markdown table; rows without figures are left out.  An empty one has no text."""
     rows = [row for row in rows if any(re.search(r"\d", cell) for cell in row[1:])]
+    if not rows:
+        return ""
     lines = [head, ["---"] + ["---:"] * (len(head) - 1), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
@@ -92,13 +88,13 @@ def _by_depth(head: str, depths: Sequence[int], cell: Callable[[Dict[str, Any]],
     """Return a table of all ways; cell() formats the figure of runs with some properties."""
     return _table([head, *(f"depth {depth}" for depth in depths)], [
         [label, *(cell({"target": target, "mode": mode,
-                        **({} if mode in _SHALLOW else {"depth": depth})}) for depth in depths)]
+                        "depth": 0 if mode == "ip" else depth}) for depth in depths)]
         for label, target, mode in _WAYS])
 
 
 def _latency_table(results: Results) -> str:
     def cell(way: Dict[str, Any]) -> str:
-        figure = results.find(clock="counted", source=results.source, levels=4, stride=16, **way)
+        figure = results.find(clock="counted", source=results.source, stride=16, **way)
         # A sampler in user space has no PMI.
         return _cell(figure if way["mode"] != "userspace" else None,
                      lambda f: f"{_number(f.latency['median'])}, {_number(f.latency['max'])}")
@@ -147,7 +143,7 @@ def highest_rate(results: Results, clock: str, mode: str, depth: int = 64) -> Op
     """
     figures = [f for f in results.figures
                if (f.run.clock, f.run.target, f.run.mode, f.run.source, f.run.depth,
-                   f.run.stride, f.run.levels) == (clock, "guest", mode, "nmi", depth, 16, 4)]
+                   f.run.stride) == (clock, "guest", mode, "nmi", depth, 16)]
     if len(figures) < 2:
         return None
 
@@ -172,47 +168,41 @@ def _rate(results: Results, mode: str, depth: int) -> str:
 
 def _other_table(results: Results) -> str:
     rows = []
+    depths = (64, 127) if results.source == "nmi" else ()
     for label, target, mode in _WAYS:
-        rates = [_rate(results, mode, depth) if target == "guest" else "-" for depth in (64, 127)]
-        depth = {} if mode in _SHALLOW else {"depth": 64}
+        rates = [_rate(results, mode, depth) if target == "guest" else "-" for depth in depths]
         figure = results.find(clock="counted", target=target, mode=mode, rate=RATES[1],
-                              source="irq", **depth)
+                              source="irq", depth=0 if mode == "ip" else 64)
         rows.append([label, *rates,
                      _cell(figure, lambda f: _number(f.bytes_per_sample))])
-    return _table(["", "highest NMI rate kept up with, depth 64", "depth 127",
+    return _table(["", *(f"highest NMI rate kept up with, depth {depth}" for depth in depths),
                    "bytes a sample, depth 64"], rows)
 
 
-def _dump_table(results: Results) -> str:
-    rows = []
-    for label, target, mode in _WAYS:
-        if not results.find(target=target, mode=mode, dump=DUMPS[0]):
-            continue
-        cells = []
-        for dump in (0, *DUMPS):
-            run = {"clock": "counted", "target": target, "mode": mode, "depth": 1, "dump": dump,
-                   "rate": RATES[0], "stride": 16, "levels": 4}
-            pmi, whole = (results.find("cost", source=source, **run)
-                          for source in ("nmi", "irq"))
-            cells.append(" / ".join((_cell(pmi, lambda f: _number(f.latency["median"])),
-                                     _cell(whole, lambda f: _number(f.cost)),
-                                     _cell(whole, lambda f: _number(f.bytes_per_sample)))))
-        rows.append([label, *cells])
-    return _table(["PMI / whole sample / bytes, depth 1, with a dump of the stack", "none",
-                   *(f"{dump // 1024} KiB" for dump in DUMPS)], rows) + (
-        "\nThese stacks begin at the start of a page. Dumps of a host process have its "
-        "registers and no callchain, as with `--call-graph dwarf`.\n")
+def _piece_table(results: Results) -> str:
+    cells = []
+    for piece in (0, *PIECES):
+        run = {"clock": "counted", "target": "guest", "mode": "callchain", "depth": 1,
+               "piece": piece, "rate": RATES[0], "stride": 16}
+        pmi, whole = (results.find("cost", source=source, **run)
+                      for source in (results.source, "irq"))
+        cells.append(" / ".join((_cell(pmi, lambda f: _number(f.latency["median"])),
+                                 _cell(whole, lambda f: _number(f.cost)),
+                                 _cell(whole, lambda f: _number(f.bytes_per_sample)))))
+    return _table(["Depth 1, and the stack is read from the start of a page", "nothing",
+                   *(f"{piece // 1024} KiB" for piece in PIECES)],
+                  [["PMI / whole sample / bytes", *cells]])
 
 
 def _exits(results: Results) -> str:
-    off, deferred = (results.find(clock="counted", target="exit", mode=mode)
-                     for mode in ("off", "deferred"))
-    if not (off and deferred):
+    off, event = (results.find(clock="counted", target="exit", mode=mode)
+                  for mode in ("off", "callchain"))
+    if not (off and event):
         raise Failure("The benchmark lacks the runs that time exits")
     what = "CPUID" if results.arch == X86.name else "a hypercall"
     return (f"An exit for {what} and the entry after it take the guest "
             f"{_number(off.latency['median'])} instructions, and "
-            f"{_number(deferred.latency['median'])} while there is an event that defers callchains.")
+            f"{_number(event.latency['median'])} while an event asks for callchains.\n")
 
 
 def _peer_table(results: Results) -> str:
@@ -231,7 +221,7 @@ def _peer_table(results: Results) -> str:
 
 def _whole_host_table(results: Results) -> str:
     """Return a table of what perf record -a costs several vCPUs, and as many processes."""
-    ways = (("guests, ip only", "guests", "ip"), ("guests, deferred callchains", "guests", "callchain"),
+    ways = (("guests, ip only", "guests", "ip"), ("guests, callchains", "guests", "callchain"),
             ("processes, perf's own callchains", "processes", "callchain"))
     lost = {(each.who, each.way, each.number): each.slowdown for each in results.whole_hosts}
     numbers = sorted({number for _, _, number in lost})
@@ -241,28 +231,16 @@ def _whole_host_table(results: Results) -> str:
                    for label, who, way in ways])
 
 
-def _page_figures(results: Results, mode: str) -> List[Figure]:
-    return sorted((f for f in results.figures if f.run.clock == "counted" and f.run.mode == mode
-                   and f.run.target == "guest" and f.run.depth == 127 and f.run.rate == 500),
-                  key=lambda f: f.run.stride)
-
-
 def _page_table(results: Results) -> str:
-    ways = (("immediate", "callchain"), ("deferred", "deferred"), ("walk of 2023", "v3"))
-    figures = {mode: _page_figures(results, mode) for _, mode in ways}
-    head = ["127 frames, PMI, median", *(f"{f.pages} page{'s' * (f.pages > 1)}"
-                                         for f in figures["callchain"])]
-    return _table(head, [[label, *(_cell(f, lambda f: _number(f.latency["median"]))
-                                   for f in figures[mode])]
-                         for label, mode in ways])
-
-
-def _page_cost_table(results: Results) -> str:
-    """Return a table of whole costs: the PMI's latency does not include deferred walks."""
-    figures = _page_figures(results, "deferred")
+    """Return a table of whole costs: the PMI's latency does not include walks."""
+    figures = {mode: sorted((f for f in results.figures if f.run.clock == "counted" and
+                             (f.run.mode, f.run.source, f.run.depth, f.run.rate) ==
+                             (mode, "irq", 127, 500)), key=lambda f: f.run.stride)
+               for _, _, mode in _WAYS}
     return _table(["127 frames, whole cost of a sample",
-                   *(f"{f.pages} page{'s' * (f.pages > 1)}" for f in figures)],
-                  [["deferred", *(_cell(f, lambda f: _number(f.cost)) for f in figures)]])
+                   *(f"{f.pages} page{'s' * (f.pages > 1)}" for f in figures["callchain"])],
+                  [[label, *(_cell(f, lambda f: _number(f.cost)) for f in figures[mode])]
+                   for label, target, mode in _WAYS if target == "guest"])
 
 
 def _hyperfine_table(path: Path) -> str:
@@ -295,13 +273,13 @@ def _save(figure: Any, axes: Any, path: Path) -> None:
 
 
 def _latencies(results: Results, target: str, mode: str) -> List[Tuple[int, float]]:
-    """Return the median latency by depth; frames lie side by side, and no stack is dumped."""
-    # Modes that don't depend on the depth have one figure, which is drawn as a line.
-    usual = ("counted", target, mode, results.source, 16, 1000, 4, 0)
+    """Return the median latency by depth; frames lie side by side, and no stack is read."""
+    # IPs don't depend on the depth: they have one figure, which is drawn as a line.
+    usual = ("counted", target, mode, results.source, 16, 1000, 0)
     points = sorted((f.run.depth, f.latency["median"]) for f in results.figures if f.latency and
                     (f.run.clock, f.run.target, f.run.mode, f.run.source, f.run.stride,
-                     f.run.rate, f.run.levels, f.run.dump) == usual)
-    if points and mode in _SHALLOW:
+                     f.run.rate, f.run.piece) == usual)
+    if points and mode == "ip":
         return [(depth, points[0][1]) for depth in (0, max(DEPTHS))]
     return points
 
@@ -325,7 +303,7 @@ def _plot_overhead(results: Results, clock: str, path: Path) -> None:
             f.run.rate: (100 * f.slowdown, 100 * (f.spread or 0)) for f in results.figures
             if f.run.clock == clock and f.run.target == target and f.run.mode == mode
             and f.run.source == "irq" and f.slowdown is not None
-            and (mode in _SHALLOW or f.run.depth == 64)}
+            and (mode == "ip" or f.run.depth == 64)}
         if points:
             rates = sorted(points)
             axes.errorbar(rates, [points[rate][0] for rate in rates],
@@ -340,15 +318,15 @@ def _plot_overhead(results: Results, clock: str, path: Path) -> None:
 
 def _meaning(results: Results) -> str:
     """Return a sentence that sums up the main figures."""
-    def share(mode: str) -> str:
+    def share(mode: str) -> Optional[str]:
         figure = results.find("cost", clock="counted", target="guest", mode=mode, source="irq",
                               depth=64, rate=RATES[1])
-        if figure is None:
-            raise Failure("The benchmark lacks the runs that its summary is about")
-        return lost(figure.cost, RATES[1])
-    return (f"At 4 kHz and 64 frames, a guest loses {share('callchain')} of its time to immediate "
-            f"callchains and {share('deferred')} to deferred ones; a sampler in its VMM would take "
-            f"{share('userspace')}, and the walk of 2023 {share('v3')}.")
+        return lost(figure.cost, RATES[1]) if figure else None
+    ours, sampler, v3 = map(share, ("callchain", "userspace", "v3"))
+    if not (ours and sampler):
+        raise Failure("The benchmark lacks the runs that its summary is about")
+    return (f"At 4 kHz and 64 frames, a guest loses {ours} of its time to callchains; a sampler in "
+            f"its VMM would take {sampler}{f', and the walk of 2023 {v3}' if v3 else ''}.\n")
 
 
 def _origin(results: Results) -> str:
@@ -358,40 +336,18 @@ def _origin(results: Results) -> str:
             f"{environment['compiler']}, {environment['accel']}, commit {environment['commit']}.\n")
 
 
-def _keep(parts: List[str], folder: Path) -> None:
-    text = "\n".join(parts)
-    (folder / "table.md").write_text(text)
-    say(text)
-    say(f"The figures are in {folder}/bench.json, with plots next to it")
-
-
-def write_arm64(results: Results, folder: Path) -> None:
-    """Do the same as write(), for a host where all walks are deferred."""
-    counted = [depth for depth in DEPTHS if results.find("slowdown", mode="deferred", source="irq",
-                                                         rate=RATES[1], depth=depth)]
-    parts = [_origin(results), _latency_table(results), *_cost_tables(results, counted),
-             _exits(results) + "\n", _page_cost_table(results)]
-    if results.peers:
-        parts.append(_peer_table(results))
-    _plot_latency(results, folder / "latency.svg")
-    _plot_overhead(results, "counted", folder / "overhead.svg")
-    _keep(parts, folder)
-
-
 def write(results: Results, folder: Path) -> None:
     """Write the tables and plots next to the JSON, and print the tables."""
-    counted = [depth for depth in DEPTHS
-               if results.find("cost", clock="counted", mode="v3", source="irq", depth=depth)]
-    timed = [depth for depth in DEPTHS
-             if results.find(clock="timed", mode="v3", source="irq", depth=depth)]
+    def depths(clock: str) -> List[int]:
+        return [depth for depth in DEPTHS
+                if results.find("slowdown", clock=clock, mode="callchain", source="irq",
+                                target="guest", rate=RATES[1], depth=depth)]
+
+    counted, timed = depths("counted"), depths("timed")
     parts = [
         _origin(results), _latency_table(results), *_cost_tables(results, counted),
-        _meaning(results) + "\n", _other_table(results), _dump_table(results),
-        _exits(results) + "\n", _page_table(results)]
-    if results.peers:
-        parts.append(_peer_table(results))
-    if results.whole_hosts:
-        parts.append(_whole_host_table(results))
+        _meaning(results), _other_table(results), _piece_table(results), _exits(results),
+        _page_table(results), _peer_table(results), _whole_host_table(results)]
     _plot_latency(results, folder / "latency.svg")
     _plot_overhead(results, "counted", folder / "overhead.svg")
     if timed:
@@ -401,4 +357,7 @@ def write(results: Results, folder: Path) -> None:
                   "half of these lie within ±.\n", _slowdown_table(results, timed),
                   _hyperfine_table(folder / "hyperfine.json")]
         _plot_overhead(results, "timed", folder / "overhead-timed.svg")
-    _keep(parts, folder)
+    text = "\n".join(part for part in parts if part)
+    (folder / "table.md").write_text(text)
+    say(text)
+    say(f"The figures are in {folder}/bench.json, with plots next to it")

@@ -19,8 +19,8 @@ from .source import Source
 from .tree import Tree
 from .ui import Failure, run_logged
 
-# The make targets of all architectures: perf's core, and an edited file of lib/.  KVM is added.
-_COMMON = ("kernel/events/", "lib/nmi_backtrace.o")
+# The make targets of all architectures: perf's core.  KVM is added.
+_COMMON = ("kernel/events/",)
 
 # Warnings of compilers and sparse, and of kernel-doc.
 _WARNINGS = (re.compile(r"^(\S+?):(\d+)(?::\d+)?: (?:warning|error): (.*)$", re.MULTILINE),

@@ -29,7 +29,7 @@ OFF_ARM64 = Variant("arm64, option off", "arch/arm64/kvm/", f"{ARM64.prefix}gcc"
 _SELECT = "HAVE_GUEST_PERF_CALLCHAIN"
 
 # The folders of x86's kernel in which each patch's effect on objects is looked at.
-_OBJECTS = ("arch/x86/events", "arch/x86/kvm", "kernel/events", "lib", "virt/kvm")
+_OBJECTS = ("arch/x86/events", "arch/x86/kvm", "kernel/events", "virt/kvm")
 
 # The series whose patches must not change objects if the option is off; fixes are for all kernels.
 _KERNEL = "kernel"

@@ -133,8 +133,6 @@ class _Spatch:
                           "--jobs", str(self._jobs), "--chunksize", "1",
                           "--timeout", str(_PATIENCE), "--cocci-file", str(rule),
                           "--macro-file-builtins", str(self._macros),
-                          # In a git tree, spatch would search all of it for each group.
-                          "--use-coccigrep",
                           *(options.group(1).split() if options else []),
                           "--file-groups", str(groups))
 

@@ -1,17 +1,16 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Compare counted figures with the committed reference, and say what got slower."""
 
-import functools
 import json
 import math
 import re
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from . import bench, ktap
-from .arch import ARCHS, ARM64, X86
+from .arch import X86
 from .bench import Figure, Results
 from .patches import REPO
 from .ui import Failure, say
@@ -22,18 +21,23 @@ LIMITS = REPO / "scripts" / "gate-limits.toml"
 
 _ORIGIN = "kvm_guest_callchains"
 
+# What limits of other PMIs are multiples of.
+_PMI = "PMI, without a callchain"
+
 
 @dataclass(frozen=True)
 class Limit:
     """How much slower a figure may get, in percent or in instructions, and the reason.
 
     at_most: an absolute limit, whatever the reference is
+    times: another one, as a multiple of a PMI without a callchain in the same run
     """
     name: str
     percent: float
     instructions: float
     reason: str
     at_most: float = math.inf
+    times: float = math.inf
 
     def highest(self, reference: float) -> float:
         return min(reference + max(reference * self.percent / 100, self.instructions),
@@ -63,94 +67,56 @@ def references(arch: str) -> Path:
 
 
 def read_limits(path: Path, arch: str = X86.name) -> List[Limit]:
-    """Read the limits of an architecture.
-
-    Those of x86 are at the top level, others are in a table with the architecture's name.
-    """
+    """Read the limits.  Absolute ones are those of an architecture."""
     # Python has tomllib since 3.11. Other commands must work without it, so import it here.
     import tomllib
 
-    data = tomllib.loads(path.read_text())
-    others = {name: data.pop(name, {}) for name in ARCHS}
-    data = data if arch == X86.name else others[arch]
     return [Limit(name, entry.get("percent", 0), entry.get("instructions", 0), entry["reason"],
-                  entry.get("at_most", math.inf))
-            for name, entry in data.items()]
+                  entry.get("at_most", {}).get(arch, math.inf), entry.get("times", math.inf))
+            for name, entry in tomllib.loads(path.read_text()).items()]
 
 
-def _median(results: Results, **wanted: Any) -> float:
+def _figure(results: Results, has: str = "latency", **wanted: Any) -> Figure:
     usual: Dict[str, Any] = {"clock": "counted", "target": "guest", "mode": "callchain",
-                             "source": results.source, "levels": 4, "stride": 16}
-    figure: Optional[Figure] = results.find(**{**usual, **wanted})
-    if figure is None or not figure.latency:
-        raise Failure(f"There is no figure for {wanted}")
-    return figure.latency["median"]
-
-
-def _deferred_cost(results: Results, **wanted: Any) -> float:
-    """Return the whole cost of a deferred sample, in its PMI and in the thread; PMIs are IRQs."""
-    figure = results.find("cost", clock="counted", target="guest", mode="deferred", source="irq",
-                          **wanted)
-    if figure is None or figure.cost is None:
-        raise Failure(f"There is no cost of a deferred sample for {wanted}")
-    return figure.cost
-
-
-def _pages(results: Results, mode: str, stride: int) -> Figure:
-    figure = results.find(clock="counted", mode=mode, depth=127, stride=stride)
+                             "source": results.source, "stride": 16}
+    figure = results.find(has, **{**usual, **wanted})
     if figure is None:
-        raise Failure(f"There is no figure for frames {stride} bytes apart")
+        raise Failure(f"There is no {has} for {wanted}")
     return figure
 
 
-def _arm64_figures(results: Results) -> Dict[str, float]:
-    """Do the same as figures() for arm64: costs of PMIs, of whole deferred samples, of exits."""
-    cost = functools.partial(_deferred_cost, results)
-    few, many = (_pages(results, "deferred", stride) for stride in (512, 4096))
-    return {
-        "sample without a callchain": _median(results, mode="ip"),
-        **{f"depth {depth}, deferred": _median(results, mode="deferred", depth=depth)
-           for depth in (bench.DEPTHS[0], bench.DEPTHS[-1])},
-        "whole sample, depth 1": cost(depth=1),
-        "frame": (cost(depth=127, stride=16) - cost(depth=16)) / (127 - 16),
-        "page": (cost(depth=127, stride=4096) - cost(depth=127, stride=512)) /
-                (many.pages - few.pages),
-        **{f"host process, depth {depth}": _median(results, target="host", depth=depth)
-           for depth in (bench.DEPTHS[0], bench.DEPTHS[-1])},
-        "exit and entry": _median(results, target="exit", mode="off"),
-        "exit and entry, with an event": _median(results, target="exit", mode="deferred"),
-    }
+def _median(results: Results, **wanted: Any) -> float:
+    return _figure(results, **wanted).latency["median"]
+
+
+def _cost(results: Results, **wanted: Any) -> float:
+    """Return the whole cost of a sample, in its PMI and in the vCPU's thread; PMIs are IRQs."""
+    cost = _figure(results, "cost", source="irq", **wanted).cost
+    assert cost is not None
+    return cost
 
 
 def figures(results: Results) -> Dict[str, float]:
     """Return the figures that have a limit, by name, in instructions."""
-    if results.arch == ARM64.name:
-        return _arm64_figures(results)
-
-    few, many = (_pages(results, "callchain", stride) for stride in (512, 4096))
-    values = {
-        "sample without a callchain": _median(results, mode="ip"),
-        "frame": (_median(results, depth=127) - _median(results, depth=16)) / (127 - 16),
-        "page": (many.latency["median"] - few.latency["median"]) / (many.pages - few.pages),
-        "depth 64, by IRQ": _median(results, depth=64, source="irq"),
-        "depth 64, 5-level paging": _median(results, depth=64, levels=5),
+    few, many = (_figure(results, "cost", source="irq", depth=127, stride=stride)
+                 for stride in (512, 4096))
+    assert few.cost is not None and many.cost is not None
+    whole = {depth: _cost(results, depth=depth) for depth in bench.DEPTHS}
+    ends = (bench.DEPTHS[0], bench.DEPTHS[-1])
+    return {
+        _PMI: _median(results, mode="ip"),
+        **{f"PMI, depth {depth}": _median(results, depth=depth) for depth in ends},
+        "PMI, depth 64, worst of all": _figure(results, depth=64).latency["max"],
+        "PMI, 4 KiB of the stack": _median(results, depth=1, piece=bench.GATE_PIECE),
+        **{f"whole sample, depth {depth}": cost for depth, cost in whole.items()},
+        "whole sample, 4 KiB of the stack": _cost(results, depth=1, piece=bench.GATE_PIECE),
+        "frame": (whole[127] - whole[16]) / (127 - 16),
+        "page": (many.cost - few.cost) / (many.pages - few.pages),
+        **{f"host process, depth {depth}": _median(results, target="host", depth=depth)
+           for depth in ends},
+        "exit and entry": _median(results, target="exit", mode="off"),
+        "exit and entry, with an event": _median(results, target="exit"),
     }
-    for depth in bench.DEPTHS:
-        values[f"depth {depth}"] = _median(results, depth=depth)
-    for depth in (bench.DEPTHS[0], bench.DEPTHS[-1]):
-        values[f"depth {depth}, deferred"] = _median(results, depth=depth, mode="deferred")
-    for depth in (bench.DEPTHS[0], bench.DEPTHS[-1]):
-        values[f"host process, depth {depth}"] = _median(results, target="host", depth=depth)
-    for mode in ("callchain", "deferred"):
-        values[f"{mode} with a dump"] = _median(results, mode=mode, depth=1,
-                                                dump=bench.GATE_DUMP)
-    values["dump, deferred"] = (_deferred_cost(results, depth=1, dump=bench.GATE_DUMP)
-                                - _deferred_cost(results, depth=1, dump=0))
-    figure = results.find(clock="counted", target="guest", mode="callchain", source="nmi",
-                          depth=64, levels=4)
-    assert figure
-    values["depth 64, worst of all"] = figure.latency["max"]
-    return values
 
 
 def _series(version: str) -> str:
@@ -206,7 +172,8 @@ def compare(new: Results, reference: Results, limits: List[Limit]) -> List[Verdi
     if set(values) != {limit.name for limit in limits}:
         odd = ", ".join(sorted(set(values) ^ {limit.name for limit in limits}))
         raise Failure(f"{LIMITS} and the figures don't agree on: {odd}")
-    return [Verdict(limit, values[limit.name], references[limit.name]) for limit in limits]
+    return [Verdict(replace(limit, at_most=min(limit.at_most, limit.times * values[_PMI])),
+                    values[limit.name], references[limit.name]) for limit in limits]
 
 
 def to_ktap(verdicts: List[Verdict]) -> str:

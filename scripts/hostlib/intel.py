@@ -14,9 +14,8 @@ _TEST_TIMEOUT = 600
 
 _MODULES = ("guest_callchain/test_pmi.ko", "guest_callchain/test_guest_walk.ko")
 
-_PREPARE = selftests.TRACE + """
-insmod guest_callchain/test_pmi.ko && export KVM_SELFTEST_NMI_PMU=test_pmi \
-	KVM_SELFTEST_BACKTRACE_IRQ=/sys/module/test_pmi/parameters/backtrace
+_PREPARE = selftests.MOUNT + """
+insmod guest_callchain/test_pmi.ko && export KVM_SELFTEST_NMI_PMU=test_pmi
 # The registers of a device, Bochs' HPET, which this kernel does not use.
 export KVM_SELFTEST_DEVICE=0xfed00000
 # Nobody else uses KVM here.

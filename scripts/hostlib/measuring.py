@@ -30,21 +30,19 @@ def cmd_bench(options: Options) -> int:
     x86 = options.arch == X86.name
     build = built(dataclasses.replace(options, baseline="v3") if x86 else options)
     folder = results_dir("bench" if x86 else f"bench-{options.arch}")
-    if x86:
-        results = bench.measure(build, using, folder, bench.plan(options.quick, using == "kvm"),
-                                options.kargs, "" if options.quick else bench.WHOLE_HOST,
-                                benchreport.whole_commands(options.quick))
-    else:
-        results = bench.measure(build, using, folder, bench.arm64_plan(options.quick),
-                                options.kargs)
+    whole_host = x86 and not options.quick
+    results = bench.measure(build, using, folder,
+                            bench.plan(build.arch, options.quick, using == "kvm"), options.kargs,
+                            bench.WHOLE_HOST if whole_host else "",
+                            benchreport.whole_commands(options.quick))
     bench.write(results, folder / "bench.json")
     if not options.quick:
-        if x86:
+        if whole_host:
             results.whole_hosts = bench.whole_hosts(
                 (folder / "counted" / "whole-host.txt").read_text())
         results.peers = bench.measure_peers(bench_peers(options), using, folder, options.kargs)
         bench.write(results, folder / "bench.json")
-    (benchreport.write if x86 else benchreport.write_arm64)(results, folder)
+    benchreport.write(results, folder)
     return 0
 
 

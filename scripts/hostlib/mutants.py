@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Optional, Set, Tuple, Union
 
-from . import intel, objectcode, patches, selftests
+from . import intel, patches, selftests
 from .arch import ARCHS, X86, Arch
 from .build import INSTRUMENT_TESTS, PERF_EVENTS_TEST, TEST_32BIT, Build, our_selftests
 from .emulated import Complaint
@@ -33,10 +33,6 @@ _HEADERS = {"Breaks", "Tests", "Arch", "Vendor", "Config", "Kargs", "Survives"}
 # kernel, and assembling the tree again undoes the change.
 _KERNEL = ("arch/", "include/linux/", "kernel/", "virt/")
 
-# Checks that can notice a mutant, besides test programs: each returns complaints about a built
-# kernel.
-_CHECKS: Dict[str, Callable[[Path], List[str]]] = {"object_code": objectcode.check}
-
 # The possible results for a mutant.
 NOTICED = "noticed"
 EXCUSED = "survived with a reason"
@@ -52,7 +48,7 @@ class Mutant:
     Args:
         name: name of its file, without ".patch"
         breaks: what it breaks
-        tests: the programs and checks that should notice
+        tests: the programs that should notice
         survives: why none of them can notice; empty if one should
         vendor: vendor of the host's CPU, as for VENDOR=
         config: a fragment for the kernel's configuration, as a path in the repository
@@ -92,7 +88,7 @@ def parse(patch: Path) -> Mutant:
         wrong = 'after its header and an empty line, its diff must begin with "diff --git"'
     touched = tuple(re.findall(r"^\+\+\+ b/(\S+)", diff, re.MULTILINE))
     ours = [*our_selftests(X86.name), PERF_EVENTS_TEST, TEST_32BIT, *INSTRUMENT_TESTS]
-    known = {test.split("/")[-1] for test in ours} | _CHECKS.keys()
+    known = {test.split("/")[-1] for test in ours}
     tests = tuple(header.get("Tests", "").split())
     if set(tests) - known:
         wrong = f"these are not tests of ours: {', '.join(sorted(set(tests) - known))}"
@@ -242,11 +238,6 @@ class _Host:
 
     def _test(self, name: str, tests: Iterable[str], show: Callable[[str], None],
               **limits: int) -> _Statuses:
-        statuses = {test: {test: "FAILURE" if _CHECKS[test](self._build.kernel) else "SUCCESS"}
-                    for test in tests if test in _CHECKS}
-        programs = [test for test in tests if test not in _CHECKS]
-        if not programs:
-            return statuses
         folder = self._results / name
         folder.mkdir(parents=True, exist_ok=True)
         with Step(f"Test {name}") as step:
@@ -254,15 +245,14 @@ class _Host:
                 show(part)
                 step.tick()
 
-            only = " ".join(programs)
+            only = " ".join(tests)
             if self._vendor == "intel":
                 ktap = intel.run(self._build, folder, self._kargs, only, show=feed, **limits)
             else:
                 ktap = selftests.run(self._build, self._accel, folder, self._kargs, only,
                                      show=feed, **limits)
-        for program, cases in selftests.by_program(ktap, self._build.tree.path).items():
-            statuses[program] = {case.name: case.status.name for case in cases}
-        return statuses
+        return {program: {case.name: case.status.name for case in cases} for program, cases in
+                selftests.by_program(ktap, self._build.tree.path).items()}
 
     def try_out(self, mutant: Mutant) -> Verdict:
         seconds = [self._seconds.get(test, 0) for test in mutant.tests]

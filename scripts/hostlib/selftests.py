@@ -55,48 +55,29 @@ fi
 exit $failed
 """
 
-# Trace functions that must not be called before an NMI is dispatched, if this kernel can.
-TRACE = """
-tracing=/sys/kernel/tracing
-mount -t tracefs tracefs $tracing 2>/dev/null
-if grep -qw function $tracing/available_tracers 2>/dev/null; then
-	echo "__srcu_read_lock __srcu_read_unlock" > $tracing/set_ftrace_filter
-	echo function > $tracing/current_tracer
-fi
+# Mount what tests need.
+MOUNT = """
+mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
+mount -t tracefs tracefs /sys/kernel/tracing 2>/dev/null
 """
 
-# A command for a test, if the kernel has the module test_lockup: it makes one of two CPUs hang so
-# long that the watchdog has both print a backtrace.
-_LOCKUP = """
-if modprobe -d "$BUILD_MODULES" -qn test_lockup; then
-	export KVM_SELFTEST_LOCKUP="modprobe -d $BUILD_MODULES test_lockup time_secs=12 \
-		disable_preempt=1"
-fi
-"""
-
-_PREPARE_OURS = TRACE + _LOCKUP + """
+_PREPARE_OURS = MOUNT + """
 # A PMU whose PMIs are NMIs; tests use a hardware counter instead if there is one.
-insmod guest_callchain/test_pmi.ko &&
-	export KVM_SELFTEST_NMI_PMU=test_pmi \
-		KVM_SELFTEST_BACKTRACE_IRQ=/sys/module/test_pmi/parameters/backtrace
+insmod guest_callchain/test_pmi.ko && export KVM_SELFTEST_NMI_PMU=test_pmi
 # A device that nobody uses, see emulated.py.
 export KVM_SELFTEST_DEVICE={device:#x}
-mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
 # Nobody else uses KVM here.
 export KVM_SELFTEST_RELOAD=1 KVM_SELFTEST_HOTPLUG=1
 """
 
 
 # The same for arm64's host.  It has a hardware counter; its test PMU can't send NMIs.
-_PREPARE_ARM64 = TRACE + _LOCKUP + """
+_PREPARE_ARM64 = MOUNT + """
 case " $(cat /proc/cmdline) " in
 *" irqchip.gicv3_pseudo_nmi=1 "*)
 	dmesg | grep -q "using NMIs" || {{ echo "The PMU doesn't use pseudo-NMIs" >&2; exit 1; }} ;;
 esac
-insmod guest_callchain/test_pmi.ko &&
-	export KVM_SELFTEST_BACKTRACE_IRQ=/sys/module/test_pmi/parameters/backtrace
 export KVM_SELFTEST_DEVICE={device:#x}
-mount -t debugfs debugfs /sys/kernel/debug 2>/dev/null
 # Nobody else uses a CPU here.
 export KVM_SELFTEST_HOTPLUG=1
 """

@@ -7,10 +7,10 @@ import unittest
 from pathlib import Path
 from typing import Dict, List
 
-from . import allselftests, baseline, bare, fuzz, intel, ktap, mutants, objectcode
+from . import allselftests, baseline, bare, fuzz, intel, ktap, mutants
 from . import perftests, records, selftests, stock, unikernel, workflow
 from .arch import ARCHS, X86
-from .build import CONFIGS, Build
+from .build import CONFIGS
 from .emulated import Complaint, choose_accel
 from .hosts import (accel_of, build_dir, built, fetched, host_dir, host_traits, linux, results_dir,
                     with_and_without)
@@ -38,7 +38,7 @@ INTEL_PASSES = (("", ""), ("kvm_intel.ept=0", ""),
 # Tests of what differs most from AMD: VMX's registers, modes, L2 and memslots, and how an NMI
 # comes.
 INTEL_QUICK = ("guest_callchain_test guest_callchain_modes_test guest_callchain_memory_test "
-               "memslots_debugfs_test")
+               "guest_read_test")
 
 
 def selftests_results(options: Options) -> Path:
@@ -198,12 +198,6 @@ def unit_tests() -> Counts:
                   [f"failed: {test.id()}" for test, _ in bad])
 
 
-def object_code(build: Build) -> Counts:
-    complaints = objectcode.check(build.kernel)
-    return Counts(int(not complaints), int(bool(complaints)), remarks=[
-        f"failed: no mask before a load of a guest's word: {text}" for text in complaints])
-
-
 def cmd_test(options: Options) -> int:
     """Run unit tests, perf's tests, selftests in each mode of KVM, and demos."""
     from . import demo
@@ -219,7 +213,6 @@ def cmd_test(options: Options) -> int:
     said: Dict[str, str] = {}
     build.all()
     if x86:
-        parts["object code"] = object_code(build)
         parts["perf test"] = perftests.run(build, results_dir("perf-test"))
     else:
         parts["perf test"] = perftests.run_there(build, using, results_dir("perf-test-arm64"))

@@ -12,7 +12,7 @@ from .emulated import EmulatedHost, check_console, pass_on
 from .selftests import Counts, count_test
 from .ui import Failure, Step, say
 
-# Seconds for six boots of guests, eleven records, and three runs of perf top; a slow emulator
+# Seconds for seven boots of guests, thirteen records, and three runs of perf top; a slow emulator
 # needs most of them.
 _DEADLINE = 2400
 
@@ -40,12 +40,12 @@ _DOCTOR: Dict[str, Tuple[int, Dict[str, str], Sequence[str]]] = {
     "well": (0, {"guest.vmm": "ok", "guest.kernel": "ok", "guest.unwinding": "ok"},
              ("1 vCPU", "web runs Linux 6.1", "--call-graph orc",
               "perf kvm --guest record -e cpu-clock -g -p ")),
-    "no-debugfs": (0, {"guest.walks": "unknown"}, ("mount -t debugfs debugfs /sys/kernel/debug",)),
+    "no-reads": (0, {"host.switch": "no-reads"}, ("sysctl kernel.perf_event_guest_callchain=3",)),
     "shallow": (0, {"host.limits": "shallow"}, ("sysctl kernel.perf_event_max_stack=127",)),
-    "not-deferred": (0, {"host.limits": "not-deferred"},
-                     ("sysctl kernel.perf_event_max_contexts_per_stack=8",)),
+    "no-contexts": (1, {"host.limits": "none"},
+                    ("sysctl kernel.perf_event_max_contexts_per_stack=8",)),
     "forbidden": (1, {"host.switch": "off", "guest.kernel": "switch"},
-                  ("sysctl kernel.perf_event_guest_callchain=2",)),
+                  ("sysctl kernel.perf_event_guest_callchain=3",)),
     "no-perf": (1, {"host.perf": "not-run"}, ("/nowhere/perf", "--perf perf_7.3")),
     "others-guest": (1, {"host.user": "programs", "guest.sample": "nothing"}, ("perf as root",)),
     "no-vm": (1, {"guest.vmm": "no-vm"}, ("(qemu-system",)),
@@ -55,14 +55,17 @@ _DOCTOR: Dict[str, Tuple[int, Dict[str, str], Sequence[str]]] = {
     "no-kvm": (1, {"host.kvm": "not-loaded"}, ("modprobe kvm_intel",)),
 }
 
-# Traces of the guest's memory, which perf must write if it may read the guest, and only then;
-# see workflow-host.sh.
-_PLANTED = ("callers", "word", "release", "names", "folders", "printed")
+# Traces of the guest's memory, see workflow-host.sh: those that perf has if it may record
+# callchains and look for names, and one that it has only if events may read the guest.
+_WITH_CALLCHAINS = ("callers", "release", "names", "folders", "printed")
+_PLANTED = (*_WITH_CALLCHAINS, "word")
 
 # The VMM's policy and the level of the administrator's sysctl, as workflow-host.sh names them,
-# and whether perf may read the guest.
-_MAY_READ = {"undecided-at-0": False, "undecided-at-1": False, "undecided-at-2": True,
-             "allowed-at-0": False, "allowed-at-1": True, "forbidden-at-2": False}
+# and the traces that perf must leave then; it must leave no others.
+_SHOWN: Dict[str, Sequence[str]] = {
+    "undecided-at-0": (), "undecided-at-1": (), "undecided-at-2": _WITH_CALLCHAINS,
+    "undecided-at-3": _PLANTED, "allowed-at-0": (), "allowed-at-1": _WITH_CALLCHAINS,
+    "read-allowed-at-1": _PLANTED, "forbidden-at-3": ()}
 
 Row = Tuple[float, str, str, str]
 
@@ -124,14 +127,14 @@ def judge_planted(found: str) -> Iterator[str]:
     """Yield complaints about traces of the guest's memory in perf's files: wrong or missing ones.
 
     Args:
-        found: lines with a key of _MAY_READ, the trace, and how often it was found
+        found: lines with a key of _SHOWN, the trace, and how often it was found
     """
-    for policy, may_read in _MAY_READ.items():
-        for sought, wanted in (("samples", True), *((sought, may_read) for sought in _PLANTED)):
+    for policy, shown in _SHOWN.items():
+        for sought in ("samples", *_PLANTED):
             number = re.search(rf"^{policy} {sought} (\d+)$", found, re.MULTILINE)
             if not number:
                 yield f"at {policy}, there is no result for the {sought}"
-            elif bool(int(number[1])) != wanted:
+            elif bool(int(number[1])) != (sought in ("samples", *shown)):
                 yield f"at {policy}, the {sought} was found {number[1]} times, which is wrong"
 
 
@@ -211,7 +214,7 @@ def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts
     guest.write_initrd(folder / "initrd.img", "stock-guest.sh", folder / "files")
     job = (guest.SCRIPTS / "workflow-host.sh").read_text()
     outcome = EmulatedHost(build, accel, kernel_args).run(job, folder, _DEADLINE, pass_on)
-    for name in (*_SUITES, *(policy for policy in _MAY_READ if "undecided" not in policy)):
+    for name in (*_SUITES, *(policy for policy in _SHOWN if "undecided" not in policy)):
         check_console(folder / f"{name}.log", f"guest {name}")
     if outcome.status:
         raise Failure(f"perf kvm failed on the host, what it says is above; see {folder}")

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Tuple
 from unittest import mock
 
 from hostlib import bench, benchreport
-from hostlib.arch import ARM64
+from hostlib.arch import ARM64, X86
 from hostlib.bench import REPO, Figure, Results, Run
 
 
@@ -67,58 +67,63 @@ class FiguresTest(unittest.TestCase):
         figure = _ours(pmis=20, latency_ticks=list(range(200, 0, -1)))
         self.assertEqual(figure.latency, {"min": 1, "median": 100.5, "p99": 198, "max": 200})
 
-    def test_no_run_with_a_dump_is_found_unless_asked_for(self) -> None:
-        runs = [Run("counted", "guest", "deferred", depth=1, dump=dump) for dump in (2048, 0)]
-        results = Results({}, [Figure(run, {"median": run.dump}) for run in runs])
-        asked: List[Tuple[Dict[str, int], int]] = [({}, 0), ({"dump": 2048}, 2048)]
-        for wanted, dump in asked:
+    def test_no_run_that_reads_the_stack_is_found_unless_asked_for(self) -> None:
+        runs = [Run("counted", "guest", "callchain", depth=1, piece=piece) for piece in (2048, 0)]
+        results = Results({}, [Figure(run, {"median": run.piece}) for run in runs])
+        asked: List[Tuple[Dict[str, int], int]] = [({}, 0), ({"piece": 2048}, 2048)]
+        for wanted, piece in asked:
             figure = results.find(target="guest", **wanted)
-            self.assertEqual(figure.run.dump if figure else None, dump)
-        self.assertEqual(benchreport._latencies(results, "guest", "deferred"), [(1, 0)])
+            self.assertEqual(figure.run.piece if figure else None, piece)
+        self.assertEqual(benchreport._latencies(results, "guest", "callchain"), [(1, 0)])
         ip = Results({}, [Figure(Run("counted", "guest", "ip"), {"median": 9})])
         self.assertEqual(benchreport._latencies(ip, "guest", "ip"), [(0, 9), (127, 9)])
 
     def test_commands(self) -> None:
-        self.assertIn(" -k 4096 ", Run("counted", "guest", "deferred", dump=4096).command())
-        self.assertNotIn(" -k", Run("counted", "guest", "deferred").command())
+        self.assertIn(" -k 4096 ", Run("counted", "guest", "callchain", piece=4096).command())
+        self.assertNotIn(" -k", Run("counted", "guest", "callchain").command())
         script = Run("counted", "guest", "v3").script()
         self.assertIn("-m callchain", script)
         self.assertTrue(script.startswith("echo 1 > ") and "\necho 0 > " in script)
 
 
 class PlanTest(unittest.TestCase):
-    def test_x86(self) -> None:
-        for quick, depths in ((True, (64,)), (False, bench.DEPTHS)):
-            # Nothing is timed in emulation.
-            self.assertEqual({run.clock for run in bench.plan(quick, timed=False)}, {"counted"})
-            runs = bench.plan(quick, timed=True)
-            self.assertIn("timed", {run.clock for run in runs})
-            for run in runs:
-                if run.source == "irq" and run.mode not in ("off",) and run.rate != 1000:
-                    self.assertIn(Run(run.clock, run.target, "off", "irq", ms=run.ms), runs)
-            for depth in depths:
-                for mode in ("callchain", "deferred", "v3", "userspace"):
-                    self.assertTrue([run for run in runs if run.mode == mode and run.depth == depth
-                                     and run.source == "irq" and run.clock == "counted"])
+    def test_ways_and_depths(self) -> None:
+        for arch, ways in ((X86, ("callchain", "v3", "userspace")),
+                           (ARM64, ("callchain", "userspace"))):
+            for quick, depths in ((True, (64,)), (False, bench.DEPTHS)):
+                # Nothing is timed in emulation.
+                self.assertEqual({run.clock for run in bench.plan(arch, quick, timed=False)},
+                                 {"counted"})
+                runs = set(bench.plan(arch, quick, timed=True))
+                self.assertIn("timed", {run.clock for run in runs})
+                for run in runs:
+                    if run.source == "irq" and run.mode != "off" and run.rate > 1000:
+                        self.assertIn(Run(run.clock, run.target, "off", "irq", ms=run.ms), runs)
+                for depth in depths:
+                    for mode in ways:
+                        self.assertTrue([run for run in runs if run.mode == mode
+                                         and run.depth == depth and run.source == "irq"])
 
     def test_arm64(self) -> None:
-        """On arm64, a module can't send NMIs, no walk is immediate, and there are no dumps."""
+        """On arm64, a module can't send NMIs, and there is no walk of 2023."""
         self.assertEqual(Results({"arch": "arm64"}, []).source, "irq")
-        for runs in (bench.arm64_plan(True), bench.arm64_plan(False), bench.gate_plan(ARM64),
-                     bench.peers_plan(bench.pmis("arm64"))):
+        for runs in (bench.plan(ARM64, True, False), bench.plan(ARM64, False, False),
+                     bench.gate_plan(ARM64), bench.peers_plan(bench.pmis("arm64"))):
             self.assertEqual({run.source for run in runs}, {"irq"})
-            self.assertEqual({run.dump for run in runs}, {0})
-            self.assertFalse([run for run in runs if run.target == "guest"
-                              and run.mode in ("callchain", "v3")])
+            self.assertNotIn("v3", {run.mode for run in runs})
         self.assertEqual({run.source for run in bench.peers_plan()}, {"nmi"})
+
+    def test_gate_repeats_no_run(self) -> None:
+        for arch in (X86, ARM64):
+            runs = bench.gate_plan(arch)
+            self.assertEqual(len(runs), len(set(runs)))
 
 
 class ReportTest(unittest.TestCase):
     def test_committed_tables_follow_from_committed_figures(self) -> None:
-        for folder, write in ((REPO / "results/bench", benchreport.write),
-                              (REPO / "results/bench/arm64", benchreport.write_arm64)):
+        for folder in (REPO / "results/bench", REPO / "results/bench/arm64"):
             with tempfile.TemporaryDirectory() as tmp, mock.patch.object(benchreport, "say"):
-                write(bench.read(folder / "bench.json"), Path(tmp))
+                benchreport.write(bench.read(folder / "bench.json"), Path(tmp))
                 self.assertEqual((Path(tmp) / "table.md").read_text(),
                                  (folder / "table.md").read_text(), folder)
                 self.assertEqual({path.name for path in Path(tmp).iterdir()} | {"bench.json"},
@@ -126,17 +131,19 @@ class ReportTest(unittest.TestCase):
 
     def test_quick_plans_have_what_tables_need(self) -> None:
         environment = {name: "some" for name in ("kernel", "qemu", "compiler", "accel", "commit")}
-        for runs, write in ((bench.plan(True, timed=False), benchreport.write),
-                            (bench.arm64_plan(True), benchreport.write_arm64)):
-            arch = {"arch": "arm64"} if write is benchreport.write_arm64 else {}
-            results = Results({**environment, **arch}, [
+        for arch in (X86, ARM64):
+            results = Results({**environment, "arch": arch.name}, [
                 Figure(run, {"median": 1000.0, "max": 9.0}, cost=5000.0, slowdown=0.01,
-                       pages=run.stride // 16) for run in runs])
+                       pages=run.stride // 16) for run in bench.plan(arch, True, timed=False)])
             with tempfile.TemporaryDirectory() as tmp, mock.patch.object(benchreport, "say"):
-                write(results, Path(tmp))
+                benchreport.write(results, Path(tmp))
                 text = (Path(tmp) / "table.md").read_text()
-            self.assertIn("| deferred | 1 000, 9 | 1 000, 9 | 1 000, 9 | 1 000, 9 |", text)
-            self.assertIn("| user-space sampler | 5 000 |", text)
+            for row in ("| guest callchain | 1 000, 9 | 1 000, 9 | 1 000, 9 | 1 000, 9 |",
+                        "| user-space sampler | 5 000 |", "| guest callchain | 5 000 | 5 000 |",
+                        "| 1 000 / 5 000 / 0 | 1 000 / 5 000 / 0 |"):
+                self.assertIn(row, text)
+            self.assertEqual("walk of 2023" in text, arch is X86)
+            self.assertNotIn("perf record -a", text)
 
     def test_more_than_all_is_lost(self) -> None:
         self.assertEqual([benchreport.lost(cost, 10000) for cost in (99999.0, 100000.0)],
@@ -172,7 +179,7 @@ class ReportTest(unittest.TestCase):
 class JsonTest(unittest.TestCase):
     def test_all_and_small(self) -> None:
         """The small form lacks nothing but counts, and both can be read."""
-        figure = Figure(Run("counted", "guest", "ip", dump=8), {"min": 1, "median": 2, "max": 3},
+        figure = Figure(Run("counted", "guest", "ip", piece=8), {"min": 1, "median": 2, "max": 3},
                         cost=4.0, kept=0.5, samples=5, pmis=6, marks=["throttled"])
         results = Results({"commit": "some"}, [figure], {"unpatched": [figure]},
                           [bench.WholeHost("guests", 4, "ip", 0.1)])

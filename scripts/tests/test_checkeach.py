@@ -43,7 +43,6 @@ while [ $# -gt 0 ]; do
 		grep -q CONFIG_GUEST_PERF_CALLCHAIN=y $O/.config && : > $O/on ;;
 	headers) mkdir -p $O/usr/include ;;
 	*/) [ -d $O/$1 ] || mkdir -p $O/$1; for file in $1*.c; do compile $file $O/${file%.c}.o; done ;;
-	*.o) [ -d $O/lib ] || mkdir -p $O/lib; compile ${1%.o}.c $O/$1 ;;
 	TEST_GEN_PROGS_x86=*|TEST_GEN_PROGS_arm64=*)
 		for test in ${1#*=}; do
 			[ -d $headers ] && compile $test.c $output/$test || exit
@@ -58,7 +57,7 @@ _LINUX = {
     "Kconfig": "config KVM\n",
     "scripts/kconfig/merge_config.sh": 'shift 2; folder=$1; shift; cat "$@" > $folder/.config\n',
     "kernel/events/core.c": "core ret 0\n",
-    "lib/nmi_backtrace.c": "lib ret 0\n",
+    "kernel/events/uprobes.c": "probe ret 0\n",
     "arch/x86/events/core.c": "x86 ret 0\n",
     "arch/x86/kvm/x86.c": "kvm ret 0\n",
     "arch/arm64/kvm/arm.c": "kvm ret 0\n",
@@ -137,7 +136,7 @@ class EachPatchTest(unittest.TestCase):
 
     # Three patches; the option is there after the last one.
     A = {_CORE: "core ret 1\n"}
-    B = {"lib/nmi_backtrace.c": "lib ret 2\n"}
+    B = {"kernel/events/uprobes.c": "probe ret 2\n"}
     C = {"arch/x86/kvm/x86.c": "on ret 1\nkvm ret 1\n",
          "Kconfig": "config GUEST_PERF_CALLCHAIN\n"}
 
@@ -146,14 +145,14 @@ class EachPatchTest(unittest.TestCase):
         self.assertEqual(self._failed(results), "")
         # Those of a fix are meant for all kernels.
         self.assertEqual(self._objects(results), [
-            "b.patch changes lib/nmi_backtrace.o: lib",
+            "b.patch changes kernel/events/uprobes.o: probe",
             "c.patch changes arch/x86/kvm/x86.o: kvm"])
         self.first = "kernel"
         self.assertEqual(self._objects(self._run(self.A)),
                          ["a.patch changes kernel/events/core.o: core"])
 
     def test_one_that_does_not_compile(self) -> None:
-        patches = self.A, {"lib/nmi_backtrace.c": "broken\n"}, {**self.B, **self.C}
+        patches = self.A, {"kernel/events/uprobes.c": "broken\n"}, {**self.B, **self.C}
         results = self._run(*patches)
         self.assertEqual(self._failed(results), "b")
         # The one behind it is tried, but what it changes is not known.
@@ -174,10 +173,10 @@ class EachPatchTest(unittest.TestCase):
         self.assertEqual(["<on>" in path.read_text() for path in objects], [True, False])
 
     def test_lines_of_the_list(self) -> None:
-        self.accepted.write_text("b.patch lib/*.o l* a reason\nb.patch lib/*.o g a reason\n")
+        self.accepted.write_text("b.patch kernel/*.o p* a reason\nb.patch kernel/*.o g a reason\n")
         self.assertEqual(self._objects(self._run(self.A, {**self.B, **self.C})), [
             "b.patch changes arch/x86/kvm/x86.o: kvm",
-            "option-off.txt: b.patch changes no lib/*.o: g"])
+            "option-off.txt: b.patch changes no kernel/*.o: g"])
 
     def test_without_a_compiler(self) -> None:
         (self.tmp / "bin/gcc").unlink()

@@ -59,8 +59,8 @@ class CheckTest(unittest.TestCase):
             folder = Path(name)
             for file in ("report.txt", "flamegraph.svg"):
                 (folder / file).write_text(" ".join(functions.expected))
-            profile = demo.Profile(folder, functions, Counter([functions.expected]), 1000, 1000,
-                                   1000, 1000, 100, 100, 1)
+            profile = demo.Profile(folder, True, True, functions, Counter([functions.expected]),
+                                   1000, 1000, 1000, 1000, 100, 100, 1)
             return demo.check(dataclasses.replace(profile, **changes)).failed
 
     def test_each_number_counts(self) -> None:
@@ -72,3 +72,6 @@ class CheckTest(unittest.TestCase):
                     self.assertEqual(self._failed(arch, **{name: enough}), 0)
                     self.assertEqual(self._failed(arch, **{name: enough - 1}), 1)
             self.assertEqual(self._failed(arch, folded=Counter([("vfs_read",)])), 1)
+            self.assertEqual(self._failed(arch, has_read=False), 1)
+            self.assertEqual(self._failed(arch, may_read=False), 1)
+            self.assertEqual(self._failed(arch, may_read=False, has_read=False, from_user=0), 0)

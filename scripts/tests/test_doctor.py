@@ -20,7 +20,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import doctor
 from doctor import __main__ as command
-from doctor import guest, system
+from doctor import system
 from hostlib.patches import topics
 
 PID = 1234
@@ -28,10 +28,8 @@ CONFIG, CONFIG_GZ = "/boot/config-7.3.4", "/proc/config.gz"
 SYSCTL = "/proc/sys/kernel/"
 STACK, CONTEXTS, SWITCH, PARANOID = (f"{SYSCTL}perf_event_{name}" for name in (
     "max_stack", "max_contexts_per_stack", "guest_callchain", "paranoid"))
-KVM = "/sys/kernel/debug/kvm/"
-SLOTS, POLICY = KVM + "1236-11/memslots", KVM + "1236-11/guest_callchain"
-MAPS, STATUS, CMDLINE, FD = (f"/proc/{PID}/{name}" for name in (
-    "maps", "status", "cmdline", "fd"))
+MAPS, STATUS, CMDLINE, FD, VM = (f"/proc/{PID}/{name}" for name in (
+    "maps", "status", "cmdline", "fd", "fdinfo/1"))
 AMD_MEDIATES, INTEL_MEDIATES = (f"/sys/module/kvm_{vendor}/parameters/enable_mediated_pmu"
                                 for vendor in ("amd", "intel"))
 RECORD = f"-g -p {PID} -o perf.data.guest -- sleep 10"
@@ -50,26 +48,25 @@ def process(uid: int, name: str = "qemu-system-x86", tgid: int = PID) -> str:
     return f"Name:\t{name}\nTgid:\t{tgid}\nUid:\t{uid}\t{uid}\t{uid}\t{uid}"
 
 
-def ends(**counts: int) -> Changes:
-    return {f"{KVM}1236-11/callchain_end_{end}": str(counts.get(end, 0))
-            for names, _, _ in guest.ENDS.values() for end in names}
+def policy(name: str) -> str:
+    return (f"flags:\t02\nguest_callchain:\t{name}\n"
+            "memslot:\tas_id=0 slot=0 gpa=0x0 size=0xa0000 hva=0x1 flags=0x0\n"
+            "memslot:\tas_id=0 slot=3 gpa=0x10000 size=0xff00000 hva=0x2 flags=0x0\n"
+            "memslot:\tas_id=1 slot=0 gpa=0x0 size=0xa0000 hva=0x1 flags=0x0")
 
 
 USUAL: Changes = {
     "/dev/kvm": "", INTEL_MEDIATES: "N", CONFIG: "A=y\nCONFIG_GUEST_PERF_CALLCHAIN=y",
     "/proc/cpuinfo": "processor : 0\nflags\t\t: fpu vmx sse", PARANOID: "2", STACK: "127",
-    "/proc/self/mounts": "sysfs /sys sysfs rw 0 0\ndebugfs /sys/kernel/debug debugfs rw 0 0",
-    CONTEXTS: "8", STATUS: process(0), f"/proc/{PID}/comm": "qemu", CMDLINE: "qemu\0-m\x00256",
+    SWITCH: "3", VM: policy("undecided"), CONTEXTS: "8", STATUS: process(0),
+    f"/proc/{PID}/comm": "qemu", CMDLINE: "qemu\0-m\x00256",
     FD: ["/dev/kvm", "anon_inode:kvm-vm", "anon_inode:kvm-vcpu:0", "anon_inode:kvm-vcpu:1",
-         "anon_inode:kvm-vcpu-stats:0"], **ends(last=910, unaligned=90),
+         "anon_inode:kvm-vcpu-stats:0"],
     MAPS: "555500000000-555500800000 r-xp 0 8:1 1 /qemu\n7f0000000000-7f0010000000 rw-p 0 0:0 0\n"
           "7f0020000000-7f0020400000 rw-p 0 0:0 0\n7f0030000000-7f0070000000 ---p 0 0:0 0",
     f"/proc/{PID}/task/1236/comm": "CPU 0/KVM", "/proc/1236/status": process(0),
-    SLOTS: "as_id=0 slot=0 gpa=0x0 size=0xa0000 hva=0x1\nas_id=0 slot=3 gpa=0x10000 size=0xff00000 "
-           "hva=0x2\nas_id=1 slot=0 gpa=0x0 size=0xa0000 hva=0x1",
-    # Another process, and yet another one's VM.
-    "/proc/77/status": process(0, "bash", 77), "/proc/77/fd": [],
-    f"{KVM}99-8/callchain_end_depth": "5000"}
+    # Another process.
+    "/proc/77/status": process(0, "bash", 77), "/proc/77/fd": []}
 
 
 class Machine(system.System):
@@ -80,7 +77,7 @@ class Machine(system.System):
         self.commands: List[List[str]] = []
         self.machine, self.release, self.uid = "x86_64", "7.3.4", 0
         self.hidden = "/nothing"  # a pattern of the files that this user can't see
-        self.knows = system.GUEST_CALLCHAIN | system.DEFER_GUEST_CALLCHAIN
+        self.knows = system.GUEST_CALLCHAIN | system.GUEST_READ
         self.samples, self.error, self.error_first = {0: "all", PID: "all"}, errno.EACCES, False
         self.pmu, self.memory = "ok", errno.EFAULT
         self.usage: Tuple[Optional[int], str] = (129, " Usage: perf kvm guest-info -p PID\n")
@@ -119,10 +116,13 @@ class Machine(system.System):
                    pid: int = 0) -> int:
         allowed = self.samples[pid]
         denied = allowed == "nothing" or (allowed != "all" and not bits & system.EXCLUDE_KERNEL)
-        if sample_type & system.SAMPLE_GUEST_STACK:
-            bits |= system.DEFER_GUEST_CALLCHAIN  # the same kernels know both
-        if bits & ~self.knows & (system.GUEST_CALLCHAIN | system.DEFER_GUEST_CALLCHAIN
-                                 | system.RESERVED) and not (denied and self.error_first):
+        refused = bits & ~self.knows & (system.GUEST_CALLCHAIN | system.GUEST_READ
+                                        | system.RESERVED)
+        if bits & system.GUEST_CALLCHAIN:
+            refused |= (not sample_type & system.SAMPLE_CALLCHAIN
+                        or (self.sysctl("perf_event_max_contexts_per_stack") or 0) < 3
+                        or not self.sysctl("perf_event_max_stack"))
+        if refused and not (denied and self.error_first):
             return errno.EINVAL
         if denied or event != system.HARDWARE_CYCLES:
             return self.error if denied else 0
@@ -136,14 +136,15 @@ class Machine(system.System):
 def alice(samples: str, **more: Any) -> Changes:
     """Be a user who may sample so much, but nothing of root's guest."""
     return {"uid": 1000, "samples": {0: samples, PID: "nothing"}, "memory": errno.EPERM,
-            "hidden": f"debug|/{PID}/(fd|maps)", **more}
+            "hidden": f"/{PID}/(fd|maps)", **more}
 
 
 def own(samples: str, **more: Any) -> Changes:
     return {STATUS: process(1000), **alice(samples), "samples": {0: samples, PID: samples},
-            "hidden": "debug", **more}
+            "hidden": "/nothing", **more}
 
 
+NO_READS = "host.switch:no-reads"
 HIDDEN = ("guest.vmm? guest.sample:nothing! guest.memory:refused guest.encryption? guest.ram? "
           "guest.kernel?")
 ENCRYPTED = "guest.encryption:encrypted! guest.kernel?"
@@ -154,15 +155,15 @@ NOT_LINUX = "guest.kernel:no-linux guest.unwinding?"
 # be in the report: commands, options, names, numbers; then what differs from the usual machine.
 CASES: Sequence[Tuple[str, str, Changes]] = (
     ("", f"'a;' kvm --guest record {RECORD}|[2J|6.1.0-50-cloud|87182|2 modules|2 tasks|2 vCPU|"
-     "2 memslots, 255 MiB|1000 walks|91 %|kvm_intel|perf 9.8|--call-graph orc", {}),
+     "2 memslots, 255 MiB|kvm_intel|perf 9.8|--call-graph orc", {}),
     # The kernel.
     ("host.kernel:unpatched!", "make deb", {CONFIG: "A=y", "knows": 0}),
     ("host.kernel:off!", f"-e GUEST_PERF_CALLCHAIN|{CONFIG}", {CONFIG: OPTION_OFF, "knows": 0}),
     ("host.kernel:off!", CONFIG_GZ, {CONFIG_GZ: gzip.compress(OPTION_OFF), "knows": 0}),
     ("host.kernel:other-config!", CONFIG, {CONFIG_GZ: b"\x1f\x8b broken", "knows": 0}),
     ("host.kernel:incomplete", RECORD, {"knows": system.GUEST_CALLCHAIN}),
-    ("host.kernel:missing! host.limits? guest.walks?", "mount -t debugfs",
-     {"knows": 0, "hidden": "/boot|/sys|/proc/self|/proc/cpuinfo"}),
+    ("host.kernel:missing! host.limits?", "make deb",
+     {"knows": 0, "hidden": "/boot|/sys|/proc/cpuinfo"}),
     # The PMU, KVM and the machine.
     ("host.pmu:none", f"record -e cpu-clock {RECORD}", {"pmu": "none"}),
     ("host.pmu:mediated", f"record -e cpu-clock {RECORD}|load kvm_intel",
@@ -173,21 +174,24 @@ CASES: Sequence[Tuple[str, str, Changes]] = (
     ("host.kvm:not-loaded! guest.vmm:no-vm!", "modprobe kvm_intel",
      {"/dev/kvm": None, FD: ["/dev/null"]}),
     ("", RECORD, {"/dev/kvm": None}),
-    ("host.machine:aarch64!", "arm/guest-callchains.rst", {"machine": "aarch64"}),
+    ("host.machine:aarch64!", "perf-guests.rst", {"machine": "aarch64"}),
     ("host.machine:riscv64!", "x86-64", {"machine": "riscv64"}),
     # The administrator's limits, and who may read guests.
-    ("host.limits:none!", "max_contexts_per_stack=8", {CONTEXTS: "0"}),
-    ("host.limits:not-deferred", "max_contexts_per_stack=8", {CONTEXTS: "2"}),
-    ("host.limits:none!", "max_stack=127", {STACK: "0"}),
+    ("host.kernel? host.limits:none!", "max_contexts_per_stack=8", {CONTEXTS: "2"}),
+    ("host.kernel? host.limits:none!", "max_stack=127", {STACK: "0"}),
     ("host.limits:shallow", "max_stack=127", {STACK: "16"}),
-    ("host.switch:off! guest.kernel:switch guest.unwinding?", "guest_callchain=2",
+    ("host.switch:off! guest.kernel:switch guest.unwinding?", "guest_callchain=3",
      {SWITCH: "0", "said": NO_NAMES + "kernel.perf_event_guest_callchain is 0\n"}),
-    ("", "guest_callchain is 1", {SWITCH: "1", POLICY: "allowed"}),
-    ("", "", {SWITCH: "2", POLICY: "undecided"}),
-    ("guest.policy:not-allowed!", "guest_callchain=2", {SWITCH: "1", POLICY: "undecided"}),
-    ("guest.policy:forbidden!", "", {SWITCH: "2", POLICY: "forbidden"}),
-    ("guest.policy:forbidden!", "", {POLICY: "allowed", POLICY.replace("-11", "-12"): "forbidden"}),
-    (HIDDEN.replace(" ", " guest.policy? ", 1), "or as user root", {SWITCH: "1", **alice("all")}),
+    (NO_READS, "guest_callchain=3|whose VMM allows", {SWITCH: "1", VM: policy("allowed")}),
+    ("", "", {SWITCH: "1", VM: policy("read-allowed")}),
+    (NO_READS, f"guest_callchain=3|{RECORD}", {SWITCH: "2"}),
+    ("", "", {SWITCH: "2", VM: policy("read-allowed")}),
+    (f"{NO_READS} guest.policy:not-allowed!", "guest_callchain=3", {SWITCH: "1"}),
+    ("guest.policy:forbidden!", "", {VM: policy("forbidden")}),
+    ("guest.policy:forbidden!", "", {FD: ["/dev/kvm", *["anon_inode:kvm-vm"] * 2],
+                                     VM[:-1] + "2": policy("forbidden")}),
+    (f"{NO_READS} " + HIDDEN.replace(" ", " guest.policy? ", 1), "or as user root",
+     {SWITCH: "1", **alice("all")}),
     # perf.
     ("host.perf:old! guest.kernel?", "--perf perf_7.3|PERF=perf_7.3",
      {"usage": (129, " Usage: perf kvm [<options>] {top|record}\n")}),
@@ -204,26 +208,22 @@ CASES: Sequence[Tuple[str, str, Changes]] = (
          FD: ["", ""]}),
     ("host.user:programs guest.sample:programs", f"paranoid=1|record -e cycles:u {RECORD}",
      own("programs", memory=errno.EFAULT)),
-    ("guest.memory:yama guest.kernel? guest.unwinding?", "yama.ptrace_scope=0|of 256 MiB",
+    ("guest.memory:yama guest.kernel? guest.unwinding?", "yama.ptrace_scope=0|255 MiB",
      {SYSCTL + "yama/ptrace_scope": "1", **own("all")}),
-    # The guest's memory, names and walks.
-    (f"{ENCRYPTED} guest.walks?", "SEV-SNP", {CMDLINE: "a\0-object\0sev-snp-guest,i=j", **ends()}),
+    # The guest's memory and names.
+    (ENCRYPTED, "(SEV-SNP)", {CMDLINE: "a\0-object\0sev-snp-guest,i=j"}),
     (ENCRYPTED, "(SEV)", {CMDLINE: "a\0-object\0sev-guest,id=a"}),
     (ENCRYPTED, "(TDX)", {CMDLINE: 'a\0-object\0{"qom-type":"tdx-guest","id":"a"}'}),
     (ENCRYPTED, "(SEV-SNP)", {CMDLINE: "a\0--platform\0num_pci_segments=1,sev_snp=on"}),
     (ENCRYPTED, "(SEV)", {FD: ["anon_inode:kvm-vm", "/dev/sev"]}),
     ("", RECORD, {CMDLINE: "a\0-name\0sev-guest"}),
     ("guest.encryption?", RECORD, {FD: ["anon_inode:kvm-vm", "[kvm-gmem]"]}),
-    (NOT_LINUX, "4096 MiB", {SLOTS: None, **NO_LINUX, MAPS:
+    (NOT_LINUX, "4096 MiB", {VM: None, **NO_LINUX, MAPS:
                              "10000000-90000000 rw-p 0\n7e0000000000-7e0100000000 rw-s 0"}),
     ("guest.ram:mappings " + NOT_LINUX, "3072 MiB|2048 MiB", {
-        SLOTS: None, **NO_LINUX, MAPS: "10000000-90000000 rw-p\n7e0000000000-7e00c0000000 rw-s"}),
-    (NOT_LINUX + " guest.walks:no-memory", f"--call-graph fp|{RECORD}",
-     {**NO_LINUX, **ends(no_memory=70, unmapped=30)}),
-    ("guest.walks:no-frames", "--call-graph fp|17 walks|52 %|--guestvmlinux", {
-        "said": f"{NO_TABLES}its kernel has no ORC tables\n",
-        **ends(unaligned=5, backwards=4, last=8)}),
-    ("", "--call-graph orc", ends(unaligned=5, backwards=4, last=8)),
+        VM: None, **NO_LINUX, MAPS: "10000000-90000000 rw-p\n7e0000000000-7e00c0000000 rw-s"}),
+    (NOT_LINUX, f"--call-graph fp|{RECORD}", NO_LINUX),
+    ("", "--call-graph fp", {"said": f"{NO_TABLES}its kernel has no ORC tables\n"}),
     ("guest.unwinding:no-tables", "--guestvmlinux", {"said": f"{NO_TABLES}they are not mapped\n"}),
     ("guest.modules:no-libbpf guest.tasks:other", "libbpf's headers", {
         "said": f"{RUNS}Modules of t{GUEST}have no names: this perf was built without libbpf\n"
@@ -298,11 +298,9 @@ class SystemTest(unittest.TestCase):
     def test_attributes_are_those_of_the_patches(self) -> None:
         text = "".join(topic.patch.read_text(encoding="utf-8") for topic in topics())
         bits = {name: 1 << 64 - int(left) for left, name in re.findall(
-            r"(?m)^-\s+__reserved_1 +: (\d+);\n\+\s+(\w+) +: 1,", text)}
-        self.assertEqual((bits["guest_callchain"], bits["defer_guest_callchain"]),
-                         (system.GUEST_CALLCHAIN, system.DEFER_GUEST_CALLCHAIN))
-        found = re.findall(r"PERF_SAMPLE_GUEST_STACK\s+= 1U << (\d+)", text)
-        self.assertEqual({1 << int(bit) for bit in found}, {system.SAMPLE_GUEST_STACK})
+            r"(?m)^-\s+__reserved_1 +: (\d+);\n\+\s+(\w+) +: +1,", text)}
+        self.assertEqual(bits["guest_callchain"], system.GUEST_CALLCHAIN)
+        self.assertEqual(bits["guest_read"], system.GUEST_READ)
 
     def test_attribute_as_the_kernel_reads_it(self) -> None:
         packed = system.attr(system.SOFTWARE_CPU_CLOCK, system.GUEST_CALLCHAIN, 32)

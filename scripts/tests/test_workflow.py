@@ -32,9 +32,9 @@ _BOTH = """     2.99%  web    program   [guest.kernel.kallsyms.76]   [g] clear_u
 _TID = "     0.44%  db     :205         [guest.kernel.kallsyms.184]  [g] clear_user_erms\n"
 
 _PLANTED = "".join(f"{policy} {sought} {number}\n"
-                   for policy, may_read in workflow._MAY_READ.items()
-                   for sought, number in (("samples", 9), *((sought, int(may_read)) for sought
-                                                            in workflow._PLANTED)))
+                   for policy, shown in workflow._SHOWN.items()
+                   for sought, number in (("samples", 9), *((sought, int(sought in shown))
+                                                            for sought in workflow._PLANTED)))
 
 _DIFF = 5 * ("    11.08%     -1.93%  [guest.kernel.kallsyms.76]  [g] clear_user_erms\n"
              "               +0.40%  [guest.kernel.kallsyms.76]  [g] entry_SYSCALL_64\n")
@@ -71,10 +71,11 @@ class JudgeTest(unittest.TestCase):
             ((workflow.judge_planted,), _PLANTED,
              [("undecided-at-0 word 0", "undecided-at-0 word 1", 1),
               ("undecided-at-1 release 0", "undecided-at-1 release 2", 1),
-              ("forbidden-at-2 names 0", "forbidden-at-2 names 1", 1),
-              ("undecided-at-2 word 1", "undecided-at-2 word 0", 1),
+              ("forbidden-at-3 names 0", "forbidden-at-3 names 1", 1),
+              ("undecided-at-2 word 0", "undecided-at-2 word 1", 1),
+              ("undecided-at-3 word 1", "undecided-at-3 word 0", 1),
               ("allowed-at-0 release 0\n", "", 1),
-              ("allowed-at-1 samples 9", "allowed-at-1 samples 0", 1)]),
+              ("\nallowed-at-1 samples 9", "\nallowed-at-1 samples 0", 1)]),
             ((workflow.judge_diff,), _DIFF,
              [(_DIFF, _DIFF.rsplit("[g]", 1)[0], 1), (_DIFF, "", 1)]),
             ((workflow.judge_top,), _TOP, [("[u]", "[g]", 1), ("hrtimer_interrupt_", "hr", 1),

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * Samples of a host and of guests come mixed with the records that hold the deferred
- * parts of their callchains.  Each sample must get its part, or be known to lack it.
+ * parts of their callchains, and what was read of guests.  Each sample must get its part,
+ * or be known to lack it.
  * A record of a wrong length must be refused.
  */
 #include <errno.h>
@@ -38,6 +39,11 @@
 	.nr = _nr, .delivered = _delivered,					\
 }
 
+#define READ(mode, _tid, _cookie) {						\
+	.type = PERF_RECORD_GUEST_READ, .cpumode = PERF_RECORD_MISC_##mode,	\
+	.tid = _tid, .cookie = _cookie, .delivered = "",			\
+}
+
 static const struct step {
 	u16 type;
 	u8 cpumode;
@@ -46,7 +52,8 @@ static const struct step {
 	/* The number of entries in the deferred part. */
 	u64 nr;
 	/*
-	 * The samples that this step delivers, by their index: + with, - without the deferred part.
+	 * The samples that this step delivers, by their index: + with, - without the deferred part,
+	 * r with what was read of the guest.
 	 */
 	const char *delivered;
 } steps[] = {
@@ -73,6 +80,23 @@ static const struct step {
 	/* 15 */ SAMPLE(KERNEL, 3, 103),
 	/* 16 */ SAMPLE(GUEST_KERNEL, 2, 205),
 	/* 17 */ SAMPLE(GUEST_USER, 3, 206),
+	/* What was read of the guest comes before the callchain, once for each event. */
+	/* 18 */ SAMPLE(GUEST_KERNEL, 4, 207),
+	/* 19 */ SAMPLE(GUEST_KERNEL, 4, 207),
+	READ(GUEST_KERNEL, 4, 207),
+	READ(GUEST_KERNEL, 4, 207),
+	RECORD(GUEST_KERNEL, 4, 207, 2, "18+r19+r"),
+	RECORD(GUEST_KERNEL, 4, 207, 2, ""),
+	/* Its record was lost.  What was read before, or in another thread, is not its own. */
+	/* 24 */ SAMPLE(GUEST_KERNEL, 4, 208),
+	READ(GUEST_KERNEL, 5, 208),
+	RECORD(GUEST_KERNEL, 4, 208, 2, "24+"),
+	/* The callchain's record was lost, and comes for a later sample. */
+	/* 27 */ SAMPLE(GUEST_USER, 4, 209),
+	READ(GUEST_USER, 4, 209),
+	/* 29 */ SAMPLE(GUEST_USER, 4, 210),
+	READ(GUEST_USER, 4, 210),
+	RECORD(GUEST_USER, 4, 210, 2, "27-29+r"),
 };
 
 static const struct step waiting_sample = SAMPLE(GUEST_KERNEL, 1, 300);
@@ -128,8 +152,8 @@ static int process_sample(const struct perf_tool *tool __maybe_unused,
 	size_t len = strlen(delivered);
 
 	/* The time of a sample is its index. */
-	scnprintf(delivered + len, sizeof(delivered) - len, "%d%c", (int)sample->time,
-		  lacks ? '-' : '+');
+	scnprintf(delivered + len, sizeof(delivered) - len, "%d%c%s", (int)sample->time,
+		  lacks ? '-' : '+', sample->guest_read.record ? "r" : "");
 
 	TEST_ASSERT_VAL("machine", machine == machine_of(&steps[sample->time]));
 	TEST_ASSERT_VAL("marker", chain->ips[2] == PERF_CONTEXT_USER_DEFERRED);
@@ -167,6 +191,14 @@ static void make_event(const struct step *step, u64 time, union perf_event *even
 		*p++ = HOST_IP;
 		*p++ = PERF_CONTEXT_USER_DEFERRED;
 		*p++ = step->cookie;
+	} else if (step->type == PERF_RECORD_GUEST_READ) {
+		*p++ = step->cookie;
+		*p++ = PERF_SAMPLE_REGS_ABI_64;
+		*p++ = 0x2000;
+		/* No registers, and no pieces */
+		*p++ = 0;
+		*p++ = 0;
+		p = mempcpy(p, &ids, sizeof(ids));
 	} else {
 		*p++ = step->cookie;
 		*p++ = step->nr;
@@ -186,13 +218,15 @@ static int run_event(struct evlist *evlist, const struct perf_tool *tool,
 	struct perf_sample sample;
 	int err;
 
-	if (step->type != PERF_RECORD_SAMPLE)
+	if (step->type == PERF_RECORD_CALLCHAIN_DEFERRED)
 		record = step;
 
 	perf_sample__init(&sample, /*all=*/false);
 	err = evlist__parse_sample(evlist, event, &sample);
 	if (!err && step->type == PERF_RECORD_SAMPLE)
 		err = evlist__defer_sample(evlist, tool, event, &sample, machine_of(step));
+	else if (!err && step->type == PERF_RECORD_GUEST_READ)
+		err = evlist__keep_guest_read(evlist, tool, event, &sample, machine_of(step));
 	else if (!err)
 		err = evlist__deliver_deferred_callchain(evlist, tool, event, &sample,
 							 machine_of(step));
@@ -229,7 +263,7 @@ static int run_steps(struct evlist *evlist, const struct perf_tool *tool)
 	TEST_ASSERT_VAL("flush failed", !evlist__flush_deferred_samples(evlist, tool, UINT64_MAX));
 	pr_debug("flushed \"%s\"\n", delivered);
 	TEST_ASSERT_VAL("not flushed in order", !strcmp(delivered, "15-16-17-"));
-	TEST_ASSERT_VAL("lost", evlist__stats(evlist)->nr_lost_deferred == 6);
+	TEST_ASSERT_VAL("lost", evlist__stats(evlist)->nr_lost_deferred == 7);
 	return TEST_OK;
 }
 
@@ -280,7 +314,6 @@ static int run(int (*test)(struct evlist *, const struct perf_tool *))
 		.defer_callchain	= 1,
 		.defer_output		= 1,
 		.guest_callchain	= 1,
-		.defer_guest_callchain	= 1,
 	};
 	struct evlist *evlist = evlist__new();
 	struct evsel *evsel = evsel__new(&attr);

@@ -45,7 +45,7 @@ int fake__run_test(struct test_suite *test, int subtest)
 	guest_paths.sysctl = "/nowhere";
 	err = run(dir);
 	guest_paths.sysctl = NULL;
-	guest_paths.debugfs = NULL;
+	guest_paths.proc = "/proc";
 	rm_rf(dir);
 	munmap(fake_ram, RAM_SIZE);
 	return err;

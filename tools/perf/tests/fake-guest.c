@@ -126,6 +126,10 @@ static const struct {
 	{ CPU_OFFSETS,		"R__per_cpu_offset" },
 	{ IDLE_THREADS,		"didle_threads" },
 	{ TASK(0),		"Dinit_task" },
+	{ FAKE_HOT,		"Dpcpu_hot" },
+	{ FAKE_TOP,		"Acpu_current_top_of_stack" },
+	{ FAKE_IRQ_STACK,	"Ahardirq_stack_ptr" },
+	{ FAKE_CURRENT,		"Acurrent_task" },
 	{ ORC_END + 0x100,	"ta_name_of_more_than_127_characters_" },
 };
 
@@ -177,7 +181,9 @@ static void make_kallsyms(void)
 		if (total >= 128)
 			code[size++] = total >> 7;
 		memcpy(&code[size], symbols[i].name, len);
-		if (fake_kernel.no_header && symbols[i].addr == ORC_HEADER)
+		if ((fake_kernel.no_header && symbols[i].addr == ORC_HEADER) ||
+		    ((fake_kernel.hot || fake_kernel.no_percpu) && symbols[i].addr >= FAKE_TOP &&
+		     symbols[i].addr <= FAKE_CURRENT))
 			code[size + 1] = '-';
 		memset(&code[size + len], 1, total - len);
 		fake__put(names, code, size + total);
@@ -284,11 +290,27 @@ static void add_map_types(struct btf *btf, int u32_id, int u64_id)
 	add_node_type(btf, "maple_arange_64", u64_id, 10);
 }
 
+/* The fields are in a structure without a name, in a union without a name. */
+static void add_hot_type(struct btf *btf, int u64_id)
+{
+	int fields = btf__add_struct(btf, NULL, 40), either;
+
+	btf__add_field(btf, "current_task", u64_id, HOT_CURRENT * 8, 0);
+	btf__add_field(btf, "top_of_stack", u64_id, HOT_TOP * 8, 0);
+	btf__add_field(btf, "hardirq_stack_ptr", u64_id, HOT_IRQ_STACK * 8, 0);
+	either = btf__add_union(btf, NULL, 64);
+	btf__add_field(btf, NULL, fields, 0, 0);
+	btf__add_struct(btf, "pcpu_hot", 64);
+	btf__add_field(btf, NULL, either, 0, 0);
+}
+
 static void add_task_types(struct btf *btf, int u32_id, int u64_id, int char_id, int list)
 {
 	btf__add_struct(btf, "signal_struct", 64);
 	btf__add_field(btf, "thread_head", list, S_THREADS * 8, 0);
 	add_map_types(btf, u32_id, u64_id);
+	if (fake_kernel.hot)
+		add_hot_type(btf, u64_id);
 	btf__add_struct(btf, "task_struct", fake_kernel.far_field ? 16388 : 256);
 	btf__add_field(btf, "comm", char_id, T_COMM * 8, 0);
 	btf__add_field(btf, "pid", u32_id, T_PID * 8, 0);

@@ -51,6 +51,18 @@
 #define LARGE_PAT	BIT(12)
 #define NO_EXEC		BIT_ULL(63)
 
+/*
+ * Per-CPU variables: their offsets from the GS base; the address of struct pcpu_hot, which a later
+ * kernel may have in its image, and the offsets in it.
+ */
+#define FAKE_TOP	0x1040
+#define FAKE_IRQ_STACK	0x1048
+#define FAKE_CURRENT	0x1080
+#define FAKE_HOT	(SMALL + 0x90000)
+#define HOT_CURRENT	0
+#define HOT_TOP		24
+#define HOT_IRQ_STACK	32
+
 /* Addresses of the kernel's data.  It is in small pages, and some structures cross pages. */
 #define NUM_SYMS	(SMALL + 0x800)
 #define RELATIVE_BASE	(SMALL + 0x808)
@@ -210,6 +222,8 @@ enum fake_kallsyms { FROM_BASE, FROM_PLACE, FROM_BASE_BUT_PERCPU };
  * @vma_file:	the offset of a VMA's vm_file
  * @nr_slots:	the number of slots of a leaf
  * @page_size:	the size of struct page
+ * @hot:	per-CPU variables are in struct pcpu_hot, as in Linux 6.2 to 6.14
+ * @no_percpu:	there are no such variables
  */
 struct fake_kernel {
 	enum fake_kallsyms	kallsyms;
@@ -223,6 +237,8 @@ struct fake_kernel {
 	u32			vma_file;
 	u32			nr_slots;
 	u32			page_size;
+	bool			hot;
+	bool			no_percpu;
 };
 
 /* Bytes at an address of the guest's kernel or, below KERNEL, at an offset in RAM. */

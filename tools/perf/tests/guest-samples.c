@@ -16,6 +16,7 @@
 #include <linux/time64.h>
 #include <perf/event.h>
 
+#include "../../arch/x86/include/uapi/asm/perf_regs.h"
 #include "build-id.h"
 #include "callchain.h"
 #include "dso.h"
@@ -23,6 +24,7 @@
 #include "guest-files.h"
 #include "guest-folder.h"
 #include "guest-name.h"
+#include "guest-reads.h"
 #include "guest-task-reader.h"
 #include "machine.h"
 #include "map.h"
@@ -71,7 +73,8 @@ static const char tasks[] =
 	"0 ffffc90000044000 16000 16 16 long\n"
 	"9000000000 ffffc90000028000 14000 13 13 too late\n"
 	"9000000000 ffffc90000044000\n"
-	"9500000000 ffffc9000004c000 1a000 18 18 begins\n";
+	"9500000000 ffffc9000004c000 1a000 18 18 begins\n"
+	"0 ffffc90000050000 0 2 17 by its stack\n";
 
 static const struct {
 	const char	*name;
@@ -147,30 +150,39 @@ static bool make_kernel(const char *top, unsigned int nr)
 	       write_file(path, "version", "Linux version 6.1.0-test (by its memory)\n");
 }
 
+/* What was read of the guest: SP and the page tables. */
+struct fake_read {
+	struct perf_record_guest_read	record;
+	u64				sp;
+};
+
+static void make_read(struct perf_sample *sample, struct fake_read *read, u64 sp, u64 root)
+{
+	*read = (struct fake_read) {
+		.record = { .root = root, .mask = 1 << PERF_REG_X86_SP },
+		.sp = sp,
+	};
+	sample->guest_read.record = &read->record;
+}
+
 static int test_tasks(struct machine *machine)
 {
 	for (size_t i = 0; i < ARRAY_SIZE(cases); i++) {
-		struct perf_record_guest_stack_info info = {
-			.sp = cases[i].sp,
-			.root = cases[i].root,
-			.pieces = {
-				{ .addr = cases[i].sp, .size = 8 },
-				{ .addr = cases[i].task_sp },
-			},
-		};
 		const char *comm = cases[i].comm ?: VCPU_COMM;
 		struct perf_sample sample;
 		struct thread *thread = NULL;
+		struct fake_read read;
 		bool good;
 
-		if (cases[i].task_sp)
-			info.pieces[1].size = 8;
 		perf_sample__init(&sample, /*all=*/true);
 		sample.pid = VMM;
 		sample.tid = VCPU;
 		sample.time = cases[i].time;
 		sample.cpumode = cases[i].cpumode;
-		sample.guest_stack.info = &info;
+		make_read(&sample, &read, cases[i].sp, cases[i].root);
+		if (cases[i].task_sp)
+			sample.guest_read.pieces[GUEST_READ_INTERRUPTED] =
+				(struct guest_piece){ .addr = cases[i].task_sp, .size = 8 };
 		sample__name_guest_task(&sample, machine);
 		good = (int)sample.tid == cases[i].tid;
 		if (good) {
@@ -183,12 +195,12 @@ static int test_tasks(struct machine *machine)
 		thread__put(thread);
 		TEST_ASSERT_VAL(cases[i].name, good);
 
-		/* A sample without a stack keeps its pid and tid. */
+		/* A sample without reads keeps its pid and tid. */
 		sample.pid = VMM;
 		sample.tid = VCPU;
-		sample.guest_stack.info = NULL;
+		sample.guest_read.record = NULL;
 		sample__name_guest_task(&sample, machine);
-		TEST_ASSERT_VAL("no stack", sample.pid == VMM && sample.tid == VCPU);
+		TEST_ASSERT_VAL("no reads", sample.pid == VMM && sample.tid == VCPU);
 	}
 	return TEST_OK;
 }
@@ -203,8 +215,71 @@ static bool name_vcpu(struct machines *machines)
 	return named;
 }
 
-/* A sample without a stack gets the name of the VMM's thread. */
-static int test_no_stack(struct machine *machine)
+static const struct {
+	const char	*name;
+	u64		root;
+	u32		pids[2];	/* tid, pid */
+	const char	*comm;
+	u64		size;		/* of the comm that was read */
+	int		tid;
+	const char	*shown;
+	const char	*file;		/* that is mapped at 0x400000 */
+} currents[] = {
+	{ "a task",		 0x2000,  { 7, 7 }, "sh", 16, 7, "sh", "any" },
+	{ "PTI",		 0x3000,  { 7, 7 }, "sh", 16, 7, "sh", "any" },
+	{ "a task not noted",	 0x30000, { 70, 70 }, "short-lived", 16, 70, "short-lived", NULL },
+	{ "another's tables",	 0x2000,  { 71, 71 }, "kworker/0:1", 16, 71, "kworker/0:1", NULL },
+	{ "a thread",		 0x2000,  { 8, 7 }, "renamed", 16, 8, "renamed", "any" },
+	{ "the idle task",	 0x2000,  { 0, 0 }, "swapper/3", 16, 0, "swapper", NULL },
+	{ "a long name",	 0x2000,  { 7, 7 }, "0123456789abcdef", 16, 7, "0123456789abcdef",
+				 "any" },
+	{ "an escape sequence",	 0x2000,  { 7, 7 }, "\x1b[2J", 16, 7, "?[2J", "any" },
+	{ "no name",		 0x2000,  { 7, 7 }, "", 16, 17, "by its stack", NULL },
+	{ "half of a name",	 0x2000,  { 7, 7 }, "sh", 8, 17, "by its stack", NULL },
+	{ "no pid",		 0x2000,  { 1U << 31, 7 }, "sh", 16, 17, "by its stack", NULL },
+};
+
+/*
+ * If the current task was read, it counts; if not, the task that has the stack does.  Files are
+ * those of the process that has the page tables, if that is the current one.
+ */
+static int test_current(struct machine *machine)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(currents); i++) {
+		char comm[16] = "";
+		struct perf_sample sample;
+		struct fake_read read;
+		struct thread *thread;
+		struct map *map;
+		bool good;
+
+		memcpy(comm, currents[i].comm, strlen(currents[i].comm));
+		perf_sample__init(&sample, /*all=*/true);
+		sample.pid = VMM;
+		sample.tid = VCPU;
+		sample.time = 10;
+		sample.cpumode = KERNEL;
+		make_read(&sample, &read, 0xffffc90000050010, currents[i].root);
+		sample.guest_read.pieces[GUEST_READ_PIDS] =
+			(struct guest_piece){ 0, 8, (const u8 *)currents[i].pids };
+		sample.guest_read.pieces[GUEST_READ_COMM] =
+			(struct guest_piece){ 0, currents[i].size, (const u8 *)comm };
+		sample__name_guest_task(&sample, machine);
+		TEST_ASSERT_VAL(currents[i].name, (int)sample.tid == currents[i].tid);
+		thread = machine__find_thread(machine, sample.pid, sample.tid);
+		TEST_ASSERT_VAL(currents[i].name, thread);
+		map = maps__find(thread__maps(thread), 0x400000);
+		good = !strcmp(thread__comm_str(thread), currents[i].shown) &&
+		       !map == !currents[i].file;
+		map__put(map);
+		thread__put(thread);
+		TEST_ASSERT_VAL(currents[i].name, good);
+	}
+	return TEST_OK;
+}
+
+/* A sample without reads gets the name of the VMM's thread. */
+static int test_no_reads(struct machine *machine)
 {
 	struct perf_sample sample;
 	struct thread *thread;
@@ -217,7 +292,7 @@ static int test_no_stack(struct machine *machine)
 	thread = machine__find_thread(machine, VMM, VCPU);
 	same = thread && !strcmp(thread__comm_str(thread), VCPU_COMM);
 	thread__put(thread);
-	TEST_ASSERT_VAL("the name of a sample without a stack", same);
+	TEST_ASSERT_VAL("the name of a sample without reads", same);
 
 	/*
 	 * With machine_pid, pid and tid are the guest's.  The host's thread with the same tid is
@@ -264,7 +339,7 @@ static const struct {
 /* If a task has ended, and perf has not looked since then, its stack may be another task's. */
 static int test_ends(struct machine *machine)
 {
-	struct perf_record_guest_stack_info info = { .sp = 0xffffc90000044010 };
+	struct fake_read read;
 	struct {
 		u64 nr;
 		u64 ips[4];
@@ -283,8 +358,7 @@ static int test_ends(struct machine *machine)
 		chain.ips[3] = ends[i].user_ip;
 		if (ends[i].cpumode == KERNEL)
 			sample.callchain = (struct ip_callchain *)&chain;
-		info.root = ends[i].root;
-		sample.guest_stack.info = &info;
+		make_read(&sample, &read, 0xffffc90000044010, ends[i].root);
 		sample__name_guest_task(&sample, machine);
 		TEST_ASSERT_VAL(ends[i].name, (int)sample.tid == ends[i].tid);
 	}
@@ -457,7 +531,7 @@ static bool is_file(struct map *map, size_t i)
 /* Return true if a sample of user mode hits the expected file, or no file if none is expected. */
 static bool has_file(struct machine *machine, size_t i)
 {
-	struct perf_record_guest_stack_info info = { .root = files[i].root };
+	struct fake_read read;
 	struct addr_location al;
 	struct perf_sample sample;
 	struct thread *thread;
@@ -469,7 +543,7 @@ static bool has_file(struct machine *machine, size_t i)
 	sample.tid = VMM;
 	sample.time = files[i].time;
 	sample.cpumode = USER;
-	sample.guest_stack.info = &info;
+	make_read(&sample, &read, 0, files[i].root);
 	sample__name_guest_task(&sample, machine);
 	thread = machine__find_thread(machine, sample.pid, sample.tid);
 	addr_location__init(&al);
@@ -504,14 +578,14 @@ static bool has_symbol(struct machine *machine, u64 text, const char *name)
 
 static int tid_of(struct machine *machine, u64 sp, u64 time)
 {
-	struct perf_record_guest_stack_info info = { .sp = sp };
 	struct perf_sample sample;
+	struct fake_read read;
 
 	perf_sample__init(&sample, /*all=*/true);
 	sample.tid = VMM;
 	sample.time = time;
 	sample.cpumode = KERNEL;
-	sample.guest_stack.info = &info;
+	make_read(&sample, &read, sp, 0);
 	sample__name_guest_task(&sample, machine);
 	return sample.tid;
 }
@@ -778,8 +852,9 @@ static int run(struct test_suite *test, int subtest)
 
 static struct test_case tests__guest_samples[] = {
 	TEST_CASE("Names of VMs in command lines", vm_names),
-	GUEST_CASE("Samples without a stack", test_no_stack),
+	GUEST_CASE("Samples without reads", test_no_reads),
 	GUEST_CASE("Tasks", test_tasks),
+	GUEST_CASE("Tasks that the guest says are current", test_current),
 	GUEST_CASE("Tasks that end or begin", test_ends),
 	GUEST_CASE("Tasks that are noted while samples are read", test_later),
 	GUEST_CASE("Files that tasks run", test_files),

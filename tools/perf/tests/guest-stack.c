@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Test the stacks of guests: parse records with right and with wrong sizes, and unwind stacks by
+ * Test what is read of guests: parse records with right and with wrong sizes, and unwind stacks by
  * the tables of a vmlinux and of modules.
  */
 #include <elf.h>
@@ -17,12 +17,15 @@
 #include <linux/unaligned.h>
 #include <perf/event.h>
 
+#include "../../arch/x86/include/uapi/asm/perf_regs.h"
 #include "build-id.h"
 #include "callchain.h"
 #include "dso.h"
 #include "event.h"
 #include "evsel.h"
 #include "guest-orc.h"
+#include "guest-reads.h"
+#include "guest-user.h"
 #include "machine.h"
 #include "sample.h"
 #include "symbol_conf.h"
@@ -31,67 +34,104 @@
 
 #define NR_BYTES	64
 
-/* A record whose stack has NR_BYTES bytes, in two pieces. */
-struct stack_record {
-	struct perf_record_guest_stack_deferred	deferred;
-	u8					data[NR_BYTES];
-	struct perf_record_guest_stack_info	info;
+/* A record with two registers and two pieces. */
+struct read_record {
+	struct perf_record_guest_read	record;
+	u64				regs[2];
+	u64				nr;
+	struct {
+		u64			addr;
+		u64			size;
+		u8			data[NR_BYTES];
+	} first;
+	struct {
+		u64			addr;
+		u64			size;
+		u8			data[8];
+	} second;
 };
 
-static void make_record(struct stack_record *record)
+static void make_record(struct read_record *record)
 {
-	*record = (struct stack_record) {
-		.deferred = {
-			.header = {
-				.type = PERF_RECORD_GUEST_STACK_DEFERRED,
-				.size = sizeof(*record),
-			},
+	*record = (struct read_record) {
+		.record = {
+			.header = { .type = PERF_RECORD_GUEST_READ, .size = sizeof(*record) },
 			.cookie = 42,
-			.size = NR_BYTES,
+			.abi = PERF_SAMPLE_REGS_ABI_64,
+			.root = 0x2000,
+			.mask = 1 << PERF_REG_X86_BP | 1 << PERF_REG_X86_IP,
 		},
-		.info.pieces = { { .size = NR_BYTES - 8 }, { .size = 8 } },
+		.regs = { 0x1234, 0x5678 },
+		.nr = 2,
+		.first = { .addr = -(u64)NR_BYTES, .size = NR_BYTES },
+		/* Three bytes are padding. */
+		.second = { .addr = 0x1000, .size = 5 },
 	};
 }
 
-static int parse(struct stack_record *record, struct perf_sample *sample)
+static int parse(struct read_record *record, struct perf_sample *sample)
 {
 	memset(sample, 0, sizeof(*sample));
-	return perf_event__parse_guest_stack((union perf_event *)record, sample);
+	return perf_event__parse_guest_read((union perf_event *)record, sample);
 }
 
 static int test__records(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
-	struct stack_record record;
 	struct perf_sample sample;
+	struct read_record record;
+	const struct guest_read *read = &sample.guest_read;
 
 	make_record(&record);
 	TEST_ASSERT_VAL("a record is refused", !parse(&record, &sample));
 	TEST_ASSERT_VAL("cookie", sample.deferred_cookie == 42);
-	TEST_ASSERT_VAL("stack", sample.guest_stack.size == NR_BYTES &&
-			sample.guest_stack.data == record.deferred.data &&
-			sample.guest_stack.info == &record.info);
+	TEST_ASSERT_VAL("record", read->record == &record.record && read->nr == 2);
+	TEST_ASSERT_VAL("first piece", read->pieces[0].addr == record.first.addr &&
+			read->pieces[0].size == NR_BYTES &&
+			read->pieces[0].data == record.first.data);
+	TEST_ASSERT_VAL("second piece", read->pieces[1].addr == 0x1000 &&
+			read->pieces[1].size == 5 && read->pieces[1].data == record.second.data);
+	TEST_ASSERT_VAL("no third piece", !read->pieces[2].size);
+	TEST_ASSERT_VAL("registers", guest_read__reg(read, PERF_REG_X86_BP) == 0x1234 &&
+			guest_read__reg(read, PERF_REG_X86_IP) == 0x5678);
+	TEST_ASSERT_VAL("no register", !guest_read__reg(read, PERF_REG_X86_SP));
 
-	record.info.pieces[1].size = 9;
-	TEST_ASSERT_VAL("a second piece that is too large", parse(&record, &sample));
-	record.info.pieces[1].size = -8ULL;
-	TEST_ASSERT_VAL("a second piece that wraps", parse(&record, &sample));
-	record.info.pieces[1].size = 0;
-	record.info.pieces[0].size = NR_BYTES + 1;
-	TEST_ASSERT_VAL("a first piece that is too large", parse(&record, &sample));
-
-	make_record(&record);
-	record.deferred.size = NR_BYTES + 8;
-	TEST_ASSERT_VAL("a stack that leaves no room for what follows", parse(&record, &sample));
-	record.deferred.size = -8ULL;
-	TEST_ASSERT_VAL("a stack that wraps", parse(&record, &sample));
-	record.deferred.size = NR_BYTES - 4;
-	TEST_ASSERT_VAL("a size that is no multiple of 8", parse(&record, &sample));
+	record.second.size = 9;
+	TEST_ASSERT_VAL("a piece that goes beyond the record", parse(&record, &sample));
+	TEST_ASSERT_VAL("a record that is refused", !read->record);
+	record.second.size = -8ULL;
+	TEST_ASSERT_VAL("a size that wraps", parse(&record, &sample));
 
 	make_record(&record);
-	record.deferred.header.size -= 8;
+	record.first.addr++;
+	TEST_ASSERT_VAL("a piece beyond the last address", parse(&record, &sample));
+	record.first.size = 0;
+	TEST_ASSERT_VAL("a piece in place of the first one's bytes", !parse(&record, &sample) &&
+			read->pieces[1].data == record.first.data + 16);
+
+	make_record(&record);
+	record.nr = 3;
+	TEST_ASSERT_VAL("a piece too many", parse(&record, &sample));
+	record.nr = PERF_GUEST_READ_MAX + 1;
+	TEST_ASSERT_VAL("more pieces than there are", parse(&record, &sample));
+	record.nr = -1ULL;
+	TEST_ASSERT_VAL("a number that wraps", parse(&record, &sample));
+	record.nr = 0;
+	TEST_ASSERT_VAL("no pieces", !parse(&record, &sample) && !read->nr);
+
+	make_record(&record);
+	record.record.header.size -= 8;
 	TEST_ASSERT_VAL("a record that is cut short", parse(&record, &sample));
-	record.deferred.header.size = sizeof(record.deferred) - 8;
-	TEST_ASSERT_VAL("a record without a size", parse(&record, &sample));
+	record.record.header.size += 4;
+	TEST_ASSERT_VAL("a record that ends within a word", parse(&record, &sample));
+	record.record.header.size = sizeof(record.record);
+	TEST_ASSERT_VAL("a record without registers", parse(&record, &sample));
+	record.record.header.size += sizeof(record.regs);
+	TEST_ASSERT_VAL("a record without a number", parse(&record, &sample));
+	record.record.header.size = sizeof(record.record) - 8;
+	TEST_ASSERT_VAL("a record without a mask", parse(&record, &sample));
+	make_record(&record);
+	record.record.mask = -1ULL;
+	TEST_ASSERT_VAL("more registers than the record has", parse(&record, &sample));
 	return 0;
 }
 
@@ -248,31 +288,37 @@ static struct guest_orc *load(const struct vmlinux *file, size_t size, u64 text)
 
 /* A sample in the guest's kernel, with two return addresses and something above them. */
 struct stack_sample {
-	u64					words[6];
-	struct perf_record_guest_stack_info	info;
+	u64				words[6];
+	struct perf_record_guest_read	record;
+	/* In the order of their numbers. */
+	u64				bp, sp, ip;
 	struct {
 		u64	nr;
 		u64	ips[5];
 	} chain;
-	struct perf_sample			sample;
+	struct perf_sample		sample;
 };
 
 static void make_sample(struct stack_sample *s, u64 text, u64 first, u64 second)
 {
 	*s = (struct stack_sample) {
 		.words = { 0, text + first, 0, text + second, 0, 1234 },
-		.info = {
+		.record = {
 			.abi = PERF_SAMPLE_REGS_ABI_64,
-			.ip = text + 0x10,
-			.sp = SP,
-			.pieces[0] = { .addr = SP, .size = sizeof(s->words) },
+			.mask = 1 << PERF_REG_X86_BP | 1 << PERF_REG_X86_SP | 1 << PERF_REG_X86_IP,
 		},
+		.sp = SP,
+		.ip = text + 0x10,
 		.chain = { 5, { PERF_CONTEXT_GUEST_KERNEL, text + 0x10, PERF_CONTEXT_GUEST_USER,
 				0x401000, 0x402000 } },
 		.sample = {
 			.cpumode = PERF_RECORD_MISC_GUEST_KERNEL,
 			.callchain = (struct ip_callchain *)&s->chain,
-			.guest_stack = { sizeof(s->words), (const u8 *)s->words, &s->info },
+			.guest_read = {
+				.record = &s->record,
+				.nr = 1,
+				.pieces = { { SP, sizeof(s->words), (const u8 *)s->words } },
+			},
 		},
 	};
 }
@@ -323,7 +369,7 @@ static int test_unwind(u64 moved)
 	/* A chain without a return address proves nothing. */
 	for (int i = 0; i < NR_PROOFS; i++) {
 		make_sample(&s, text, CALL_1, CALL_2);
-		s.info.ip = text + OUTERMOST;
+		s.ip = text + OUTERMOST;
 		TEST_ASSERT_VAL("end of the outermost frame",
 				guest_orc__unwind(orc, &s.sample) == ORC_END_OUTERMOST);
 		free(s.sample.callchain);
@@ -348,6 +394,58 @@ static int test_unwind(u64 moved)
 static int test__unwind(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
 {
 	return test_unwind(0) ?: test_unwind(0x2a00000);
+}
+
+/* A rule by which the SP from before an IRQ is the word at SP; and the IRQ's stack. */
+#define RULE_INDIRECT	(RULE_CALL | 9)
+#define IRQ_SP		0xffffc90000008ff8ULL
+
+/*
+ * A sample on an IRQ's stack, of which the last word is the SP from before the IRQ.  The walk goes
+ * on there, if that stack was read as well.
+ */
+static int test__interrupted(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	const u64 expected[] = { PERF_CONTEXT_GUEST_KERNEL, TEXT + UNUSED, TEXT + CALL_1,
+				 TEXT + OUTERMOST_CALL, PERF_CONTEXT_GUEST_USER, 0x401000,
+				 0x402000 };
+	u64 irq_stack = SP + sizeof(u64);
+	struct stack_sample s;
+	struct guest_orc *orc;
+	struct vmlinux file;
+	enum orc_end end;
+
+	make_vmlinux(&file);
+	/* SP after the switch is the word at SP; behind it lies the return address. */
+	file.rules[2][0] = 0;
+	file.rules[2][2] = RULE_INDIRECT;
+	orc = load(&file, sizeof(file), 0);
+	TEST_ASSERT_VAL("the tables are not found", orc);
+
+	make_sample(&s, TEXT, 0, CALL_1);
+	s.words[0] = TEXT + CALL_1;
+	s.words[2] = TEXT + OUTERMOST_CALL;
+	s.ip = TEXT + UNUSED;
+	s.sp = IRQ_SP;
+	s.sample.guest_read.nr = 2;
+	s.sample.guest_read.pieces[GUEST_READ_INTERRUPTED] =
+		s.sample.guest_read.pieces[GUEST_READ_STACK];
+	s.sample.guest_read.pieces[GUEST_READ_STACK] =
+		(struct guest_piece){ IRQ_SP, sizeof(irq_stack), (const u8 *)&irq_stack };
+	end = guest_orc__unwind(orc, &s.sample);
+	TEST_ASSERT_VAL("end", end == ORC_END_OUTERMOST);
+	TEST_ASSERT_VAL("chain", s.sample.merged_callchain &&
+			s.sample.callchain->nr == ARRAY_SIZE(expected) &&
+			!memcmp(s.sample.callchain->ips, expected, sizeof(expected)));
+	free(s.sample.callchain);
+
+	s.sample.callchain = (struct ip_callchain *)&s.chain;
+	s.sample.merged_callchain = false;
+	s.sample.guest_read.pieces[GUEST_READ_INTERRUPTED].size = 0;
+	end = guest_orc__unwind(orc, &s.sample);
+	guest_orc__delete(orc);
+	TEST_ASSERT_VAL("a stack that was not read", end == ORC_END_NO_STACK && is_as_recorded(&s));
+	return 0;
 }
 
 /*
@@ -521,9 +619,8 @@ static int test__many_frames(struct test_suite *test __maybe_unused, int subtest
 	make_sample(&s, TEXT, 0, 0);
 	for (i = 0; i < ARRAY_SIZE(words); i++)
 		words[i] = TEXT + CALL_1;
-	s.info.pieces[0].size = sizeof(words);
-	s.sample.guest_stack.size = sizeof(words);
-	s.sample.guest_stack.data = (const u8 *)words;
+	s.sample.guest_read.pieces[0].size = sizeof(words);
+	s.sample.guest_read.pieces[0].data = (const u8 *)words;
 	TEST_ASSERT_VAL("end of a chain that is too long", ORC_END_NO_TABLE ==
 			guest_orc__unwind(machine.guest_orc, &s.sample));
 	/* The kernel's marker and frames, and user mode's marker with two frames. */
@@ -753,7 +850,7 @@ static void make_module(struct module *file)
 static void make_module_sample(struct stack_sample *s)
 {
 	make_sample(s, TEXT, 0, 0);
-	s->info.ip = MODULE + MODULE_C + 8;
+	s->ip = MODULE + MODULE_C + 8;
 	s->words[0] = MODULE + MODULE_B + 0x10;
 	s->words[2] = MODULE + MODULE_TEXT + 0x20;
 	s->words[5] = TEXT + OUTERMOST_CALL;
@@ -1301,7 +1398,7 @@ static int test__vmlinuz(struct test_suite *test __maybe_unused, int subtest __m
 }
 #endif
 
-/* Return true if -g dumps the guest's stack with this file as the guest's kernel. */
+/* Return true if -g reads the guest's stack with this file as the guest's kernel. */
 static bool is_at_hand(const struct vmlinux *file)
 {
 	char path[] = "/tmp/perf-test-vmlinux-XXXXXX";
@@ -1362,6 +1459,7 @@ static struct test_case tests__guest_stack[] = {
 	TEST_CASE("Records", records),
 #ifdef HAVE_LIBELF_SUPPORT
 	TEST_CASE("Kernels", unwind),
+	TEST_CASE("Stacks that IRQs interrupt", interrupted),
 	TEST_CASE("Broken kernels", refused),
 	TEST_CASE("Kernels with many sections", many_sections),
 	TEST_CASE("Build-ids", build_id),

@@ -25,6 +25,7 @@
 #include "guest-memory.h"
 #include "guest-memslots.h"
 #include "guest-name.h"
+#include "guest-reads.h"
 #include "guest-watch.h"
 #include "machine.h"
 #include "map.h"
@@ -33,9 +34,6 @@
 #include "symbol_conf.h"
 #include "target.h"
 #include "util.h"
-
-/* Enough for the path of /proc/PID/fd. */
-#define MAX_PROC_PATH	64
 
 /* A kernel may still run for this long after perf last saw it run. */
 #define MAX_UNSEEN_NSEC	(2 * NSEC_PER_SEC)
@@ -46,22 +44,9 @@
  */
 static bool runs_guest(const char *pid)
 {
-	char path[MAX_PROC_PATH], link[64];
-	struct dirent *entry;
-	bool found = false;
-	DIR *fds;
+	char path[PATH_MAX];
 
-	snprintf(path, sizeof(path), "/proc/%s/fd", pid);
-	fds = opendir(path);
-	while (fds && !found && (entry = readdir(fds))) {
-		ssize_t len = readlinkat(dirfd(fds), entry->d_name, link, sizeof(link) - 1);
-
-		link[len < 0 ? 0 : len] = 0;
-		found = !strcmp(link, guest_paths.vm_link);
-	}
-	if (fds)
-		closedir(fds);
-	return found;
+	return guest_memslots__find_vm(atoi(pid), 0, path);
 }
 
 /* Write the VM's name, if it has one, to the file "name", and print it. */
@@ -89,6 +74,7 @@ static enum guest_files write_guest(pid_t pid, const char *dir, bool tables)
 	char top[PATH_MAX];
 
 	kernel = guest_kernel__find(pid, NULL, &why_not);
+	guest_reads__learn(pid, kernel);
 	if (!kernel) {
 		pr_warning("The guest of process %d has no names: %s\n", pid, why_not);
 		return found;

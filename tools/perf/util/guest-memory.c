@@ -388,7 +388,7 @@ static bool search(struct guest_memory *mem, const char *prefix, guest_page_fn f
 	bool listed = false;
 
 	for (unsigned int i = 0; i < MAX_VMS && !mem->error; i++) {
-		if (!guest_memslots__find(mem->pid, i, mem->list))
+		if (!guest_memslots__find_vm(mem->pid, i, mem->list))
 			break;
 		mem->nr_pieces = guest_memslots__read(mem->list, mem->ram);
 		listed |= mem->nr_pieces;

@@ -25,12 +25,12 @@ struct guest_memslot {
 
 /**
  * struct guest_paths - where the host tells about its VMs; tests name other places
- * @debugfs:	in place of debugfs; NULL for its mount point
+ * @proc:	the directory with a directory for each process
  * @vm_link:	the link of a VM's file descriptor in /proc/PID/fd
  * @sysctl:	in place of perf_event_guest_callchain in /proc/sys; NULL for that
  */
 struct guest_paths {
-	const char	*debugfs;
+	const char	*proc;
 	const char	*vm_link;
 	const char	*sysctl;
 };
@@ -38,8 +38,6 @@ struct guest_paths {
 extern struct guest_paths guest_paths;
 
 bool guest_memslots__find_vm(pid_t pid, unsigned int nr, char path[PATH_MAX]);
-bool guest_memslots__find_orphan(pid_t pid, unsigned int nr, char path[PATH_MAX]);
-bool guest_memslots__find(pid_t pid, unsigned int nr, char path[PATH_MAX]);
 size_t guest_memslots__read(const char *path, struct guest_memslot *slots);
 
 #endif /* __PERF_GUEST_MEMSLOTS_H */

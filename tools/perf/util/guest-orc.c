@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Find the callchains of guests whose kernels have no frame pointers.  A sample carries a piece of
- * the guest's stack.  Unwind it with the ORC tables in the guest's vmlinux and in the files of its
- * modules.
+ * Find the callchains of guests whose kernels have no frame pointers.  Pieces of the guest's stack
+ * were read when it was sampled.  Unwind them with the ORC tables in the guest's vmlinux and in
+ * the files of its modules.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -21,12 +21,15 @@
 #include <linux/zalloc.h>
 #include <perf/event.h>
 
+#include "../../arch/x86/include/uapi/asm/perf_regs.h"
 #include "build-id.h"
 #include "callchain.h"
 #include "debug.h"
 #include "dso.h"
 #include "event.h"
 #include "guest-orc.h"
+#include "guest-reads.h"
+#include "guest-user.h"
 #include "machine.h"
 #include "map.h"
 #include "maps.h"
@@ -624,10 +627,10 @@ static void guest_orc__judge(struct guest_orc *orc, bool whole, bool failed)
 /**
  * guest_orc__unwind - replace the kernel's part of a sample's callchain
  * @orc:	tables of the guest's kernel
- * @sample:	a sample of the guest's kernel, with its stack
+ * @sample:	a sample of the guest's kernel, with its registers and its stack
  *
- * User mode's part stays as the host's kernel has found it by frame pointers.  If it has found
- * none, that part becomes the user-mode IP that was saved when the guest's kernel was entered.
+ * User mode's part stays as sample__add_guest_user() has found it.  If it has found none, that part
+ * becomes the user-mode IP that was saved when the guest's kernel was entered.
  *
  * The chain is only replaced if the tables lead to user mode or to the outermost frame, or if they
  * are known to be the guest's and lead to at least one frame in addition to the sample's IP.
@@ -636,17 +639,18 @@ static void guest_orc__judge(struct guest_orc *orc, bool whole, bool failed)
  */
 enum orc_end guest_orc__unwind(struct guest_orc *orc, struct perf_sample *sample)
 {
-	const struct perf_record_guest_stack_info *info = sample->guest_stack.info;
+	const struct guest_read *read = &sample->guest_read;
+	const struct guest_piece *below = &read->pieces[GUEST_READ_INTERRUPTED];
+	const struct guest_piece *stack = &read->pieces[GUEST_READ_STACK];
 	const struct orc_piece pieces[2] = {
-		{ info->pieces[0].addr, info->pieces[0].size, sample->guest_stack.data },
-		{ info->pieces[1].addr, info->pieces[1].size,
-		  sample->guest_stack.data + info->pieces[0].size },
+		{ stack->addr, stack->size, stack->data },
+		{ below->addr, below->size, below->data },
 	};
 	const struct orc_source source = {
 		.find_table = guest_orc__find_table,
 		.arg = orc,
 		.pieces = pieces,
-		.nr_pieces = info->pieces[1].size ? 2 : 1,
+		.nr_pieces = below->size ? 2 : 1,
 	};
 	u64 user = callchain__find_user(sample->callchain), nr_user;
 	u64 ips[1 + MAX_FRAMES + 2], nr = 0;
@@ -655,7 +659,9 @@ enum orc_end guest_orc__unwind(struct guest_orc *orc, struct perf_sample *sample
 	bool ended;
 
 	ips[nr++] = PERF_CONTEXT_GUEST_KERNEL;
-	orc_state__for_each_frame(&state, &source, info->ip, info->sp, info->fp) {
+	orc_state__for_each_frame(&state, &source, guest_read__reg(read, PERF_REG_X86_IP),
+				  guest_read__reg(read, PERF_REG_X86_SP),
+				  guest_read__reg(read, PERF_REG_X86_BP)) {
 		/*
 		 * End the chain at an address without a table, which may not be a return address
 		 * at all.  End a chain that is too long with the same value: it then counts neither
@@ -886,7 +892,7 @@ bool guest_orc__is_at_hand(void)
 }
 
 /**
- * sample__unwind_guest - unwind the guest's stack that a sample carries
+ * sample__unwind_guest - unwind the stacks that were read of a guest
  * @sample:	a sample with its deferred parts
  * @machine:	the guest that was sampled
  *
@@ -894,12 +900,17 @@ bool guest_orc__is_at_hand(void)
  */
 enum orc_end sample__unwind_guest(struct perf_sample *sample, struct machine *machine)
 {
-	const struct perf_record_guest_stack_info *info = sample->guest_stack.info;
+	const struct guest_read *read = &sample->guest_read;
 	struct guest_orc *orc;
 	enum orc_end end;
 
-	if (!info || !machine || sample->cpumode != PERF_RECORD_MISC_GUEST_KERNEL ||
-	    info->abi != PERF_SAMPLE_REGS_ABI_64)
+	if (!read->record || !machine || sample->cpumode != PERF_RECORD_MISC_GUEST_KERNEL ||
+	    read->record->abi != PERF_SAMPLE_REGS_ABI_64)
+		return ORC_CONTINUE;
+
+	sample__add_guest_user(sample);
+	/* Without its stack, a kernel's part is that of frame pointers. */
+	if (!read->pieces[GUEST_READ_STACK].size)
 		return ORC_CONTINUE;
 
 	orc = machine__guest_orc(machine);

@@ -2,6 +2,7 @@
 #ifndef __PERF_GUEST_ORC_H
 #define __PERF_GUEST_ORC_H
 
+#include "guest-user.h"
 #include "unwind-orc.h"
 
 struct dso;
@@ -26,9 +27,10 @@ static inline bool guest_orc__is_at_hand(void)
 }
 
 static inline void guest_orc__delete(struct guest_orc *orc __maybe_unused) {}
-static inline enum orc_end sample__unwind_guest(struct perf_sample *sample __maybe_unused,
+static inline enum orc_end sample__unwind_guest(struct perf_sample *sample,
 						struct machine *machine __maybe_unused)
 {
+	sample__add_guest_user(sample);
 	return ORC_CONTINUE;
 }
 #endif

@@ -15,12 +15,26 @@
 #include "guest-memslots.h"
 #include "guest-policy.h"
 
-/* Values of kernel.perf_event_guest_callchain. */
-#define NEVER		0
-#define IF_ALLOWED	1
+/* Values of kernel.perf_event_guest_callchain, see Documentation/admin-guide/perf-guests.rst. */
+#define NEVER			0
+#define IF_ALLOWED		1
+#define READ_UNLESS_FORBIDDEN	3
 
 #define NOT_ALLOWED \
 	"kernel.perf_event_guest_callchain is 1, and its VMM is not known to allow it"
+
+#define NO_READS \
+	"kernel.perf_event_guest_callchain is not 3, and the VMM does not allow it by KVM_CAP_GUEST_CALLCHAIN"
+
+/**
+ * enum policy - what a VMM has decided about its VM
+ * @UNKNOWN:	the kernel doesn't tell
+ * @UNDECIDED:	nothing
+ * @ALLOWED:	callchains may be recorded
+ * @READ_ALLOWED: and events may read the guest
+ * @FORBIDDEN:	neither
+ */
+enum policy { UNKNOWN, UNDECIDED, ALLOWED, READ_ALLOWED, FORBIDDEN };
 
 /*
  * Read the sysctl; return false if the kernel has none.  If the kernel has the sysctl, but it can't
@@ -44,34 +58,49 @@ static bool read_sysctl(int *level)
 	return true;
 }
 
-/* Read a VMM's policy for the VM whose directory is @path; the file's name is added to @path. */
-static void read_policy(char path[PATH_MAX], char policy[16])
+/* Read the VMM's policy from the fdinfo of its VM. */
+static enum policy read_policy(const char *path)
 {
-	size_t len = strlen(path);
-	FILE *file;
+	static const char *const names[] = {
+		[UNDECIDED]	= "undecided",
+		[ALLOWED]	= "allowed",
+		[READ_ALLOWED]	= "read-allowed",
+		[FORBIDDEN]	= "forbidden",
+	};
+	FILE *file = fopen(path, "re");
+	enum policy policy = UNKNOWN;
+	char line[128], name[16];
 
-	scnprintf(path + len, PATH_MAX - len, "/guest_callchain");
-	*policy = 0;
-	file = fopen(path, "re");
-	if (!file)
-		return;
-	if (fscanf(file, "%15s", policy) != 1)
-		*policy = 0;
-	fclose(file);
+	while (file && !policy && fgets(line, sizeof(line), file)) {
+		if (sscanf(line, "guest_callchain: %15s", name) != 1)
+			continue;
+		for (policy = UNDECIDED; policy < ARRAY_SIZE(names); policy++) {
+			if (!strcmp(name, names[policy]))
+				break;
+		}
+		/* Refuse what a later kernel may tell. */
+		if (policy == ARRAY_SIZE(names))
+			policy = FORBIDDEN;
+	}
+	if (file)
+		fclose(file);
+	return policy;
 }
 
 /**
  * guest_policy__refusal - check whether a guest may be read
  * @pid: pid of its VMM
  *
- * The VMM's answer is in debugfs, which only root can read; for other users, there is none.  If a
- * VMM has several VMs and refuses one of them, perf reads none.
+ * This is for perf's own reading of the VMM's memory, which takes the right to trace the VMM.  Who
+ * has that right can read the VMM's answer.  If a VMM has several VMs and refuses one of them, perf
+ * reads none.
  *
  * Return: the reason, or NULL if the guest may be read.
  */
 const char *guest_policy__refusal(pid_t pid)
 {
-	char path[PATH_MAX], policy[16];
+	char path[PATH_MAX];
+	enum policy policy;
 	unsigned int nr;
 	int level;
 
@@ -81,22 +110,39 @@ const char *guest_policy__refusal(pid_t pid)
 		return "kernel.perf_event_guest_callchain is 0";
 
 	for (nr = 0; guest_memslots__find_vm(pid, nr, path); nr++) {
-		read_policy(path, policy);
-		if (!strcmp(policy, "forbidden"))
+		policy = read_policy(path);
+		if (policy == FORBIDDEN)
 			return "its VMM forbids it";
-		if (level == IF_ALLOWED && strcmp(policy, "allowed"))
+		if (level == IF_ALLOWED && policy != ALLOWED && policy != READ_ALLOWED)
 			return NOT_ALLOWED;
 	}
-	if (level == IF_ALLOWED && !nr)
-		return NOT_ALLOWED;
+	return level == IF_ALLOWED && !nr ? NOT_ALLOWED : NULL;
+}
 
-	/*
-	 * A VM whose creating thread has ended may be another VMM's: it can forbid, but not allow.
-	 */
-	for (nr = 0; guest_memslots__find_orphan(pid, nr, path); nr++) {
-		read_policy(path, policy);
-		if (!strcmp(policy, "forbidden"))
-			return "its VMM forbids it";
+/**
+ * guest_policy__read_refusal - check whether events may read a guest
+ * @pid: pid of its VMM, or of a thread of the VMM
+ *
+ * Return: the reason, or NULL if the events of perf may read the guest.
+ */
+const char *guest_policy__read_refusal(pid_t pid)
+{
+	char path[PATH_MAX];
+	unsigned int nr;
+	int level;
+
+	if (!read_sysctl(&level))
+		return NULL;
+	if (level == NEVER)
+		return "kernel.perf_event_guest_callchain is 0";
+
+	for (nr = 0; guest_memslots__find_vm(pid, nr, path); nr++) {
+		enum policy policy = read_policy(path);
+
+		if (policy == FORBIDDEN)
+			return "the VMM forbids it";
+		if (level != READ_UNLESS_FORBIDDEN && policy != READ_ALLOWED)
+			return NO_READS;
 	}
-	return NULL;
+	return level != READ_UNLESS_FORBIDDEN && !nr ? NO_READS : NULL;
 }

@@ -5,5 +5,6 @@
 #include <sys/types.h>
 
 const char *guest_policy__refusal(pid_t pid);
+const char *guest_policy__read_refusal(pid_t pid);
 
 #endif /* __PERF_GUEST_POLICY_H */

@@ -15,13 +15,17 @@
 #include <linux/bits.h>
 #include <linux/kernel.h>
 #include <linux/time64.h>
+#include <linux/unaligned.h>
 #include <linux/zalloc.h>
 #include <perf/event.h>
 
+#include "../../arch/x86/include/uapi/asm/perf_regs.h"
 #include "event.h"
 #include "guest-folder.h"
 #include "guest-map-reader.h"
+#include "guest-reads.h"
 #include "guest-task-reader.h"
+#include "guest-user.h"
 #include "machine.h"
 #include "sample.h"
 #include "symbol_conf.h"
@@ -301,13 +305,24 @@ static bool is_anothers(const struct guest_task_reader *threads, const struct no
 	       guest_map_reader__lacks(threads->maps, note->root, note->pid, sample->time, ip);
 }
 
+/*
+ * Return an address on the stack of the task that was sampled.  SP may be on the stack of an
+ * interrupt, but user mode's registers and the stack that was interrupted are on the task's.
+ */
+static u64 task_sp(const struct guest_read *read)
+{
+	if (read->pieces[GUEST_READ_USER_REGS].size)
+		return read->pieces[GUEST_READ_USER_REGS].addr;
+	if (read->pieces[GUEST_READ_INTERRUPTED].size)
+		return read->pieces[GUEST_READ_INTERRUPTED].addr;
+	return guest_read__reg(read, PERF_REG_X86_SP);
+}
+
 static const struct note *find_note(const struct guest_task_reader *threads,
 				    const struct perf_sample *sample)
 {
-	const struct perf_record_guest_stack_info *info = sample->guest_stack.info;
-	u64 root = info->root & ROOT_ADDRESS;
-	/* In an interrupt, the second piece is of the task's stack. */
-	u64 sp = info->pieces[1].size ? info->pieces[1].addr : info->sp;
+	u64 root = sample->guest_read.record->root & ROOT_ADDRESS;
+	u64 sp = task_sp(&sample->guest_read);
 
 	if (sample->cpumode == PERF_RECORD_MISC_GUEST_KERNEL)
 		return find_by_stack(threads, sp, root, sample->time) ?:
@@ -398,15 +413,64 @@ static void machine__load_later_threads(struct machine *machine, u64 time)
 	machine->guest_task_reader_tried = false;
 }
 
-static const struct note *find_task(struct machine *machine, const struct perf_sample *sample)
+/*
+ * Fill in @task with the task that was current in the guest; return false if that was not read.
+ * Page tables tell which files are mapped: find those of the process, with or without PTI.
+ */
+static bool read_current(const struct guest_task_reader *threads,
+			 const struct perf_sample *sample, struct note *task)
+{
+	const struct guest_read *read = &sample->guest_read;
+	const struct guest_piece *pids = &read->pieces[GUEST_READ_PIDS];
+	const struct guest_piece *comm = &read->pieces[GUEST_READ_COMM];
+	u64 root = read->record->root & ROOT_ADDRESS;
+	const struct note *note;
+
+	if (pids->size != 2 * sizeof(u32) || comm->size != COMM_SIZE)
+		return false;
+
+	*task = (struct note) {
+		.root	= root,
+		.tid	= get_unaligned_le32(pids->data),
+		.pid	= get_unaligned_le32(pids->data + sizeof(u32)),
+	};
+	if (task->tid > INT_MAX || task->pid > INT_MAX || !*comm->data)
+		return false;
+
+	note = find_by_root(threads, root, sample->time) ?:
+	       find_by_root(threads, root & ~ROOT_PTI_USER, sample->time);
+	if (note && note->pid == task->pid)
+		task->root = note->root;
+	memcpy(task->comm, comm->data, COMM_SIZE);
+	for (char *c = task->comm; *c; c++) {
+		if (*c < ' ' || *c > '~')
+			*c = '?';
+	}
+	return true;
+}
+
+/* Find the task that a sample hit; return false if it isn't known. */
+static bool find_task(struct machine *machine, const struct perf_sample *sample,
+		      struct note *task)
 {
 	const struct guest_task_reader *threads;
 	const struct note *note;
 
 	machine__load_later_threads(machine, sample->time);
 	threads = machine__guest_task_reader(machine);
-	note = threads ? find_note(threads, sample) : NULL;
-	return note && !is_anothers(threads, note, sample) ? note : NULL;
+	/* Without files of this guest, what was read was not described for its kernel. */
+	if (!threads)
+		return false;
+
+	if (read_current(threads, sample, task))
+		return true;
+
+	note = find_note(threads, sample);
+	if (!note || is_anothers(threads, note, sample))
+		return false;
+
+	*task = *note;
+	return true;
 }
 
 /* Give a guest's thread the name of the VMM's thread whose vCPU was sampled. */
@@ -432,26 +496,24 @@ static void name_vcpu(const struct perf_sample *sample, struct machine *machine)
  * @sample:	a sample with its deferred parts
  * @machine:	the guest
  *
- * Before this, the sample has the pid and tid of the VMM's thread.  It keeps them if it carries no
- * stack of the guest, or if its task is not known; then the guest's thread gets the comm of the
- * VMM's thread.
+ * Before this, the sample has the pid and tid of the VMM's thread.  It keeps them if the guest was
+ * not read, or if its task is not known; then the guest's thread gets the comm of the VMM's thread.
  */
 void sample__name_guest_task(struct perf_sample *sample, struct machine *machine)
 {
-	const struct note *note;
 	struct thread *thread;
+	struct note task;
 	const char *comm;
 
 	if (!machine || machine__is_host(machine) || symbol_conf.guest_code)
 		return;
 
-	note = sample->guest_stack.info ? find_task(machine, sample) : NULL;
-	if (!note) {
+	if (!sample->guest_read.record || !find_task(machine, sample, &task)) {
 		name_vcpu(sample, machine);
 		return;
 	}
 
-	thread = machine__findnew_thread(machine, note->pid, note->tid);
+	thread = machine__findnew_thread(machine, task.pid, task.tid);
 	if (!thread)
 		return;
 
@@ -459,12 +521,12 @@ void sample__name_guest_task(struct perf_sample *sample, struct machine *machine
 	 * Tasks may change their names.  Each CPU has an idle task of its own, and all of them are
 	 * task 0.
 	 */
-	comm = note->tid ? note->comm : "swapper";
+	comm = task.tid ? task.comm : "swapper";
 	if (strcmp(thread__comm_str(thread), comm))
 		thread__set_comm(thread, comm, sample->time);
-	guest_map_reader__use(machine->guest_task_reader->maps, machine, thread, note->root,
-			      note->pid, sample->time);
+	guest_map_reader__use(machine->guest_task_reader->maps, machine, thread, task.root,
+			      task.pid, sample->time);
 	thread__put(thread);
-	sample->pid = note->pid;
-	sample->tid = note->tid;
+	sample->pid = task.pid;
+	sample->tid = task.tid;
 }

@@ -30,6 +30,7 @@
 #include "guest-memory.h"
 #include "guest-modules.h"
 #include "guest-policy.h"
+#include "guest-reads.h"
 #include "guest-task-writer.h"
 #include "guest-watch.h"
 #include "perf-sys.h"
@@ -266,6 +267,7 @@ static void find_next_kernel(struct guest *guest, const struct perf_clock *clock
 	    !guest_files__write(kernel, guest->pid, dir, guest->tables))
 		goto err;
 
+	guest_reads__learn(guest->pid, kernel);
 	drop_kernel(guest);
 	use_kernel(guest, kernel, dir);
 	guest->alive = get_time(clock);
@@ -471,6 +473,7 @@ void guest_watch__stop(void)
 		note_first_tasks();
 	}
 	watch.opts = NULL;
+	guest_reads__end();
 	while ((guest = watch.guests)) {
 		watch.guests = guest->next;
 		drop_kernel(guest);

@@ -161,14 +161,15 @@ static u64 noise(struct callchain_case *c, int level, bool leaf)
 	const struct oracle_vcpu *v = &c->vcpu;
 	u64 mask = 7ULL << 9;
 
-	if (!c->mapping_code && v->pae && v->nxe && !is_pdpte_register(v, level))
+	if (is_pdpte_register(v, level))
+		return rnd(c, 8) & mask;
+	mask |= RW | A | D;
+	if (!c->mapping_code && v->nxe)
 		mask |= 1ULL << 63;
 	if (v->lma)
 		mask |= 0x7ffULL << 52;
-	if (!is_pdpte_register(v, level))
-		mask |= RW | A | D;
 	if (leaf || level < 4)
-		mask |= is_pdpte_register(v, level) ? 0 : 1ULL << 8;
+		mask |= 1ULL << 8;
 	return rnd(c, 8) & mask;
 }
 
@@ -195,8 +196,8 @@ static void remember_entry(struct callchain_case *c, u32 off)
 }
 
 /*
- * Map a page whose size is that of @leaf_level.  The root table is at offset PAGE
- * of the memory; with PAE, it may begin anywhere on that page, see choose_mode().
+ * Map a page whose size is that of @leaf_level.  The root table is at offset PAGE of the memory;
+ * with PAE, it may begin anywhere on that page, see choose_mode().
  */
 static void map(struct callchain_case *c, u64 gva, u64 gpa, int leaf_level, bool user)
 {
@@ -206,24 +207,25 @@ static void map(struct callchain_case *c, u64 gva, u64 gpa, int leaf_level, bool
 
 	for (level = root_level(v); ; level--) {
 		unsigned int index = gva >> level_shift(v, level) & (v->pae ? 511 : 1023);
-		u64 entry, flags = P;
+		u64 entry, rights = RW | (user ? US : 0), flags;
 		u32 off;
 
-		if (is_pdpte_register(v, level))
+		/* PDPTEs have no rights, and no Accessed or Dirty bits. */
+		if (is_pdpte_register(v, level)) {
 			index &= 3;
+			rights = 0;
+		}
 		if (!case_offset(table + index * c->entry_size, &off))
 			return;
 
 		entry = get(c, off, c->entry_size);
-		if (!is_pdpte_register(v, level))
-			flags |= user ? US | RW : RW;
-		flags |= c->mapping_code ? A | D : noise(c, level, level == leaf_level);
+		flags = P | rights;
+		flags |= c->mapping_code && !is_pdpte_register(v, level) ?
+			 A | D : noise(c, level, level == leaf_level);
 
 		if (level == leaf_level) {
 			if (is_code_entry(c, off))
 				return;
-			if (is_pdpte_register(v, level))
-				flags &= ~(A | D);
 			if (level > 1)
 				flags |= PS;
 			entry = gpa | flags;
@@ -238,12 +240,10 @@ static void map(struct callchain_case *c, u64 gva, u64 gpa, int leaf_level, bool
 			u64 window = v->pae && once_in(c, 4) && !c->mapping_code ?
 				     CASE_HIGH_MEM_GPA : CASE_MEM_GPA;
 
-			if (is_pdpte_register(v, level))
-				flags &= ~(A | D);
 			entry = (window + alloc_page(c)) | flags;
-		} else if (!v->pae || (entry & PS) == 0) {
+		} else if (!(entry & PS) || is_pdpte_register(v, level)) {
 			/* Kernel pages may use the table, too; user pages need US in its entry. */
-			entry |= is_pdpte_register(v, level) || !user ? 0 : US | RW;
+			entry |= user ? rights : 0;
 		} else {
 			return;
 		}
@@ -265,8 +265,8 @@ static void tamper_with_entry(struct callchain_case *c)
 
 	if (!off || is_code_entry(c, off))
 		return;
-	if (c->fixed_pdptes && off >= (c->vcpu.cr3 - CASE_MEM_GPA) &&
-	    is_pdpte_register(&c->vcpu, 3) && off < (c->vcpu.cr3 - CASE_MEM_GPA) + 32)
+	if (c->fixed_pdptes && is_pdpte_register(&c->vcpu, 3) &&
+	    off - (c->vcpu.cr3 - CASE_MEM_GPA) < 32)
 		return;
 
 	entry = get(c, off, c->entry_size);
@@ -338,8 +338,8 @@ static void put_stack(struct callchain_case *c, u64 gva, unsigned int size, u64 
 }
 
 /*
- * Choose where a stack lies.  About half of the kernels' stacks lie where Linux has them.  The
- * others lie at borders of address ranges, which random addresses would never hit, or anywhere.
+ * Choose where a stack lies: at usual places, at borders of address ranges, which random addresses
+ * would never hit, or anywhere.
  */
 static u64 choose_stack_gva(struct callchain_case *c, bool user)
 {
@@ -403,7 +403,7 @@ static u64 make_stack(struct callchain_case *c, bool user, unsigned int nr_pages
 		return gva;
 	}
 
-	/* Large pages need PSE or PAE.  These also reach above 4 GiB; 32-bit PTEs can't. */
+	/* Large pages of 32-bit paging need PSE, and also reach above 4 GiB; PTEs can't. */
 	if (once_in(c, 4) && (v->pae || v->pse))
 		level = v->lma && v->gbpages && once_in(c, 2) ? 3 : 2;
 
@@ -451,7 +451,8 @@ static void set_fp(struct callchain_case *c, const struct builder *b, u64 fp)
 	if (b->fp_at)
 		put_stack(c, b->fp_at, b->word, fp);
 	else
-		c->vcpu.rbp = fp | (b->word < 8 && once_in(c, 4) ? rnd(c, 4) << 32 : 0);
+		c->vcpu.rbp = b->word < 8 && once_in(c, 4) ?
+			      (fp & ((1ULL << 8 * b->word) - 1)) | rnd(c, 4) << 8 * b->word : fp;
 }
 
 static u64 text_address(struct callchain_case *c, const struct builder *b)
@@ -522,178 +523,21 @@ static u64 bad_fp(struct callchain_case *c, const struct builder *b)
 }
 
 /*
- * Add a frame.  1 of 48 return addresses is zero or at the border of canonical addresses: of the
- * stacks with 13 frames, nearly three of four have none of these.
+ * Add a frame.  1 of 48 return addresses is zero, or at the border of canonical addresses or of
+ * perf's context markers: of the stacks with 13 frames, nearly three of four have none of these.
  */
 static void push_frame(struct callchain_case *c, struct builder *b)
 {
 	u64 frame = (b->at + gap(c, b)) & b->mask;
-	u64 ra = once_in(c, 48) ? ONE_OF(c, 0, 1ULL << 47, 1ULL << 56, 1ULL << 63) :
-				  text_address(c, b);
+	u64 ra = text_address(c, b);
+
+	if (once_in(c, 48))
+		ra = ONE_OF(c, 0, 1ULL << 47, 1ULL << 56, 1ULL << 63, -4095ULL, -4096ULL);
 
 	set_fp(c, b, frame - b->ss_base);
 	put_stack(c, (frame + b->word) & b->mask, b->word, ra);
 	b->fp_at = frame;
 	b->at = (frame + 2 * b->word) & b->mask;
-}
-
-static u64 flags_word(struct callchain_case *c)
-{
-	if (once_in(c, 12))
-		return ONE_OF(c, 0, 0x200, 0xa, 0x22, 0x8002, 0x20002, 0x400002,
-			      0x80000002, 1ULL << 63 | 2, 1ULL << 32 | 2) ^
-		       (once_in(c, 2) ? rnd(c, 8) : 0);
-	return ONE_OF(c, 0x246, 0x202, 0x2, 0x10246, 0x40202, 0x3f7fd7 & ~0x20028u);
-}
-
-/*
- * Add an entry frame: the registers that Linux saves.  The frames of the interrupted code follow
- * above it, or on user mode's stack.  Each register is odd in 1 of 12 entries, or in fewer, so
- * that nearly three of four entries are sound.
- */
-static void push_entry(struct callchain_case *c, struct builder *b, u64 user_stack,
-		       bool syscall)
-{
-	static const u8 fields_64[] = { 32, 128, 136, 144, 152, 168 };
-	static const u8 fields_32[] = { 20, 48, 52, 56, 60, 68 };
-	const u8 *f = b->word == 8 ? fields_64 : fields_32;
-	const bool to_user = syscall || once_in(c, 2);
-	const bool compat = to_user && b->word == 8 && once_in(c, 3);
-	u64 regs = (b->at + (syscall ? 0 : gap(c, b))) & b->mask;
-	struct builder next = *b;
-	u64 cs, sp, mark;
-
-	if (syscall)
-		mark = 0;
-	else
-		mark = b->word == 8 ? regs + 1 : regs & ~(1ULL << 31);
-	set_fp(c, b, mark);
-
-	if (to_user)
-		cs = compat ? 0x23 : b->word == 8 ? 0x33 : 0x73;
-	else
-		cs = b->word == 8 ? 0x10 : 0x60;
-	if (once_in(c, 12))
-		cs = ONE_OF(c, 0, 1, 2, 3, 4, 7, 0x11, 0x32, 0x23, 0x33, 0x10);
-	if (once_in(c, 8))
-		cs |= rnd(c, 8) & ~0xffffULL;
-
-	next.at = (regs + f[5]) & b->mask;
-	if (to_user) {
-		next.user = true;
-		next.at = user_stack;
-		if (compat) {
-			next.word = 4;
-			next.mask = 0xffffffff;
-		}
-	}
-	sp = next.at;
-	if (once_in(c, 12))
-		sp = ONE_OF(c, regs, regs - b->word, regs + b->word, 0, regs + f[5] - b->word) ^
-		     (once_in(c, 4) ? 1ULL << pick(c, 64) : 0);
-	else if (compat && once_in(c, 16))
-		sp |= 1ULL << 32;
-
-	put_stack(c, regs + f[1], b->word, once_in(c, 32) ? ONE_OF(c, 0, 1ULL << 47, 1ULL << 63) :
-							   text_address(c, &next));
-	put_stack(c, regs + f[2], b->word, cs);
-	put_stack(c, regs + f[3], b->word, flags_word(c));
-	put_stack(c, regs + f[4], b->word, sp);
-	next.fp_at = regs + f[0];
-
-	/*
-	 * The saved frame pointer has 64 bits, as all words of this entry frame.  The stack
-	 * that it leads to has words of 32 bits.
-	 */
-	if (compat) {
-		u64 frame = next.at + gap(c, &next);
-
-		/* 32-bit code may leave any value in the upper half of RBP. */
-		put_stack(c, next.fp_at, 8, once_in(c, 16) ? 1ULL << 32 :
-					    frame | (once_in(c, 16) ? 1ULL << 32 : 0));
-		put_stack(c, frame + 4, 4, text_address(c, &next));
-		next.fp_at = frame;
-		next.at = frame + 8;
-	}
-	*b = next;
-}
-
-static u64 make_page(struct callchain_case *c, u64 gva)
-{
-	u32 off = alloc_page(c);
-
-	map(c, gva, CASE_MEM_GPA + off, 1, false);
-	add_mapped(c, gva, off);
-	return gva;
-}
-
-/* Map the pages of a stack from @gva up to its end. */
-static void make_pages(struct callchain_case *c, u64 gva, u64 end)
-{
-	for (gva &= ~4095ULL; gva != end; gva += PAGE)
-		make_page(c, gva);
-}
-
-/*
- * A Linux kernel.  User mode's registers are at the end of a task's stack, or 16 bytes lower
- * as with FRED, or 8 bytes lower, where the walk must not find them.  Up to two stacks of IRQs or
- * exceptions may follow, each with a link to the one before: one more than the walk follows.
- */
-static void build_linux_stacks(struct callchain_case *c, u64 user_stack)
-{
-	struct oracle_vcpu *v = &c->vcpu;
-	u64 top = 0xffffc90000404000ULL + ((u64)pick(c, 64) << 14), end;
-	unsigned int i, nr_frames = pick(c, 6), nr_stacks = pick(c, 3);
-	struct builder b = {
-		.at = top - 168 - ONE_OF(c, 0, 0, 16, 8),
-		.word = 8,
-		.mask = ~0ULL,
-	};
-
-	v->rsp = top - 168 - 8 * pick(c, once_in(c, 2) ? 64 : (0x4000 - 168) / 8);
-	if (once_in(c, 16))
-		v->rsp = top;
-	make_pages(c, once_in(c, 8) ? top - PAGE : v->rsp, top + (v->rsp == top ? PAGE : 0));
-	push_entry(c, &b, user_stack, true);
-	for (i = 0; i < nr_frames; i++)
-		push_frame(c, &b);
-	set_fp(c, &b, 0);
-
-	for (i = 0; i < nr_stacks; i++) {
-		/* Each lies further away.  It ends at any page, even where a task's stack would. */
-		end = top + 0x800000 * (i + 1) + PAGE * ONE_OF(c, 0, 1, 2, 3);
-		make_pages(c, end - PAGE * (1 + pick(c, 2)), end);
-		put_stack(c, end - 8, 8,
-			  once_in(c, 2) ? v->rsp : ONE_OF(c, 0x18, 0x18, 0, 0x10000));
-		put_stack(c, end - 16, 8, once_in(c, 16) ? end - 64 : v->rsp);
-		v->rsp = end - (8 * pick(c, 64) ?: ONE_OF(c, 1, 12, PAGE, PAGE + 8));
-	}
-
-	/* Half of the kernels have up to four frames.  If these ended well, the walk would stop. */
-	b = (struct builder){ .at = v->rsp & ~7ULL, .word = 8, .mask = ~0ULL };
-	for (i = once_in(c, 2) ? pick(c, 5) : 0; i; i--)
-		push_frame(c, &b);
-	set_fp(c, &b, bad_fp(c, &b));
-}
-
-/*
- * The first or last instructions of a system call.  RSP is user mode's in half of the cases.  In
- * the others, the kernel's stack holds up to 200 bytes; the walk uses RCX and R11 below 184.
- */
-static void build_syscall(struct callchain_case *c, u64 user_stack)
-{
-	struct builder b = {
-		.at = user_stack,
-		.word = 8,
-		.mask = ~0ULL,
-		.user = true,
-	};
-	unsigned int i, nr_frames = pick(c, 6);
-
-	c->vcpu.rsp = once_in(c, 2) ? user_stack : 0xfffffe0000003000ULL - 8 * pick(c, 26);
-	for (i = 0; i < nr_frames; i++)
-		push_frame(c, &b);
-	set_fp(c, &b, once_in(c, 2) ? 0 : bad_fp(c, &b));
 }
 
 /*
@@ -711,22 +555,9 @@ static void build_stacks(struct callchain_case *c)
 		.mask = long_code ? ~0ULL : 0xffffffffULL,
 	};
 	const unsigned int nr_pages = 1 + pick(c, 5);
-	u64 stack = make_stack(c, v->cpl == 3, nr_pages), user_stack = stack;
+	/* Sometimes, the pages have the wrong rights. */
+	u64 stack = make_stack(c, (v->cpl == 3) ^ once_in(c, 8), nr_pages);
 	unsigned int i, nr_frames;
-
-	if (!v->cpl)
-		user_stack = make_stack(c, true, 1 + pick(c, 2)) + pick(c, 64) * 8;
-	v->rcx = ONE_OF(c, 0x401234, 0x401234, 0x401234, 0, 1ULL << 47, rnd(c, 8));
-	v->r11 = flags_word(c);
-	/* Three of four guests in 64-bit kernel code still get the general stacks below. */
-	if (!v->cpl && long_code && once_in(c, 6)) {
-		build_linux_stacks(c, user_stack);
-		return;
-	}
-	if (!v->cpl && long_code && once_in(c, 12)) {
-		build_syscall(c, user_stack);
-		return;
-	}
 
 	/* The stack must lie in a segment of 64 KiB, as offsets have 16 bits. */
 	if (b.word == 2) {
@@ -745,10 +576,6 @@ static void build_stacks(struct callchain_case *c)
 	/* 1 of 12 stacks may have up to 149 frames; the long ones run off the stack's pages. */
 	nr_frames = once_in(c, 12) ? pick(c, 150) : pick(c, 14);
 	for (i = 0; i < nr_frames; i++) {
-		if (!b.user && b.word > 2 && once_in(c, 5)) {
-			push_entry(c, &b, user_stack, b.word == 8 && once_in(c, 3));
-			continue;
-		}
 		if (once_in(c, 40)) {
 			set_fp(c, &b, bad_fp(c, &b));
 			return;
@@ -756,30 +583,14 @@ static void build_stacks(struct callchain_case *c)
 		push_frame(c, &b);
 	}
 
-	/* Choose what follows the last frame: in 1 of 4 cases, a bad frame pointer. */
-	switch (pick(c, 4)) {
-	case 0:
-		set_fp(c, &b, 0);
-		break;
-	case 1:
-		if (!b.user && b.word == 8)
-			push_entry(c, &b, user_stack, true);
-		break;
-	case 2:
-		set_fp(c, &b, bad_fp(c, &b));
-		break;
-	default:
-		push_frame(c, &b);
-		set_fp(c, &b, 0);
-		break;
-	}
+	set_fp(c, &b, once_in(c, 3) ? bad_fp(c, &b) : 0);
 }
 
 /* Registers */
 
 /*
- * Choose the mode.  64-bit code is half of the modes, as most of the walk's code serves it.  CPL 0
- * has odds of 1 in 2, as only kernels have entry frames.  Most keys in PKRU allow reads.
+ * Choose the mode.  64-bit code is half of the modes, as most guests run it.  Most keys in PKRU
+ * allow reads.
  */
 static void choose_mode(struct callchain_case *c)
 {
@@ -823,13 +634,9 @@ static void choose_mode(struct callchain_case *c)
 	}
 	v->pg = mode < 14;
 	v->pae = v->pae || v->lma;
+	v->nxe = v->nxe && v->pae;
 	v->la57 = v->lma && c->has_la57 && once_in(c, 3);
-	if (!v->pae && v->pg)
-		v->nxe = false;
-	if (!v->pg)
-		v->pae = once_in(c, 4);
 	c->entry_size = v->pae ? 8 : 4;
-
 	v->cr3 = CASE_MEM_GPA + PAGE;
 	if (v->pae && !v->lma)
 		v->cr3 += 32 * pick(c, 128);
@@ -962,27 +769,17 @@ void case_clear(struct callchain_case *c)
 
 bool case_chains_equal(const struct oracle_chain *a, const struct oracle_chain *b)
 {
-	unsigned int i;
-
-	if (a->nr != b->nr || a->end != b->end)
-		return false;
-	for (i = 0; i < a->nr; i++) {
-		if (a->entries[i].ip != b->entries[i].ip ||
-		    a->entries[i].user != b->entries[i].user)
-			return false;
-	}
-	return true;
+	return a->nr == b->nr && !memcmp(a->ips, b->ips, a->nr * sizeof(a->ips[0]));
 }
 
 void case_print_chain(const char *whose, const struct oracle_chain *chain)
 {
 	unsigned int i;
 
-	fprintf(stderr, "%s, %u entries, end: %s\n", whose, chain->nr,
-		oracle_end_names[chain->end]);
+	fprintf(stderr, "%s, %u callers:", whose, chain->nr);
 	for (i = 0; i < chain->nr; i++)
-		fprintf(stderr, "\t%s 0x%lx\n", chain->entries[i].user ? "user  " : "kernel",
-			chain->entries[i].ip);
+		fprintf(stderr, " 0x%lx", chain->ips[i]);
+	fputc('\n', stderr);
 }
 
 void case_print(const struct callchain_case *c)
@@ -993,8 +790,8 @@ void case_print(const struct callchain_case *c)
 		v->cpl, v->lma, v->cs_l, v->cs_d, c->real, v->cs_base, v->ss_base);
 	fprintf(stderr, "pg %u, pse %u, pae %u, la57 %u, nxe %u, smap %u, ac %u, pke %u, pkru 0x%x\n",
 		v->pg, v->pse, v->pae, v->la57, v->nxe, v->smap, v->ac, v->pke, v->pkru);
-	fprintf(stderr, "rip 0x%lx, rsp 0x%lx, rbp 0x%lx, rcx 0x%lx, r11 0x%lx, cr3 0x%lx, depth %u\n",
-		v->rip, v->rsp, v->rbp, v->rcx, v->r11, v->cr3, case_depths[c->depth]);
+	fprintf(stderr, "rip 0x%lx, rsp 0x%lx, rbp 0x%lx, cr3 0x%lx, depth %u\n",
+		v->rip, v->rsp, v->rbp, v->cr3, case_depths[c->depth]);
 	if (c->race)
 		fprintf(stderr, "%u bytes of the memory, at 0x%x, change from 0x%lx to 0x%lx\n",
 			c->race_size, c->race_off, c->race_words[0], c->race_words[1]);

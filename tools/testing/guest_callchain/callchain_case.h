@@ -11,9 +11,8 @@
 #include "callchain_oracle.h"
 
 /*
- * The guest's memory.  It is aligned for the largest page.  Bit 31 of its addresses is set:
- * without paging, encoded pointers to 32-bit Linux's entry frames need that.  The same memory
- * also is above 4 GiB, for PSE-36 and PAE.
+ * The guest's memory.  It is aligned for the largest page.  The same memory also is above 4 GiB,
+ * for PSE-36 and PAE.
  */
 #define CASE_MEM_GPA		0x80000000ULL
 #define CASE_HIGH_MEM_GPA	0x180000000ULL
@@ -26,7 +25,7 @@
 
 #define CASE_MAX_WRITES		2048
 
-/* Limits of the number of entries in a chain; callchain_case.depth is an index into these. */
+/* Limits of the number of entries in a chain, its IP included; see callchain_case.depth. */
 extern const unsigned int case_depths[];
 #define CASE_NR_DEPTHS		4
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
  * Compute the callchain that a guest must have.  The code follows the architecture's
- * manuals and Linux, and shares nothing with KVM's code.
+ * manuals, and shares nothing with KVM's code.
  */
 #ifndef SELFTEST_KVM_CALLCHAIN_ORACLE_H
 #define SELFTEST_KVM_CALLCHAIN_ORACLE_H
@@ -34,8 +34,6 @@
  * @rip:	RIP
  * @rsp:	RSP
  * @rbp:	RBP
- * @rcx:	RCX
- * @r11:	R11
  * @cr3:	CR3
  */
 struct oracle_vcpu {
@@ -61,41 +59,22 @@ struct oracle_vcpu {
 	u64 rip;
 	u64 rsp;
 	u64 rbp;
-	u64 rcx;
-	u64 r11;
 	u64 cr3;
 };
 
 /* Read an aligned word of 2, 4 or 8 bytes; return false if the guest has no memory at @gpa. */
 typedef bool (*oracle_read_fn)(void *arg, u64 gpa, unsigned int size, u64 *word);
 
-enum oracle_end {
-	ORACLE_GOES_ON,
-	ORACLE_LAST,
-	ORACLE_DEPTH,
-	ORACLE_UNALIGNED,
-	ORACLE_BACKWARDS,
-	ORACLE_NONCANONICAL,
-	ORACLE_UNMAPPED,
-	ORACLE_NO_MEMORY,
-	NR_ORACLE_ENDS,
-};
-
-extern const char * const oracle_end_names[NR_ORACLE_ENDS];
-
 struct oracle_chain {
-	u64 ip;			/* of the sample; also a linear address */
 	unsigned int nr;
-	enum oracle_end end;
-	struct {
-		u64 ip;
-		bool user;
-	} entries[ORACLE_MAX_DEPTH];
+	u64 ips[ORACLE_MAX_DEPTH];
 };
 
 bool oracle_translate(const struct oracle_vcpu *vcpu, oracle_read_fn read, void *arg,
 		      u64 gva, bool user, u64 *gpa);
+bool oracle_is_canonical(const struct oracle_vcpu *v, u64 la);
+u64 oracle_ip(const struct oracle_vcpu *v);
 void oracle_walk(const struct oracle_vcpu *vcpu, oracle_read_fn read, void *arg,
-		 unsigned int depth, struct oracle_chain *chain);
+		 unsigned int max, struct oracle_chain *chain);
 
 #endif /* SELFTEST_KVM_CALLCHAIN_ORACLE_H */

@@ -94,7 +94,7 @@ int veprintf(int level, int var, const char *fmt, va_list args)
 }
 
 /* KVM's list of memslots comes from the host, and is not fuzzed. */
-bool guest_memslots__find(pid_t pid, unsigned int nr, char path[PATH_MAX])
+bool guest_memslots__find_vm(pid_t pid, unsigned int nr, char path[PATH_MAX])
 {
 	return false;
 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Fuzz tools/perf/util/guest-orc.c, orc-module.c and unwind-orc.c under libFuzzer.
+ * Fuzz tools/perf/util/guest-orc.c, orc-module.c, unwind-orc.c and guest-user.c under libFuzzer.
  *
- * The input determines a guest's vmlinux, a module, and some dumps of the guest's stack.  The
- * files are small, and some are changed; 1 of 8 vmlinux files is raw bytes of the input.
- * AddressSanitizer and UBSan look for errors.  The result must be a valid chain.
+ * The input determines a guest's vmlinux, a module, and some reads of the guest's registers and
+ * stacks.  The files are small, and some are changed; 1 of 8 vmlinux files is raw bytes of the
+ * input.  AddressSanitizer and UBSan look for errors.  The result must be a valid chain.
  */
 #include <elf.h>
 #include <fcntl.h>
@@ -17,6 +17,7 @@
 #include <linux/kernel.h>
 #include <linux/perf_event.h>
 #include <linux/zalloc.h>
+#include <asm/perf_regs.h>
 #include <perf/event.h>
 
 #include "build-id.h"
@@ -25,6 +26,8 @@
 #include "dso.h"
 #include "event.h"
 #include "guest-orc.h"
+#include "guest-reads.h"
+#include "guest-user.h"
 #include "machine.h"
 #include "map.h"
 #include "maps.h"
@@ -40,14 +43,20 @@
 #define IRQ_STACK	0xffffc90000042000ULL
 #define MOVED		0x2a00000ULL
 #define MODULE		0xffffffffc0100000ULL
+#define USER_STACK	0x7ffc00001000ULL
+#define USER_STACK_32	0xff801000ULL
+#define USER_TEXT	0x401000ULL
 
 #define NR_RULES	16
 #define RULE_SIZE	16
 #define CODE_SIZE	(NR_RULES * RULE_SIZE)
 #define MAX_WORDS	64
 
-/* The most entries that guest_orc__unwind() can add to a chain, see MAX_FRAMES in guest-orc.c. */
-#define MAX_CHAIN	(1 + 256 + 2)
+/* The most frames of the kernel and of user mode, see guest-orc.c and guest-user.c. */
+#define MAX_FRAMES	256
+
+/* Addresses of user mode have 56 bits at most. */
+#define MAX_USER	BIT_ULL(56)
 
 enum { NOTHING, CODE, ORC_IPS, ORC_RULES, ORC_HASH, NAMES, NR_SECTIONS };
 
@@ -455,56 +464,237 @@ static u64 rnd_word(u64 text)
 	}
 }
 
+/* Return a word as on user mode's stack. */
+static u64 rnd_user_word(void)
+{
+	switch (rnd_below(8)) {
+	case 0:
+		return rnd(8);
+	case 1:
+		return USER_TEXT + rnd_below(64);
+	case 2:
+		return USER_STACK_32 + 4 * rnd_below(2 * MAX_WORDS);
+	case 3:
+		return USER_STACK_32 + 8 * rnd_below(MAX_WORDS) + (USER_TEXT << 32);
+	case 4:
+		return 0;
+	default:
+		return USER_STACK + 8 * rnd_below(MAX_WORDS);
+	}
+}
+
+/* Make a piece.  Like the file's allocation, this one has exactly the size of its contents. */
+static void make_piece(struct guest_piece *piece, u64 addr, unsigned int size, u64 text)
+{
+	u8 *data = malloc(size ?: 1);
+
+	for (unsigned int i = 0; i < size; i += sizeof(u64)) {
+		u64 word = text ? rnd_word(text) : rnd_user_word();
+
+		memcpy(&data[i], &word, min((size_t)(size - i), sizeof(word)));
+	}
+	/* No piece lies beyond the end of the address space. */
+	if (size && size - 1 > ~0ULL - addr)
+		addr = -(u64)size;
+	*piece = (struct guest_piece){ addr, size, data };
+}
+
+static unsigned int rnd_size(void)
+{
+	return rnd_below(8) ? 8 * rnd_below(MAX_WORDS) : rnd_below(8 * MAX_WORDS);
+}
+
+/* A stack with more frames than a chain may have. */
+static void make_deep_stack(struct guest_piece *piece, u64 user)
+{
+	const u32 size = 2 * MAX_FRAMES * 16;
+	u64 *words = malloc(size);
+
+	for (u32 at = 0; at < size; at += 16) {
+		words[at / 8] = user + at + 16;
+		words[at / 8 + 1] = USER_TEXT;
+	}
+	*piece = (struct guest_piece){ user, size, (const u8 *)words };
+}
+
+static void put_saved(const struct guest_piece *piece, unsigned int offset, u64 value)
+{
+	memcpy((u8 *)piece->data + offset, &value, sizeof(value));
+}
+
+static void make_pieces(struct guest_read *read, u64 text)
+{
+	struct guest_piece *p = read->pieces;
+	const u64 user = rnd_below(4) ? USER_STACK : USER_STACK_32;
+	bool compat = user == USER_STACK_32;
+
+	for (read->nr = 0; read->nr < NR_GUEST_READ_SLOTS && rnd_below(16); read->nr++) {
+		switch (read->nr) {
+		case GUEST_READ_STACK:
+			make_piece(&p[read->nr], rnd_below(8) ? STACK : -8 * rnd_below(MAX_WORDS),
+				   rnd_size(), text);
+			break;
+		case GUEST_READ_INTERRUPTED:
+			make_piece(&p[read->nr], rnd_below(8) ? IRQ_STACK : rnd(8),
+				   rnd_below(2) ? 0 : rnd_size(), text);
+			break;
+		case GUEST_READ_USER_REGS:
+			make_piece(&p[read->nr], rnd_below(8) ? STACK + 0x3f58 : rnd(8),
+				   rnd_below(8) ? GUEST_PT_REGS_SIZE : rnd_size(), 0);
+			if (p[read->nr].size != GUEST_PT_REGS_SIZE || !rnd_below(4))
+				break;
+			put_saved(&p[read->nr], 32, user + 8 * rnd_below(8));
+			put_saved(&p[read->nr], 128, rnd_user_word());
+			put_saved(&p[read->nr], 136, rnd_below(8) ? compat ? 0x23 : 0x33 : rnd(2));
+			put_saved(&p[read->nr], 144, 0x246 ^ (rnd_below(8) ? 0 : rnd(8)));
+			put_saved(&p[read->nr], GUEST_PT_REGS_SP, user + 8 * rnd_below(8));
+			break;
+		default:
+			if (rnd_below(16))
+				make_piece(&p[read->nr], rnd_below(8) ? user : rnd(8), rnd_size(),
+					   0);
+			else
+				make_deep_stack(&p[read->nr], user);
+			break;
+		}
+	}
+}
+
+/* All registers are at hand, or some. */
+static struct perf_record_guest_read *make_record(u64 text)
+{
+	u64 mask = rnd_below(8) ? (1ULL << 24) - 1 : rnd(8);
+	struct perf_record_guest_read *record;
+	unsigned int i, nr = 0;
+
+	record = malloc(sizeof(*record) + __builtin_popcountll(mask) * sizeof(u64));
+	*record = (struct perf_record_guest_read) {
+		.abi = rnd_below(16) ? PERF_SAMPLE_REGS_ABI_64 : PERF_SAMPLE_REGS_ABI_32,
+		.mask = mask,
+	};
+	for (i = 0; i < 64; i++) {
+		u64 reg = rnd_word(text);
+
+		if (i == PERF_REG_X86_SP && rnd_below(8))
+			reg = (rnd_below(8) ? STACK : USER_STACK) + 8 * rnd_below(8);
+		else if (i == PERF_REG_X86_CX && rnd_below(2))
+			reg = USER_TEXT;
+		else if (i == PERF_REG_X86_R11 && rnd_below(2))
+			reg = 0x246;
+		if (mask >> i & 1)
+			record->regs[nr++] = reg;
+	}
+	return record;
+}
+
+static void make_chain(struct perf_sample *sample, u64 text)
+{
+	struct ip_callchain *chain;
+	unsigned int nr = rnd_below(6), i;
+
+	if (!rnd_below(8))
+		return;
+	chain = malloc(sizeof(*chain) + nr * sizeof(u64));
+	chain->nr = nr;
+	for (i = 0; i < nr; i++)
+		chain->ips[i] = i ? rnd_word(text) : PERF_CONTEXT_GUEST_KERNEL;
+	sample->callchain = chain;
+	sample->merged_callchain = rnd_below(2);
+	sample->deferred_callchain = !rnd_below(8);
+}
+
+/* Copy a chain, because the next step may free it. */
+static struct ip_callchain *copy_chain(const struct ip_callchain *chain)
+{
+	size_t size = chain ? sizeof(*chain) + chain->nr * sizeof(u64) : 0;
+
+	return chain ? memcpy(malloc(size), chain, size) : NULL;
+}
+
+/* User mode's part, which ends the chain. */
+static u64 nr_user_ips(const struct ip_callchain *chain)
+{
+	u64 i;
+
+	for (i = 0; chain && i < chain->nr; i++) {
+		if (chain->ips[i] == PERF_CONTEXT_GUEST_USER)
+			return chain->nr - i;
+	}
+	return 0;
+}
+
+static void add_user(struct perf_sample *sample)
+{
+	struct ip_callchain *old = copy_chain(sample->callchain), *chain;
+	u64 nr = old ? old->nr : 0, i;
+
+	sample__add_guest_user(sample);
+	chain = sample->callchain;
+	FUZZ_ASSERT(!chain == !old, "the chain is lost, or comes from nowhere");
+	FUZZ_ASSERT(!old || !memcmp(chain->ips, old->ips, nr * sizeof(u64)),
+		    "the kernel's part has changed");
+	if (old && chain->nr != nr) {
+		FUZZ_ASSERT(chain->nr >= nr + 2 && chain->nr <= nr + 1 + MAX_FRAMES &&
+			    chain->ips[nr] == PERF_CONTEXT_GUEST_USER,
+			    "user mode's part has %llu entries",
+			    (unsigned long long)(chain->nr - nr));
+		for (i = nr + 1; i < chain->nr; i++)
+			FUZZ_ASSERT(chain->ips[i] && chain->ips[i] < MAX_USER,
+				    "an address that is not user mode's");
+	}
+	free(old);
+}
+
+static void unwind_kernel(struct guest_orc *orc, struct perf_sample *sample)
+{
+	u64 ip = guest_read__reg(&sample->guest_read, PERF_REG_X86_IP), nr_user, nr;
+	struct ip_callchain *old = copy_chain(sample->callchain), *chain;
+	enum orc_end end = guest_orc__unwind(orc, sample);
+
+	FUZZ_ASSERT(end < NR_ORC_ENDS, "ends for an unknown reason, %u", end);
+	chain = sample->callchain;
+	nr_user = nr_user_ips(old);
+	if (chain && (!old || chain->nr != old->nr ||
+		      memcmp(chain->ips, old->ips, old->nr * sizeof(u64)))) {
+		nr = chain->nr - nr_user;
+		FUZZ_ASSERT(sample->merged_callchain && chain->nr >= nr_user + 2 &&
+			    nr <= 1 + MAX_FRAMES + (nr_user ? 0 : 2),
+			    "a chain of %llu entries", (unsigned long long)chain->nr);
+		FUZZ_ASSERT(chain->ips[0] == PERF_CONTEXT_GUEST_KERNEL && chain->ips[1] == ip,
+			    "a chain that does not begin at the sample");
+		FUZZ_ASSERT(!nr_user || !memcmp(&chain->ips[nr], &old->ips[old->nr - nr_user],
+						nr_user * sizeof(u64)),
+			    "a chain without its user mode");
+	}
+	FUZZ_ASSERT(chain || !old, "the chain is lost");
+	free(old);
+}
+
 static void unwind(struct guest_orc *orc, u64 text)
 {
-	struct {
-		u64 nr;
-		u64 ips[4];
-	} recorded = { 4, { PERF_CONTEXT_GUEST_KERNEL, text + 1, PERF_CONTEXT_GUEST_USER,
-			    0x401000 } };
-	struct perf_record_guest_stack_info info = { .abi = PERF_SAMPLE_REGS_ABI_64 };
-	unsigned int nr = rnd_below(MAX_WORDS), i;
-	/* Like the file's allocation, this one has exactly the size of its contents. */
-	u8 *stack = malloc(nr * sizeof(u64) ?: 1);
+	struct perf_record_guest_read *record = make_record(text);
 	struct perf_sample sample = {
-		.cpumode = PERF_RECORD_MISC_GUEST_KERNEL,
-		.callchain = rnd_below(4) ? (struct ip_callchain *)&recorded : NULL,
-		.guest_stack = { nr * sizeof(u64), stack, &info },
+		.cpumode = rnd_below(16) ? PERF_RECORD_MISC_GUEST_KERNEL :
+					   PERF_RECORD_MISC_GUEST_USER,
+		.guest_read.record = record,
 	};
-	bool has_user = sample.callchain;
-	struct ip_callchain *chain;
-	enum orc_end end;
+	struct ip_callchain *first;
 
-	for (i = 0; i < nr; i++) {
-		u64 word = rnd_word(text);
+	make_pieces(&sample.guest_read, text);
+	make_chain(&sample, text);
+	first = sample.merged_callchain ? NULL : sample.callchain;
 
-		memcpy(&stack[i * sizeof(u64)], &word, sizeof(word));
-	}
-	info.ip = rnd_word(text);
-	info.sp = rnd_below(8) ? STACK + 8 * rnd_below(8) : rnd_word(text);
-	info.fp = rnd_word(text);
-	info.pieces[1].size = nr ? 8 * rnd_below(nr) : 0;
-	info.pieces[0].size = nr * sizeof(u64) - info.pieces[1].size;
-	info.pieces[0].addr = rnd_below(8) ? STACK : -8 * rnd_below(MAX_WORDS);
-	info.pieces[1].addr = rnd_below(8) ? IRQ_STACK : rnd(8);
+	add_user(&sample);
+	if (orc && sample.guest_read.pieces[GUEST_READ_STACK].size)
+		unwind_kernel(orc, &sample);
 
-	end = guest_orc__unwind(orc, &sample);
-	FUZZ_ASSERT(end < NR_ORC_ENDS, "ends for an unknown reason, %u", end);
-
-	chain = sample.callchain;
-	if (sample.merged_callchain) {
-		FUZZ_ASSERT(chain->nr >= 2 && chain->nr <= MAX_CHAIN + 2,
-			    "a chain of %llu entries", (unsigned long long)chain->nr);
-		FUZZ_ASSERT(chain->ips[0] == PERF_CONTEXT_GUEST_KERNEL && chain->ips[1] == info.ip,
-			    "a chain that does not begin at the sample");
-		FUZZ_ASSERT(!has_user || (chain->ips[chain->nr - 2] == PERF_CONTEXT_GUEST_USER &&
-					  chain->ips[chain->nr - 1] == 0x401000),
-			    "a chain without its user mode");
-		free(chain);
-	} else {
-		FUZZ_ASSERT(!chain == !has_user, "the chain is lost, or was not merged");
-	}
-	free(stack);
+	/* The first chain lies in the ring buffer, unless it was merged. */
+	if (sample.merged_callchain)
+		free(sample.callchain);
+	free(first);
+	for (unsigned int i = 0; i < sample.guest_read.nr; i++)
+		free((void *)sample.guest_read.pieces[i].data);
+	free(record);
 }
 
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
@@ -549,8 +739,11 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		guest_orc__add_module(orc, "/dev/null", 0, NULL, MODULE,
 				      MODULE + (rnd_below(8) ? 0x1000 : rnd(8)));
 	}
-	/* Enough chains for guest_orc__judge() to decide if the file is the guest's kernel. */
-	for (i = 0; orc && i < 8; i++)
+	/*
+	 * Enough chains for guest_orc__judge() to decide if the file is the guest's kernel; without
+	 * tables, only user mode's part is found.
+	 */
+	for (i = 0; i < 8; i++)
 		unwind(orc, text ?: TEXT);
 	guest_orc__delete(orc);
 	free(module_file);

@@ -1,376 +1,248 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Fuzz arch/x86/kvm/stacktrace.c in user space, under libFuzzer.
+ * Fuzz arch/x86/kvm/stacktrace.c and virt/kvm/peek.c in user space, under libFuzzer.
  *
  * The input is a guest: its registers, page tables and stacks, and sometimes a word that
- * changes during the walk.  The walk must find the same chain as the oracle.  Both use
+ * changes during the walk.  The walk and the reads must find the same as the oracle.  Both use
  * oracle_translate(); guest_callchain_fuzz.c tests KVM's own page-table walk.
  */
 #include <linux/kvm_host.h>
-#include <linux/mm.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
 #include "callchain_case.h"
+#include "fuzz_guest.h"
 
-/* The highest costs of an entry, by the comment of kvm_arch_vcpu_stack_walk(). */
-#define MAX_READS	5
-#define MAX_WALKS	2
+/* The highest costs of a frame, by the comment of kvm_arch_vcpu_stack_walk(). */
+#define FRAME_WORDS		2
+#define FRAME_TRANSLATIONS	2
 
-/* A value right after the array for the walk's entries; the walk must not overwrite it. */
-#define CANARY		0x0ff1ce0ff1ce0ff1ULL
+/* perf refuses DS, ES, FS and GS. */
+#define VALID_REGS		(0xffffffULL & ~0xf000ULL)
 
-static u8 mem[CASE_MEM_SIZE] __aligned(PAGE_SIZE);
+const char *const fuzz_name = "fuzz_stack_walk";
+const size_t fuzz_mem_size = CASE_MEM_SIZE;
+const u64 fuzz_odd_off = CASE_HOLE_OFF;
 
-/* The source of the random bytes for struct callchain_case. */
-static struct {
-	const u8 *data;
-	size_t size;
-	u64 state;
-} input;
+static struct callchain_case c;
+static struct kvm_vcpu vcpu;
+static struct oracle_chain chain;
 
-/* The current walk: its setup, and what it has done so far. */
-static struct {
-	struct callchain_case *c;
-	struct oracle_chain chain;
-	unsigned int depth;
-	unsigned int reads;
-	unsigned int walks;
-	unsigned int race_countdown;
-	unsigned int race_reads;
-	bool racing;
-	bool nmi;
-	bool host_pkru;
-	bool traced;
-} walk;
-
-static const enum oracle_end ends[] = {
-	[UNWIND_CONTINUE]		= ORACLE_GOES_ON,
-	[UNWIND_END_LAST]		= ORACLE_LAST,
-	[UNWIND_END_DEPTH]		= ORACLE_DEPTH,
-	[UNWIND_END_UNALIGNED]		= ORACLE_UNALIGNED,
-	[UNWIND_END_BACKWARDS]		= ORACLE_BACKWARDS,
-	[UNWIND_END_NONCANONICAL]	= ORACLE_NONCANONICAL,
-	[UNWIND_END_UNMAPPED]		= ORACLE_UNMAPPED,
-	[UNWIND_END_NO_MEMORY]		= ORACLE_NO_MEMORY,
-};
-
-#define FUZZ_ASSERT(_cond, ...)						\
-do {									\
-	if (!(_cond)) {							\
-		fprintf(stderr, "fuzz_stack_walk: " __VA_ARGS__);	\
-		fputc('\n', stderr);					\
-		case_print(walk.c);						\
-		case_print_chain("walk", &walk.chain);				\
-		abort();						\
-	}								\
-} while (0)
-
-/*
- * Return bytes of the input.  When these are used up, return random numbers; their seed is the
- * input's first 8 bytes.
- */
-static u64 input_rnd(void *arg, unsigned int nr_bytes)
+void fuzz_print(void)
 {
-	u64 value = 0;
-
-	if (input.size >= nr_bytes) {
-		memcpy(&value, input.data, nr_bytes);
-		input.data += nr_bytes;
-		input.size -= nr_bytes;
-		return value;
-	}
-
-	input.size = 0;
-	input.state ^= input.state << 13;
-	input.state ^= input.state >> 7;
-	input.state ^= input.state << 17;
-	value = input.state * 0x2545f4914f6cdd1dULL;
-	return value >> (64 - 8 * nr_bytes);
+	case_print(&c);
+	case_print_chain("walk", &chain);
 }
 
-static bool overlaps_race(const struct callchain_case *c, u32 off, unsigned int size)
+static u64 case_rnd(void *arg, unsigned int nr_bytes)
 {
-	return off < c->race_off + c->race_size && c->race_off < off + size;
+	return fuzz_rnd(nr_bytes);
 }
 
-/* Memory as the walk sees it. */
-static void load(u32 off, unsigned int size, u64 *word)
+/* Memory */
+
+bool fuzz_find(u64 gpa, u64 *off)
 {
-	if (walk.racing && !walk.race_countdown--)
-		case_store(mem, walk.c->race_off, walk.c->race_size, walk.c->race_words[1]);
-	case_load(mem, off, size, word);
+	*off = gpa - (gpa >= CASE_HIGH_MEM_GPA ? CASE_HIGH_MEM_GPA : CASE_MEM_GPA);
+	return gpa >= CASE_MEM_GPA && *off < CASE_MEM_SIZE;
 }
 
 static bool walk_read(void *arg, u64 gpa, unsigned int size, u64 *word)
 {
-	u32 off;
+	/* KVM reads the root of PAE paging by kvm_peek_guest().  Here, read all its tables so. */
+	const bool pae = vcpu.state.pae && !vcpu.state.lma;
 
-	if (!case_offset(gpa, &off))
-		return false;
-	load(off, size, word);
-	return true;
+	return fuzz_walk_read(&vcpu, gpa, size, word, !pae);
 }
 
-gpa_t kvm_mmu_gva_to_gpa_peek(struct kvm_vcpu *vcpu, gva_t gva, u64 access)
+gpa_t kvm_mmu_gva_to_gpa_peek(struct kvm_vcpu *v, gva_t gva, u64 access)
 {
+	bool found;
 	u64 gpa;
 
-	FUZZ_ASSERT(!(gva & ~PAGE_MASK), "translates %#lx, not a page", gva);
+	FUZZ_ASSERT(v == &vcpu && !(gva & ~PAGE_MASK), "translates %#lx, not a page", gva);
 	FUZZ_ASSERT(!(access & ~PFERR_USER_MASK), "translates with access %#lx", access);
-	walk.walks++;
-	if (!oracle_translate(&vcpu->state, walk_read, NULL, gva, access, &gpa))
-		return INVALID_GPA;
-	return gpa;
+	fuzz_translating();
+	found = oracle_translate(&v->state, walk_read, NULL, gva, access, &gpa);
+	fuzz_guest.translating = false;
+	return found ? gpa : INVALID_GPA;
 }
 
-/* All memory is in one memslot, including the page that can't be read. */
-struct kvm_memory_slot *kvm_vcpu_gfn_to_memslot(struct kvm_vcpu *vcpu, gfn_t gfn)
-{
-	gpa_t gpa = gfn << PAGE_SHIFT;
-	u32 off;
+/*
+ * Memory as the oracle sees it: the first *@arg reads of the word that changes see the old value.
+ * If @arg is NULL, no word changes.
+ */
+static unsigned int race_reads;
 
-	FUZZ_ASSERT(vcpu->kvm->srcu == 1, "looks for a memslot without kvm->srcu");
-	if (case_offset(gpa, &off) || gpa == CASE_MEM_GPA + CASE_HOLE_OFF ||
-	    gpa == CASE_HIGH_MEM_GPA + CASE_HOLE_OFF)
-		return (void *)mem;
-	return NULL;
-}
-
-unsigned long __gfn_to_hva_memslot(const struct kvm_memory_slot *slot, gfn_t gfn)
-{
-	u32 off;
-
-	case_offset(gfn << PAGE_SHIFT, &off);
-	return (unsigned long)slot + off;
-}
-
-bool in_nmi(void)
-{
-	return walk.nmi;
-}
-
-const unsigned long fuzz_host_table = 1;
-
-const pte_t *fuzz_host_pte(unsigned long addr)
-{
-	static pte_t pte;
-
-	pte = addr - (unsigned long)mem < CASE_HOLE_OFF;
-	return &pte;
-}
-
-struct page *kvm_get_swapped_page(unsigned long hva)
-{
-	FUZZ_ASSERT(false, "may sleep in a PMI");
-	return NULL;
-}
-
-void put_page(struct page *page)
-{
-	FUZZ_ASSERT(false, "puts a page that it doesn't hold");
-}
-
-int fuzz_get_user(const void *uptr, unsigned int size, u64 *word)
-{
-	u64 off = (unsigned long)uptr - (unsigned long)mem;
-
-	FUZZ_ASSERT(off <= CASE_MEM_SIZE - size && !(off & (size - 1)),
-		    "reads %u bytes at offset %#lx", size, off);
-	FUZZ_ASSERT(walk.host_pkru == walk.nmi, "reads with the guest's PKRU");
-	walk.reads++;
-	if (off >= CASE_HOLE_OFF)
-		return -14;
-	load(off, size, word);
-	return 0;
-}
-
-bool kvm_handling_nmi_from_guest(struct kvm_vcpu *vcpu)
-{
-	return walk.nmi;
-}
-
-void kvm_load_host_pkru(struct kvm_vcpu *vcpu)
-{
-	FUZZ_ASSERT(walk.nmi && !walk.host_pkru, "loads the host's PKRU twice");
-	walk.host_pkru = true;
-}
-
-void kvm_load_guest_pkru(struct kvm_vcpu *vcpu)
-{
-	FUZZ_ASSERT(walk.host_pkru, "loads the guest's PKRU twice");
-	walk.host_pkru = false;
-}
-
-void trace_kvm_stack_walk(unsigned int vcpu_id, unsigned int frames, unsigned int reads,
-			  unsigned int walks, enum guest_unwind_end end)
-{
-	FUZZ_ASSERT(reads == walk.reads && walks == walk.walks,
-		    "traces %u reads and %u translations, but did %u and %u", reads, walks,
-		    walk.reads, walk.walks);
-	/*
-	 * The first entry, the IP, needs no reads, but the end of the chain may, and adds
-	 * no entry.  The walk may search once for user mode's registers: 22 words, 9 walks.
-	 */
-	FUZZ_ASSERT(reads <= MAX_READS * frames + 22 && walks <= MAX_WALKS * frames + 9,
-		    "%u words and %u translations for %u entries", reads, walks, frames);
-	FUZZ_ASSERT(end > UNWIND_CONTINUE && end < ARRAY_SIZE(ends),
-		    "ends for an unknown reason, %u", end);
-	walk.chain.nr = frames;
-	walk.chain.end = ends[end];
-	walk.traced = true;
-}
-
-/* Memory as the oracle sees it: the first @arg reads of the word that changes see the old value. */
 static bool oracle_read(void *arg, u64 gpa, unsigned int size, u64 *word)
 {
-	struct callchain_case *c = walk.c;
 	const unsigned int *old_reads = arg;
-	u32 off;
+	u64 off;
 
-	if (!case_offset(gpa, &off))
+	if (!fuzz_find(gpa, &off) || fuzz_page_kind(off) != FUZZ_PAGE_USUAL)
 		return false;
-	if (c->race && overlaps_race(c, off, size))
-		case_store(mem, c->race_off, c->race_size,
-			   c->race_words[walk.race_reads++ >= *old_reads]);
-	case_load(mem, off, size, word);
+	if (arg && c.race && off < c.race_off + c.race_size && c.race_off < off + size)
+		case_store(c.mem, c.race_off, c.race_size,
+			   c.race_words[race_reads++ >= *old_reads]);
+	case_load(c.mem, off, size, word);
 	return true;
 }
 
-/* Return true if KVM has counted one walk, its entries, and only the reason for its end. */
-static bool counted(const struct kvm_vcpu_stat *stat, const struct oracle_chain *chain)
-{
-	unsigned int end;
-
-	for (end = UNWIND_CONTINUE + 1; end <= UNWIND_END_NO_MEMORY; end++) {
-		if (stat->callchain_ends[end - 1] != (ends[end] == chain->end))
-			return false;
-	}
-	return stat->callchain_walks == 1 && stat->callchain_frames == chain->nr;
-}
+/* Walks */
 
 /*
  * Return true if the walk's chain is the oracle's.  If a word changes, it does so once, and as
  * a whole: try each number of the oracle's reads that still see the old value.
  */
-static bool is_right(struct callchain_case *c, bool print)
+static bool is_right(unsigned int max, bool print)
 {
 	static struct oracle_chain oracle;
 	unsigned int old_reads = 0;
 
 	do {
-		walk.race_reads = 0;
-		oracle_walk(&c->vcpu, oracle_read, &old_reads, walk.depth, &oracle);
+		race_reads = 0;
+		oracle_walk(&c.vcpu, oracle_read, &old_reads, max, &oracle);
 		if (print)
 			case_print_chain("oracle", &oracle);
-		if (case_chains_equal(&walk.chain, &oracle))
+		if (case_chains_equal(&chain, &oracle))
 			return true;
-	} while (c->race && old_reads++ < walk.race_reads);
+	} while (c.race && old_reads++ < race_reads);
 
 	return false;
 }
 
-/* Rings 1 to 3 count as user mode. */
-static void check_request(struct kvm_vcpu *vcpu, const struct callchain_case *c)
+static void check_walk(void)
 {
-	struct perf_guest_callchain_request *request = kvm_arch_vcpu_callchain_request(vcpu);
+	unsigned int max = case_depths[c.depth] - 1, tried;
+	bool faulted;
+	u64 *ips;
 
-	FUZZ_ASSERT(request == &vcpu->arch.callchain_request, "returns no request");
-	FUZZ_ASSERT(request->guest_state ==
-		    (PERF_GUEST_ACTIVE | (c->vcpu.cpl ? PERF_GUEST_USER : 0)),
-		    "requests with a wrong guest_state");
+	chain.nr = 0;
+	fuzz_peek_begin(&vcpu);
+	/* AddressSanitizer finds writes beyond this. */
+	ips = malloc(max * sizeof(*ips));
+	fuzz_guest.race = (struct fuzz_race) {
+		.on = c.race, .off = c.race_off, .size = c.race_size, .word = c.race_words[1],
+		.countdown = c.race ? fuzz_rnd(1) : 0,
+	};
+	fuzz_begin_walk();
+	chain.nr = kvm_arch_vcpu_stack_walk(&vcpu, ips, max);
+	faulted = fuzz_end_walk(&vcpu);
+	FUZZ_ASSERT(chain.nr <= max, "finds %u callers, not up to %u", chain.nr, max);
+	memcpy(chain.ips, ips, chain.nr * sizeof(*ips));
+	free(ips);
+
+	/* The frame that ends the chain also costs. */
+	tried = chain.nr + (chain.nr < max);
+	FUZZ_ASSERT(fuzz_guest.words <= FRAME_WORDS * tried &&
+		    fuzz_guest.translations <= FRAME_TRANSLATIONS * tried,
+		    "%u words and %u translations for %u frames", fuzz_guest.words,
+		    fuzz_guest.translations, tried);
+	/* What fails ends a walk early. */
+	if (faulted)
+		max = chain.nr;
+	FUZZ_ASSERT(is_right(max, false) || is_right(max, true), "the chain is not the oracle's");
 }
 
-/* The pages of a dump must lie in the guest's memory, and have as many bytes as its pieces. */
-static void check_dump(struct kvm_vcpu *vcpu, unsigned int size)
+/* Reads */
+
+bool fuzz_translate(u64 gva, bool user, u64 *gpa)
 {
-	static struct perf_guest_stack stack;
-	u64 found = 0, pieces;
+	return oracle_is_canonical(&c.vcpu, gva) &&
+	       oracle_translate(&c.vcpu, oracle_read, NULL, gva, user, gpa);
+}
+
+u64 fuzz_read_base(enum perf_guest_read_base base)
+{
+	const struct oracle_vcpu *v = &c.vcpu;
+
+	if (base == PERF_GUEST_READ_SP)
+		return v->lma && v->cs_l ? v->rsp : (u32)(v->ss_base + v->rsp);
+
+	/* SWAPGS exchanges the bases.  Linux's is in the upper half, and it runs in ring 0. */
+	return v->cpl == 0 && vcpu.gs_base >> 63 ? vcpu.gs_base : vcpu.kernel_gs_base;
+}
+
+u64 *fuzz_read_regs(u64 mask, u64 *data)
+{
+	const struct oracle_vcpu *v = &c.vcpu;
+	const bool is_64_bit = v->lma && v->cs_l;
+	/* The order of arch/x86/include/uapi/asm/perf_regs.h; KVM has that of the manuals. */
+	const u64 regs[24] = {
+		vcpu.regs[0], vcpu.regs[3], vcpu.regs[1], vcpu.regs[2], vcpu.regs[6], vcpu.regs[7],
+		v->rbp, is_64_bit ? v->rsp : (u32)v->rsp, oracle_ip(v), vcpu.rflags,
+		vcpu.selectors[0], vcpu.selectors[1], 0, 0, 0, 0,
+		vcpu.regs[8], vcpu.regs[9], vcpu.regs[10], vcpu.regs[11],
+		vcpu.regs[12], vcpu.regs[13], vcpu.regs[14], vcpu.regs[15],
+	};
 	unsigned int i;
 
-	memset(&stack, 0xff, sizeof(stack));
-	walk.walks = 0;
-	walk.reads = 0;
-	kvm_arch_vcpu_stack_begin(vcpu, &stack, size);
-	FUZZ_ASSERT(stack.nr_pages <= ARRAY_SIZE(stack.pages), "dumps %u pages", stack.nr_pages);
-	for (i = 0; i < stack.nr_pages; i++) {
-		u64 off = (unsigned long)stack.pages[i].start - (unsigned long)mem;
-
-		FUZZ_ASSERT(off < CASE_HOLE_OFF &&
-			    offset_in_page(off) + stack.pages[i].size <= PAGE_SIZE,
-			    "dumps %u bytes at offset %#lx", stack.pages[i].size, off);
-		found += stack.pages[i].size;
+	*data++ = is_64_bit ? PERF_SAMPLE_REGS_ABI_64 : PERF_SAMPLE_REGS_ABI_32;
+	*data++ = v->cr3;
+	*data++ = mask;
+	for (i = 0; i < ARRAY_SIZE(regs); i++) {
+		if (mask >> i & 1)
+			*data++ = regs[i];
 	}
-	pieces = stack.info.pieces[0].size + stack.info.pieces[1].size;
-	FUZZ_ASSERT(found == pieces && found <= size, "dumps %lu bytes in pieces of %lu, not %u",
-		    found, pieces, size);
-	FUZZ_ASSERT(walk.walks <= ARRAY_SIZE(stack.pages) + 1 && walk.reads <= 2,
-		    "%u words and %u translations for a dump", walk.reads, walk.walks);
-	kvm_arch_vcpu_stack_end(vcpu, &stack);
+	return data;
+}
+
+u64 fuzz_any_address(void)
+{
+	unsigned int nr = fuzz_rnd(1);
+
+	if (nr < 8)
+		return fuzz_rnd(8);
+	if (nr < 16)
+		return -fuzz_rnd(1);
+	return c.nr_mapped ? c.mapped[nr % c.nr_mapped].gva + (fuzz_rnd(2) & (nr & 1 ? ~7 : ~0)) %
+			     (PAGE_SIZE + 64) : fuzz_rnd(8);
+}
+
+u64 fuzz_any_offset(void)
+{
+	unsigned int nr = fuzz_rnd(1);
+
+	/* A page table, or a page of a stack. */
+	if (nr < 64 && c.nr_entries)
+		return c.entries[nr % c.nr_entries];
+	return c.nr_mapped ? c.mapped[nr % c.nr_mapped].off : CASE_HOLE_OFF;
+}
+
+static void choose_registers(void)
+{
+	unsigned int i;
+
+	memset(&vcpu, 0, sizeof(vcpu));
+	vcpu.state = c.vcpu;
+	for (i = 0; i < NR_VCPU_REGS; i++)
+		vcpu.regs[i] = fuzz_rnd(8);
+	vcpu.rflags = fuzz_rnd(8);
+	vcpu.gs_base = fuzz_any_address();
+	vcpu.kernel_gs_base = fuzz_any_address();
+	vcpu.selectors[0] = fuzz_rnd(2);
+	vcpu.selectors[1] = fuzz_rnd(2);
 }
 
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
 
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 {
-	static struct callchain_case c = {
-		.rnd = input_rnd,
-		.mem = mem,
-		.has_la57 = true,
-		.has_smap = true,
-		.has_pke = true,
-	};
-	struct kvm kvm = {};
-	/* Only test immediate walks: there is no thread that could swap in a page. */
-	struct kvm_vcpu vcpu = { .kvm = &kvm, .arch.handling_intr_from_guest = 1 };
-	static u64 ips[ARRAY_SIZE(walk.chain.entries) + 1];
-	unsigned int nr, nr_kernel, i;
+	fuzz_make_memory();
+	fuzz_begin(data, size);
 
-	input.state = 0x9e3779b97f4a7c15ULL;
-	input.data = data;
-	input.size = size;
-	if (size >= 8) {
-		input.state ^= input_rnd(NULL, 8);
-		input.state = input.state ?: 1;
-	}
-
-	c.vcpu.amd = input_rnd(NULL, 1) & 1;
-	c.vcpu.gbpages = input_rnd(NULL, 1) & 1;
-	c.vcpu.maxphyaddr = 33 + input_rnd(NULL, 1) % 20;
+	c.rnd = case_rnd;
+	c.mem = fuzz_guest.mem;
+	c.has_la57 = true;
+	c.has_smap = true;
+	c.has_pke = true;
+	c.vcpu.amd = fuzz_rnd(1) & 1;
+	c.vcpu.gbpages = fuzz_rnd(1) & 1;
+	c.vcpu.maxphyaddr = 33 + fuzz_rnd(1) % 20;
 	c.vcpu.pse36_bits = 40;
 	case_generate(&c);
+	choose_registers();
 
-	walk.c = &c;
-	walk.depth = case_depths[c.depth];
-	walk.chain.nr = 0;
-	walk.chain.end = ORACLE_GOES_ON;
-	walk.reads = 0;
-	walk.walks = 0;
-	walk.racing = c.race;
-	walk.race_countdown = c.race ? input_rnd(NULL, 1) : 0;
-	walk.nmi = input_rnd(NULL, 1) & 1;
-	walk.host_pkru = false;
-	walk.traced = false;
-
-	vcpu.state = c.vcpu;
-	ips[walk.depth] = CANARY;
-	nr = kvm_arch_vcpu_stack_walk(&vcpu, ips, walk.depth, &nr_kernel);
-	FUZZ_ASSERT(walk.traced && nr == walk.chain.nr && nr <= walk.depth && nr_kernel <= nr,
-		    "finds %u entries, %u of them the kernel's; traces %u", nr, nr_kernel,
-		    walk.chain.nr);
-	FUZZ_ASSERT(ips[walk.depth] == CANARY, "writes beyond its array");
-	for (i = 0; i < nr; i++) {
-		walk.chain.entries[i].ip = ips[i];
-		walk.chain.entries[i].user = i >= nr_kernel;
-	}
-
-	FUZZ_ASSERT(counted(&vcpu.stat, &walk.chain), "the counters don't match the walk");
-	FUZZ_ASSERT(!walk.host_pkru && !kvm.srcu, "returns with the host's PKRU or kvm->srcu");
-	FUZZ_ASSERT(is_right(&c, false) || is_right(&c, true), "the chain is not the oracle's");
-	check_request(&vcpu, &c);
-	check_dump(&vcpu, 8 * (1 + input_rnd(NULL, 2) % (U16_MAX / 8)));
-	FUZZ_ASSERT(!walk.host_pkru && !kvm.srcu, "ends a dump with the host's PKRU or kvm->srcu");
+	check_walk();
+	fuzz_check_reads(&vcpu, c.vcpu.cpl, VALID_REGS);
 	case_clear(&c);
 	return 0;
 }

@@ -20,12 +20,12 @@
 #include "test_modules.h"
 #include "test_util.h"
 
-/* Upper limits: bytes of a sample without its dump, and pages of a ring. */
+/* Upper limits: bytes of a sample without its piece of the stack, and pages of a ring. */
 #define MAX_SAMPLE_SIZE	2048
 #define MAX_RING_PAGES	32768
 
-/* The largest dump, in bytes: each stack from guest_stack_build() has at least two pages. */
-#define MAX_DUMP	8192
+/* The largest piece, in bytes: each stack from guest_stack_build() has at least two pages. */
+#define MAX_PIECE	8192
 
 /*
  * A disturbance takes at least this many ticks.  If a tick is one instruction, as with QEMU's
@@ -56,7 +56,6 @@ struct sampled_regs {
 	u64 sp;
 	u64 fp;
 	u64 root;	/* of the page tables */
-	int levels;
 };
 
 #include "bench_arch.h"
@@ -67,9 +66,7 @@ struct sampled_regs {
 enum mode {
 	MODE_OFF,
 	MODE_IP,
-	MODE_EMPTY,
 	MODE_CALLCHAIN,
-	MODE_DEFERRED,
 	MODE_USERSPACE,
 	NR_MODES
 };
@@ -77,9 +74,7 @@ enum mode {
 static const char * const mode_names[NR_MODES] = {
 	[MODE_OFF]		= "off",
 	[MODE_IP]		= "ip",
-	[MODE_EMPTY]		= "empty",
 	[MODE_CALLCHAIN]	= "callchain",
-	[MODE_DEFERRED]		= "deferred",
 	[MODE_USERSPACE]	= "userspace",
 };
 
@@ -107,11 +102,10 @@ static struct {
 	/* Options: what to measure. */
 	bool host;
 	bool exits;
-	bool five_levels;
 	enum mode mode;
 	enum source source;
 	struct guest_stack_layout layout;
-	unsigned int dump;	/* bytes of the stack in each sample */
+	unsigned int piece;	/* bytes of the stack that are read for each sample */
 	u64 period_ns;
 	u64 run_ms;
 	u64 work;
@@ -208,18 +202,16 @@ static void check_chain(const u64 *ras, u64 nr)
 		    "%s: a return address is wrong", mode_names[bench.mode]);
 }
 
-/* Check that the dump is complete: a shorter one would cost less. */
-static void check_dump(const struct callchain_sample *s)
-{
-	u64 size = s->user_stack;
+/* The record of a read has: abi, root, mask, nr; and of the one piece: addr, size, data. */
+enum { READ_ADDR = 4, READ_SIZE };
 
-	if (!bench.host) {
-		TEST_ASSERT(s->stack.size && s->stack.info->pieces[0].addr == bench.stack.sp,
-			    "%s: no dump of this stack", mode_names[bench.mode]);
-		size = s->stack.info->pieces[0].size;
-	}
-	TEST_ASSERT(size == bench.dump, "%s: a dump of %lu bytes, not %u",
-		    mode_names[bench.mode], size, bench.dump);
+/* Check that the piece is complete: a shorter one would cost less. */
+static void check_piece(const struct callchain_sample *s)
+{
+	TEST_ASSERT(s->read && s->read[READ_ADDR] == bench.stack.sp, "This stack was not read");
+	TEST_ASSERT(s->read[READ_SIZE] == bench.piece, "Only %lu of %u bytes were read",
+		    s->read[READ_SIZE], bench.piece);
+	bench.bytes += sizeof(struct perf_event_header) + sizeof(s->cookie) + s->read_size;
 }
 
 static void on_sample(const struct callchain_sample *s, void *arg)
@@ -227,7 +219,7 @@ static void on_sample(const struct callchain_sample *s, void *arg)
 	const u16 cpumode = bench.host ? PERF_RECORD_MISC_USER : PERF_RECORD_MISC_GUEST_KERNEL;
 	const u64 context = bench.host ? PERF_CONTEXT_USER : PERF_CONTEXT_GUEST_KERNEL;
 	bool hit = s->cpumode == cpumode && in_text(s->ip) &&
-		   (bench.mode != MODE_DEFERRED || !s->hit_kvm);
+		   (bench.mode == MODE_IP || !s->hit_kvm);
 	struct test_pmi_raw raw = {};
 
 	/* Each sample tells when the handler of the PMI before it ended. */
@@ -245,12 +237,10 @@ static void on_sample(const struct callchain_sample *s, void *arg)
 
 	bench.nr_samples++;
 	bench.bytes += s->size - (s->raw ? ALIGN(sizeof(u32) + sizeof(raw), sizeof(u64)) : 0);
-	if (bench.dump)
-		check_dump(s);
-	if (bench.mode == MODE_IP || bench.mode == MODE_EMPTY || (bench.host && bench.dump)) {
-		TEST_ASSERT(!s->nr, "%s: the chain has %lu entries", mode_names[bench.mode], s->nr);
+	if (bench.piece)
+		check_piece(s);
+	if (bench.mode == MODE_IP)
 		return;
-	}
 
 	TEST_ASSERT(s->nr >= 2 && s->ips[0] == context && s->ips[1] == s->ip,
 		    "%s: the chain does not begin with its marker and IP", mode_names[bench.mode]);
@@ -342,10 +332,6 @@ static void build_host_stack(void)
 
 	bench.gaps = kvm_mmap(MAX_GAPS * sizeof(u64), PROT_READ | PROT_WRITE,
 			      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1);
-	/* Room for a dump above SP, and for signal frames below it. */
-	bench.stack.sp = (u64)kvm_mmap(8 * MAX_DUMP, PROT_READ | PROT_WRITE,
-				       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1) +
-			 7 * MAX_DUMP;
 	bench.stack.fp = bench.layout.nr_frames ? fp : 0;
 	for (i = 0; i < bench.layout.nr_frames; i++, fp += bench.layout.stride) {
 		bench.stack.ras[i] = 0x10000 + i;
@@ -359,12 +345,14 @@ static void build_guest(void)
 	struct work work = { .left = bench.work, .undisturbed = UNDISTURBED };
 	struct kvm_vm *vm;
 
-	vm = arch_create_guest(&bench.vcpu, guest_work, bench.five_levels);
+	vm = arch_create_guest(&bench.vcpu, guest_work);
 	guest_stack_build(vm, &bench.stack, &bench.layout);
-	if (bench.dump) {
-		/* SP is the start of a page, so a dump of one page takes one translation. */
+	if (bench.piece) {
+		vm_enable_cap(vm, KVM_CAP_GUEST_CALLCHAIN,
+			      KVM_GUEST_CALLCHAIN_ALLOW | KVM_GUEST_CALLCHAIN_ALLOW_READ);
+		/* SP is the start of a page, so a piece of one page takes one translation. */
 		bench.stack.sp = bench.stack.gva;
-		/* Write to this page, as a PMI can't fault it in: the frames are on later pages. */
+		/* Write to this page, as reads don't fault it in: the frames are on later pages. */
 		*(u64 *)addr_gva2hva(vm, bench.stack.sp) = 0;
 	}
 	guest_stack_use(bench.vcpu, &bench.stack, (gva_t)guest_work);
@@ -423,12 +411,12 @@ static unsigned int ring_pages(u64 nr_samples)
 	unsigned int nr_pages = 64;
 
 	while (nr_pages < MAX_RING_PAGES &&
-	       nr_pages * PAGE_SIZE < nr_samples * (MAX_SAMPLE_SIZE + bench.dump))
+	       nr_pages * PAGE_SIZE < nr_samples * (MAX_SAMPLE_SIZE + bench.piece))
 		nr_pages *= 2;
 	return nr_pages;
 }
 
-/* Count the bytes of deferred records, too: callchains and stacks. */
+/* Count the bytes of deferred callchains, too. */
 static void on_deferred(const struct callchain_sample *s, void *arg)
 {
 	if (callchain_sample_is_guest(s))
@@ -455,14 +443,24 @@ static void check_event_had_pmu(void)
 		    count.running_ns, count.enabled_ns);
 }
 
-static void open_event(struct perf_event_attr *attr, bool deferred, unsigned int nr_pages)
+static void open_event(struct perf_event_attr *attr, unsigned int nr_pages)
 {
 	/* Ask for a guest's callchain only if one is needed: other events work on any kernel. */
 	bool stock = bench.host || bench.mode == MODE_IP;
 	enum pmi_source source = PMI_ATTR, flags = stock ? PMI_STOCK : 0;
+	const struct perf_guest_reads reads = {
+		.nr = 1,
+		.read[0] = {
+			.base = PERF_GUEST_READ_SP,
+			.flags = PERF_GUEST_READ_IN_KERNEL,
+			.size = bench.piece,
+		},
+	};
 
-	if (deferred)
-		flags |= PMI_DEFERRED;
+	attr->sample_type |= PERF_SAMPLE_IP;
+	if (bench.mode != MODE_IP)
+		attr->sample_type |= PERF_SAMPLE_CALLCHAIN;
+	attr->guest_read = bench.piece != 0;
 	if (bench.source == SOURCE_CPU_CLOCK)
 		source = PMI_IRQ;
 	else if (bench.source == SOURCE_CYCLES)
@@ -473,6 +471,8 @@ static void open_event(struct perf_event_attr *attr, bool deferred, unsigned int
 	TEST_ASSERT(!callchain_event_open_ring(&bench.event, source | flags, attr, 0, -1,
 					       nr_pages),
 		    "perf_event_open() failed: %s", strerror(errno));
+	if (bench.piece)
+		callchain_event_set_reads(&bench.event, &reads);
 }
 
 static void measure(void)
@@ -480,35 +480,18 @@ static void measure(void)
 	bool has_event = bench.mode != MODE_OFF && bench.mode != MODE_USERSPACE;
 	u64 nr_samples = bench.run_ms * 1000000 / bench.period_ns + 1000;
 	struct perf_event_attr attr = {
-		.sample_type = PERF_SAMPLE_IP,
 		.sample_period = bench.period_ns,
 		.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING,
 	};
 	timer_t sampler = NULL, stopper = NULL;
 	u64 start_ns, *buffer = NULL;
 
-	if (bench.mode != MODE_IP)
-		attr.sample_type |= PERF_SAMPLE_CALLCHAIN;
-	if (bench.mode == MODE_EMPTY) {
-		attr.exclude_callchain_kernel = 1;
-		attr.exclude_callchain_user = 1;
-	}
-	if (bench.dump && bench.host) {
-		/* As perf record --call-graph dwarf does. */
-		attr.sample_type |= PERF_SAMPLE_REGS_USER | PERF_SAMPLE_STACK_USER;
-		attr.sample_regs_user = DWARF_REGS;
-		attr.sample_stack_user = bench.dump;
-		attr.exclude_callchain_user = 1;
-	} else if (bench.dump) {
-		attr.sample_type |= PERF_SAMPLE_GUEST_STACK;
-		attr.sample_stack_guest = bench.dump;
-	}
 	if (pmu_names[bench.source])
-		attr.sample_type |= PERF_SAMPLE_RAW;
+		attr.sample_type = PERF_SAMPLE_RAW;
 
 	if (has_event) {
 		bench.latencies = calloc(2 * nr_samples, sizeof(*bench.latencies));
-		open_event(&attr, bench.mode == MODE_DEFERRED, ring_pages(nr_samples));
+		open_event(&attr, ring_pages(nr_samples));
 	}
 
 	if (bench.mode == MODE_USERSPACE) {
@@ -575,9 +558,9 @@ static void measure_exits(void)
 	struct kvm_vm *vm;
 	struct ucall uc;
 
-	vm = arch_create_guest(&bench.vcpu, guest_exits, true);
-	if (bench.mode == MODE_DEFERRED) {
-		open_event(&attr, true, ring_pages(0));
+	vm = arch_create_guest(&bench.vcpu, guest_exits);
+	if (bench.mode == MODE_CALLCHAIN) {
+		open_event(&attr, ring_pages(0));
 		TEST_ASSERT(!ioctl(bench.event.fd, PERF_EVENT_IOC_ENABLE, 0), "IOC_ENABLE");
 	}
 	vcpu_run(bench.vcpu);
@@ -587,7 +570,7 @@ static void measure_exits(void)
 	bench.nr_latencies = ARRAY_SIZE(exit_ticks);
 	bench.work_done = ARRAY_SIZE(exit_ticks);
 	bench.cpu_ns = cpu_ns() - start_ns;
-	if (bench.mode == MODE_DEFERRED)
+	if (bench.mode == MODE_CALLCHAIN)
 		callchain_event_close(&bench.event);
 }
 
@@ -603,15 +586,14 @@ static void print_result(void)
 	u64 i;
 
 	printf("{\"target\": \"%s\", \"mode\": \"%s\", \"source\": \"%s\", \"depth\": %u, "
-	       "\"dump\": %u, \"pages\": %lu, \"period_ns\": %lu, \"cpu_ns\": %lu, "
+	       "\"piece\": %u, \"pages\": %lu, \"period_ns\": %lu, \"cpu_ns\": %lu, "
 	       "\"work\": %lu, \"pmis\": %lu, \"samples\": %lu, \"throttled\": %u, "
-	       "\"bytes\": %lu, \"levels\": %u, \"latency_ticks\": [",
+	       "\"bytes\": %lu, \"latency_ticks\": [",
 	       bench.host ? "host" : bench.exits ? "exit" : "guest", mode_names[bench.mode],
 	       bench.mode == MODE_USERSPACE ? "timer" : source_names[bench.source],
-	       bench.layout.nr_frames, bench.dump, nr_pages_crossed(), bench.period_ns,
+	       bench.layout.nr_frames, bench.piece, nr_pages_crossed(), bench.period_ns,
 	       bench.cpu_ns, bench.work_done, bench.nr_pmis, bench.nr_samples,
-	       bench.event.nr_throttled, bench.bytes,
-	       bench.host ? 0 : bench.vcpu->vm->mmu.pgtable_levels);
+	       bench.event.nr_throttled, bench.bytes);
 	for (i = 0; i < bench.nr_latencies; i++)
 		printf("%s%lu", i ? ", " : "", bench.latencies[i]);
 	printf("], \"gap_ticks\": [");
@@ -638,13 +620,12 @@ static void help(const char *name)
 {
 	printf("usage: %s [options]\n"
 	       " -H sample this process, not a guest\n"
-	       " -x time exits of a guest; off or deferred\n"
-	       " -5 let the guest have 5-level paging, if there is any\n"
-	       " -m off, ip, empty (an empty callchain), callchain, deferred, or userspace\n"
+	       " -x time exits of a guest; off or callchain\n"
+	       " -m off, ip, callchain, or userspace\n"
 	       " -i nmi or irq, of the test_pmi module; cpu-clock; or cycles\n"
 	       " -d return addresses on the stack\n"
 	       " -s bytes from one frame to the next\n"
-	       " -k bytes of the stack to dump\n"
+	       " -k bytes of the stack to read\n"
 	       " -p nanoseconds from one PMI to the next\n"
 	       " -t milliseconds to run; 0 to run until the work is done\n"
 	       " -w loops to do at most\n", name);
@@ -655,16 +636,13 @@ int main(int argc, char *argv[])
 {
 	int opt;
 
-	while ((opt = getopt(argc, argv, "Hx5m:i:d:s:k:p:t:w:h")) != -1) {
+	while ((opt = getopt(argc, argv, "Hxm:i:d:s:k:p:t:w:h")) != -1) {
 		switch (opt) {
 		case 'H':
 			bench.host = true;
 			break;
 		case 'x':
 			bench.exits = true;
-			break;
-		case '5':
-			bench.five_levels = true;
 			break;
 		case 'm':
 			bench.mode = find_name(optarg, mode_names, NR_MODES);
@@ -679,7 +657,7 @@ int main(int argc, char *argv[])
 			bench.layout.stride = atoi_positive("Stride", optarg);
 			break;
 		case 'k':
-			bench.dump = atoi_positive("Dump", optarg);
+			bench.piece = atoi_positive("Piece", optarg);
 			break;
 		case 'p':
 			bench.period_ns = atoi_positive("Period", optarg);
@@ -701,14 +679,13 @@ int main(int argc, char *argv[])
 		TEST_ASSERT(has_hardware_cycles(), "The host has no counter of cycles");
 	TEST_ASSERT(bench.source != SOURCE_NMI || get_nprocs() > 1,
 		    "NMIs are sent by another CPU, but the host has only one");
-	TEST_ASSERT(!bench.host || (bench.mode != MODE_USERSPACE && bench.mode != MODE_DEFERRED),
-		    "The modes userspace and deferred need a guest");
-
-	TEST_ASSERT(bench.dump <= MAX_DUMP, "A dump has at most %u bytes", MAX_DUMP);
-	TEST_ASSERT(!bench.dump || bench.mode == MODE_CALLCHAIN || bench.mode == MODE_DEFERRED,
-		    "Dumps come with callchains");
-	TEST_ASSERT(!bench.exits || bench.mode == MODE_OFF || bench.mode == MODE_DEFERRED,
-		    "With -x, the mode must be off or deferred");
+	TEST_ASSERT(!bench.host || bench.mode != MODE_USERSPACE,
+		    "The mode userspace needs a guest");
+	TEST_ASSERT(bench.piece <= MAX_PIECE, "At most %u bytes can be read", MAX_PIECE);
+	TEST_ASSERT(!bench.piece || (bench.mode == MODE_CALLCHAIN && !bench.host && !bench.exits),
+		    "Guests' stacks are read with their callchains");
+	TEST_ASSERT(!bench.exits || bench.mode == MODE_OFF || bench.mode == MODE_CALLCHAIN,
+		    "With -x, the mode must be off or callchain");
 
 	/* Stay on one CPU: the timer that sends NMIs is on another one, and is not disturbed. */
 	pin_self_to_cpu(get_nprocs() - 1);

@@ -41,8 +41,7 @@ int load_test_module(const char *name)
 /**
  * guest_walk_open - open the device of the test_guest_walk module
  *
- * Only this thread's walks count: those in its PMIs, or its deferred ones; see
- * test_guest_walk.h.
+ * Only this thread's walks count, see test_guest_walk.h.
  *
  * Return: a file descriptor, or -1 if the module can't be loaded or its device can't be opened.
  */

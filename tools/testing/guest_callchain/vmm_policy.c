@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * A library for LD_PRELOAD.  It makes a VMM that does not know KVM_CAP_GUEST_CALLCHAIN allow or
- * forbid callchains of its guest, as the environment variable GUEST_CALLCHAIN says.
+ * forbid callchains and reads of its guest, as the environment variable GUEST_CALLCHAIN says.
  */
 #include <err.h>
 #include <linux/kvm.h>
@@ -17,9 +17,11 @@ static __u64 wanted_policy(void)
 
 	if (name && !strcmp(name, "allow"))
 		return KVM_GUEST_CALLCHAIN_ALLOW;
+	if (name && !strcmp(name, "allow-read"))
+		return KVM_GUEST_CALLCHAIN_ALLOW | KVM_GUEST_CALLCHAIN_ALLOW_READ;
 	if (name && !strcmp(name, "forbid"))
 		return KVM_GUEST_CALLCHAIN_FORBID;
-	errx(1, "GUEST_CALLCHAIN must be allow or forbid");
+	errx(1, "GUEST_CALLCHAIN must be allow, allow-read or forbid");
 }
 
 /* This replaces libc's ioctl(), and has the same prototype. */

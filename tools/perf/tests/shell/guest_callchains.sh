@@ -52,10 +52,12 @@ check() { # title, expected, actual
 }
 
 expected="\
-ffffffff81001010 guest_leaf ffffffff81002010 guest_mid ffffffff81003010 guest_root 1234 [unknown]
+ffffffff81001010 guest_leaf ffffffff81002010 guest_mid ffffffff81003010 guest_root 1234 [unknown] \
+5678 [unknown]
 ffffffff91000001 [unknown] 400100 [unknown] 600200 vmm_run
 ffffffff91000002 [unknown] 400100 [unknown] 600200 vmm_run
-ffffffff81001010 guest_leaf ffffffff81003010 guest_root
+ffffffff81003010 guest_root
+1234 [unknown] 5678 [unknown]
 ffffffff81002010 guest_mid 21 (cookie)"
 
 test_script() {
@@ -63,6 +65,15 @@ test_script() {
 	check "perf script warns about a lost callchain" \
 	      "1 samples lack the deferred part of their callchain." \
 	      "$(grep lack "${dir}/err")"
+
+	check "perf script -D" "... guest read: root 0x2000
+... guest regs: mask 0x80 ABI 64-bit
+.... stack: 0 bytes from 0
+.... interrupted stack: 0 bytes from 0
+.... user registers: 168 bytes from 0xffffc90000003f58
+.... user stack: 24 bytes from 0x7fff0000" \
+	      "$(perf script -D -i "${dir}/mixed" 2>"${dir}/err" |
+		 sed -n '/GUEST_READ/,/user stack/p' | grep -E '^\.\.\. guest|bytes from')"
 }
 
 # With -G, perf begins with the caller, although the context marker stands before it in the chain.
@@ -77,8 +88,9 @@ test_report() {
 	check "perf kvm report" "yes" "${out}"
 
 	out=$(perf report -i "${dir}/mixed" --stats 2>"${dir}/err" |
-	      awk '/_DEFERRED/ { print $1, $3 }')
-	check "perf report --stats" "CALLCHAIN_DEFERRED 2
+	      awk '/_DEFERRED|GUEST_READ/ { print $1, $3 }')
+	check "perf report --stats" "CALLCHAIN_DEFERRED 4
+GUEST_READ 1
 LOST_DEFERRED 1" "${out}"
 }
 
@@ -96,10 +108,11 @@ test_json() {
 	)
 	check "perf data convert" "\
 0xffffffff81001010 guest_leaf [guest., 0xffffffff81002010 guest_mid [guest., \
-0xffffffff81003010 guest_root [guest., 0x1234 - -
+0xffffffff81003010 guest_root [guest., 0x1234 - -, 0x5678 - -
 0xffffffff91000001 - -, 0x400100 - -, 0x600200 vmm_run [JIT] t
 0xffffffff91000002 - -, 0x400100 - -, 0x600200 vmm_run [JIT] t
-0xffffffff81001010 guest_leaf [guest., 0xffffffff81003010 guest_root [guest.
+0xffffffff81003010 guest_root [guest.
+0x1234 - -, 0x5678 - -
 0xffffffff81002010 guest_mid [guest." "${out}"
 }
 
@@ -119,15 +132,33 @@ test_inject() {
 	fi
 
 	perf inject --aslr -i "${dir}/mixed" -o "${dir}/injected" 2>"${dir}/err"
-	check "perf inject --aslr keeps deferred callchains" "2" \
+	check "perf inject --aslr keeps deferred callchains" "4" \
 	      "$(perf script -D -i "${dir}/injected" 2>/dev/null |
 		 grep -c 'PERF_RECORD_CALLCHAIN_DEFERRED')"
+	check "perf inject --aslr drops what was read of guests" "0" \
+	      "$(perf script -D -i "${dir}/injected" 2>/dev/null |
+		 grep -c 'PERF_RECORD_GUEST_READ')"
 	check "perf inject --aslr hides addresses" "" \
 	      "$(perf script -D -i "${dir}/injected" 2>/dev/null |
 		 grep -E '^\.\.\.\.\. .*(ffffffff[89]1|00(4001|6002)00$|1234$)')"
 }
 
-# With --guest-code, a guest's sample has the maps of its VMM.
+# The new file has no records that older versions of perf don't know.
+test_join() {
+	perf inject --join-callchains -i "${dir}/mixed" -o "${dir}/joined" 2>"${dir}/err"
+	# Samples are in the order of their times now, no matter which records they have waited for.
+	check "perf inject --join-callchains" "$(sed -e '1{h;d}' -e '2G' -e 's/ 21 (cookie)//' \
+						 <<< "${expected}")" \
+	      "$(chains "${kallsyms}" -i "${dir}/joined")"
+	check "perf inject --join-callchains leaves nothing deferred" "" \
+	      "$(perf script -D -i "${dir}/joined" 2>/dev/null |
+		 grep -E 'DEFERRED|GUEST_READ|ffffffffffff(fd80|f780|f600)')"
+	check "perf inject --join-callchains leaves no attribute" "" \
+	      "$(perf evlist -v -i "${dir}/joined" 2>/dev/null |
+			grep -o 'guest_[cr][a-z]*\|defer_[a-z]*')"
+}
+
+# With --guest-code, a guest's sample has the maps of its VMM.  Don't unwind it by the VMM's stack.
 test_dwarf() {
 	if [ "$(uname -m)" != "x86_64" ] ||
 	   ! perf version --build-options | grep -q "libdw-dwarf-unwind: \[ on"; then
@@ -136,14 +167,18 @@ test_dwarf() {
 	fi
 
 	check "perf script of --call-graph dwarf" "\
-ffffffff91000001 [unknown] 400100 [unknown]
-ffffffff81001010 [unknown] ffffffff81003010 [unknown]" \
+ffffffff91000001 [unknown] 400100 [unknown]" \
 	      "$(chains --guest-code -i "${dir}/dwarf")"
+}
+
+# Print the bits of attributes that are about callchains.
+guest_bits() {
+	awk '/^  (guest_(callchain|read)|defer_[a-z]*) / { print $1, $2 }' | sort -u
 }
 
 # Check that only perf kvm sets the attributes.  perf kvm tries them on any kernel.
 test_record() {
-	local mode out
+	local mode out expected_bits
 
 	if ! perf record -e cpu-clock:u -o "${dir}/data" true >/dev/null 2>&1; then
 		echo "perf record [Skipped]"
@@ -156,20 +191,28 @@ test_record() {
 		check "perf record --call-graph ${mode} leaves guests alone" "" "${out}"
 	done
 
-	out=$(perf kvm --guest record -vv -e cpu-clock:uG -g -o "${dir}/data" true 2>&1)
-	check "perf kvm record" "defer_guest_callchain 1
-defer_output 1
-guest_callchain 1" \
-	      "$(awk '/^  [a-z_]*(guest_callchain|defer_[a-z]*) / { print $1, $2 }' <<< "${out}" |
-		 sort -u)"
+	out=$(perf kvm --guest record -vv -e cpu-clock:uG --call-graph orc -o "${dir}/data" \
+		true 2>&1)
+	case "$(uname -m)" in
+	x86_64)	expected_bits="guest_callchain 1
+guest_read 1" ;;
+	*)	expected_bits="guest_callchain 1" ;;
+	esac
+	check "perf kvm record --call-graph orc" "${expected_bits}" "$(guest_bits <<< "${out}")"
 	check "perf kvm record says what it gets" "1" \
 	      "$(grep -c '^Callchains of guests: ' <<< "${out}")"
 
-	out=$(perf kvm --guest record -vv -e cpu-clock:uG --call-graph fp,nodefer \
-	      -o "${dir}/data" true 2>&1)
-	check "perf kvm record --call-graph fp,nodefer" "guest_callchain 1" \
-	      "$(awk '/^  [a-z_]*(guest_callchain|defer_[a-z]*) / { print $1, $2 }' <<< "${out}" |
-		 sort -u)"
+	# There is no guest whose tasks could have names.
+	out=$(perf kvm --guest record -vv -e cpu-clock:uG -g -o "${dir}/data" true 2>&1)
+	check "perf kvm record" "guest_callchain 1" "$(guest_bits <<< "${out}")"
+
+	# The kernel records callchains of guests as a whole, or not at all.
+	for mode in "--call-graph dwarf" "-g --kernel-callchains" "-g --user-callchains"; do
+		# shellcheck disable=SC2086  # There are two options.
+		out=$(perf kvm --guest record -vv -e cpu-clock:uG ${mode} -o "${dir}/data" \
+		      true 2>&1)
+		check "perf kvm record ${mode}" "" "$(guest_bits <<< "${out}")"
+	done
 }
 
 # perf top reads no perf.data file: use deferred callchains of the host.
@@ -194,6 +237,7 @@ test_script
 test_report
 test_json
 test_inject
+test_join
 test_dwarf
 test_record
 test_top

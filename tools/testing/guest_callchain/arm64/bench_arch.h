@@ -5,12 +5,7 @@
 #ifndef GUEST_CALLCHAIN_BENCH_ARCH_H
 #define GUEST_CALLCHAIN_BENCH_ARCH_H
 
-#include <asm/perf_regs.h>
-
 #include "guest_stack.h"
-
-/* The registers that perf record --call-graph dwarf asks for on CPUs without SVE. */
-#define DWARF_REGS	GENMASK_ULL(PERF_REG_ARM64_PC, 0)
 
 /* The exit reason of a guest that has finished its work. */
 #define WORK_DONE	KVM_EXIT_SYSTEM_EVENT
@@ -81,7 +76,6 @@ static void arch_run_host(struct work *work, const struct guest_stack *stack, co
 	register u64 fp asm("x16") = stack->fp;
 	register u64 end asm("x17") = (u64)stop;
 
-	/* Leave SP alone: on arm64, no dumps of this process's stack are measured. */
 	asm volatile("bl host_work"
 		     : "+r" (left), "+r" (last), "+r" (undisturbed), "+r" (gaps)
 		     : "r" (gaps_end), "r" (fp), "r" (end)
@@ -92,7 +86,7 @@ static void arch_run_host(struct work *work, const struct guest_stack *stack, co
 }
 
 /* Create a typical guest: 4 KiB pages, 48-bit addresses, a GIC, and no EL2. */
-static struct kvm_vm *arch_create_guest(struct kvm_vcpu **vcpu, void *code, bool five_levels)
+static struct kvm_vm *arch_create_guest(struct kvm_vcpu **vcpu, void *code)
 {
 	return vm_create_sampled(1, code, vcpu);
 }

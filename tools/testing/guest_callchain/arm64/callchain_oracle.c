@@ -36,12 +36,10 @@ static u64 bits(unsigned int high, unsigned int low)
 
 /* PSTATE, in the format of SPSR_EL1. */
 #define PSTATE_M4	bit(4)		/* AArch32 */
-#define PSTATE_I	bit(7)
 #define PSTATE_PAN	bit(22)
 #define PSTATE_M	bits(3, 0)
 #define PSTATE_EL0T	0
 #define PSTATE_EL1H	5
-#define PSTATE_USR	0x10
 
 /* D8.1.2: bit 55 selects the half, for tagged addresses as well. */
 static bool in_upper_half(u64 va)
@@ -77,20 +75,43 @@ unsigned int oracle_va_bits(const struct oracle_vcpu *v, bool upper)
 	return tsz < 12 ? 52 : tsz > 48 ? 16 : 64 - tsz;
 }
 
-/* R_YYVYV: all bits above the input address must be equal to bit 55. */
-static bool is_canonical(const struct oracle_vcpu *v, u64 va)
+/**
+ * oracle_is_canonical - check a virtual address without a tag
+ * @v:		the vCPU
+ * @va:		the address
+ *
+ * R_YYVYV: all bits above the input address must be equal to bit 55.
+ */
+bool oracle_is_canonical(const struct oracle_vcpu *v, u64 va)
 {
 	u64 above = va >> oracle_va_bits(v, in_upper_half(va));
 
 	return above == (in_upper_half(va) ? ~0ULL >> oracle_va_bits(v, true) : 0);
 }
 
-/* D8.8: with TBI, the CPU ignores the topmost byte of a data address. */
-static u64 without_tag(const struct oracle_vcpu *v, u64 va)
+/**
+ * oracle_untagged - return a data address without its tag
+ * @v:		the vCPU
+ * @va:		the address
+ *
+ * D8.8: with TBI, the CPU ignores the topmost byte of a data address.
+ */
+u64 oracle_untagged(const struct oracle_vcpu *v, u64 va)
 {
 	if (!(v->tcr & TCR_TBI(in_upper_half(va))))
 		return va;
 	return (va & bits(55, 0)) | (in_upper_half(va) ? bits(63, 56) : 0);
+}
+
+/**
+ * oracle_sp - return the stack pointer
+ * @v:		the vCPU
+ *
+ * C5.2.16: SPSel selects it.
+ */
+u64 oracle_sp(const struct oracle_vcpu *v)
+{
+	return (v->pstate & PSTATE_M) == PSTATE_EL1H ? v->sp_el1 : v->sp_el0;
 }
 
 /* D8.10, Strip(): all bits above the address may hold the signature, except bit 55. */
@@ -180,6 +201,22 @@ bool oracle_translate(const struct oracle_vcpu *v, oracle_read_fn read, void *ar
 	return true;
 }
 
+/**
+ * oracle_may_read - return true if a read is allowed where oracle_translate() has found @rights
+ * @v:		the vCPU
+ * @el0:	EL0 does the read
+ * @rights:	who may read there
+ */
+bool oracle_may_read(const struct oracle_vcpu *v, bool el0, const struct oracle_rights *rights)
+{
+	if (el0)
+		return rights->el0;
+	/* R_PMTWB, FEAT_PAN: if the MMU is on, EL1 can't read memory that EL0 may read. */
+	if ((v->sctlr & SCTLR_M) && (v->pstate & PSTATE_PAN) && rights->el0)
+		return false;
+	return rights->el1;
+}
+
 /* How many times a walk may leave a stack of the kernel for a lower one. */
 #define MAX_LEFT	3
 
@@ -188,11 +225,9 @@ bool oracle_translate(const struct oracle_vcpu *v, oracle_read_fn read, void *ar
  * @v:		the vCPU
  * @read:	reads the guest's physical memory
  * @arg:	passed to @read
- * @el0:	the current frame is not the guest's kernel's
- * @is_last:	the current frame is in AArch32 code, which has no frame records
+ * @el0:	the stack is not the guest's kernel's
  * @be:		words of the stack are big-endian
  * @fp:		frame pointer
- * @ip:		instruction pointer or return address
  * @stacks:	the part of each stack that was walked; the current stack is the last one
  * @nr_stacks:	the number of these parts
  * @have_page:	@page and @page_pa are valid
@@ -204,10 +239,8 @@ struct walk {
 	oracle_read_fn read;
 	void *arg;
 	bool el0;
-	bool is_last;
 	bool be;
 	u64 fp;
-	u64 ip;
 	struct {
 		u64 from;
 		u64 to;
@@ -218,127 +251,22 @@ struct walk {
 	u64 page_pa;
 };
 
-static enum oracle_end read_stack(struct walk *w, u64 va, u64 *word)
+static bool read_stack(struct walk *w, u64 va, u64 *word)
 {
 	struct oracle_rights rights;
 	u64 page = va & ~bits(11, 0), bytes;
 
 	if (!w->have_page || w->page != page) {
-		w->have_page = false;
-		if (!is_canonical(w->v, va))
-			return ORACLE_NONCANONICAL;
-		if (!oracle_translate(w->v, w->read, w->arg, page, w->el0, &w->page_pa, &rights))
-			return ORACLE_UNMAPPED;
-		/* R_PMTWB, FEAT_PAN: if the MMU is on, EL1 can't read memory that EL0 may read. */
-		if ((w->v->sctlr & SCTLR_M) && (w->v->pstate & PSTATE_PAN) && !w->el0)
-			rights.el1 = rights.el1 && !rights.el0;
-		if (!(w->el0 ? rights.el0 : rights.el1))
-			return ORACLE_UNMAPPED;
+		w->have_page = oracle_is_canonical(w->v, va) &&
+			       oracle_translate(w->v, w->read, w->arg, page, w->el0, &w->page_pa,
+						&rights) &&
+			       oracle_may_read(w->v, w->el0, &rights);
 		w->page = page;
-		w->have_page = true;
 	}
-
-	if (!w->read(w->arg, w->page_pa + (va - page), &bytes))
-		return ORACLE_NO_MEMORY;
+	if (!w->have_page || !w->read(w->arg, w->page_pa + (va - page), &bytes))
+		return false;
 	*word = swap_if(w->be, bytes);
-	return ORACLE_GOES_ON;
-}
-
-static void go_to_el0(struct walk *w, u64 ip, u64 fp, u64 sp, u64 pstate)
-{
-	w->el0 = true;
-	w->is_last = pstate & PSTATE_M4;
-	w->be = w->v->sctlr & SCTLR_E0E;
-	w->have_page = false;
-	w->ip = ip;
-	w->fp = fp;
-	w->nr_stacks = 1;
-	w->stacks[0].from = without_tag(w->v, sp);
-	w->stacks[0].to = w->stacks[0].from;
-}
-
-/* Linux's programs run in the lower half at EL0, with IRQs on, in AArch64 or AArch32. */
-static bool is_of_el0(u64 ip, u64 pstate)
-{
-	return !in_upper_half(ip) && !(pstate & PSTATE_I) && (pstate & PSTATE_M) == PSTATE_EL0T;
-}
-
-/* Linux's struct pt_regs: X0 to X30, SP, PC, PSTATE, and fields that don't matter here. */
-#define PT_REG(_nr)	((_nr) * 8)
-#define PT_X29		PT_REG(29)
-#define PT_SP		PT_REG(31)
-#define PT_PC		PT_REG(32)
-#define PT_PSTATE	PT_REG(33)
-#define PT_SIZE		PT_REG(40)
-
-/* The frame record in it: two words and a type since 6.13, only two words before. */
-#define PT_RECORD	PT_REG(37)
-#define PT_OLD_RECORD	PT_REG(38)
-#define TYPE_FINAL	1
-#define TYPE_PT_REGS	2
-
-static enum oracle_end go_to_interrupted(struct walk *w, u64 regs, bool of_el0)
-{
-	static const unsigned int which[] = { PT_X29, PT_SP, PT_PC, PT_PSTATE };
-	u64 reg[4], fp, sp, ip, pstate;
-	enum oracle_end end;
-	unsigned int i;
-
-	/* AAPCS64 6.4.5.1: SP is a multiple of 16.  Linux saves the registers at SP. */
-	if (regs & 15)
-		return ORACLE_UNALIGNED;
-	if (regs < w->stacks[w->nr_stacks - 1].to)
-		return ORACLE_BACKWARDS;
-
-	for (i = 0; i < 4; i++) {
-		end = read_stack(w, regs + which[i], &reg[i]);
-		if (end)
-			return end;
-	}
-	fp = reg[0];
-	sp = reg[1];
-	ip = reg[2];
-	pstate = reg[3];
-
-	/* PC is zero in kernel threads that were never in user mode. */
-	if (!ip)
-		return ORACLE_LAST;
-	if (!is_canonical(w->v, ip))
-		return ORACLE_NONCANONICAL;
-	/* SPSR_EL1: bits 36 and above are RES0. */
-	if (pstate >> 36)
-		return ORACLE_UNALIGNED;
-
-	if (of_el0) {
-		if (!is_of_el0(ip, pstate))
-			return ORACLE_UNALIGNED;
-		go_to_el0(w, ip, fp, sp, pstate);
-		return ORACLE_GOES_ON;
-	}
-
-	if ((pstate & PSTATE_M) != PSTATE_EL1H)
-		return ORACLE_UNALIGNED;
-	w->ip = ip;
-	w->fp = fp;
-	w->stacks[w->nr_stacks - 1].to = regs + PT_SIZE;
-	return ORACLE_GOES_ON;
-}
-
-/* Go on from the record at @frame, of which both words are zero. */
-static enum oracle_end go_on_from_zeros(struct walk *w, u64 frame)
-{
-	u64 type;
-
-	/* AAPCS64 6.4.6: such a record ends the chain, except in Linux's kernel.  Don't wrap. */
-	if (w->el0 || frame < PT_OLD_RECORD || frame >= 0ULL - 24)
-		return ORACLE_LAST;
-	if (read_stack(w, frame + 16, &type))
-		return ORACLE_LAST;
-	if (type == TYPE_PT_REGS)
-		return go_to_interrupted(w, frame - PT_RECORD, false);
-
-	go_to_interrupted(w, frame - (type == TYPE_FINAL ? PT_RECORD : PT_OLD_RECORD), true);
-	return w->el0 ? ORACLE_GOES_ON : ORACLE_LAST;
+	return true;
 }
 
 /* Return true if the next record may be at @frame; if needed, go to a lower stack. */
@@ -346,7 +274,7 @@ static bool go_to_record(struct walk *w, u64 frame)
 {
 	unsigned int i;
 
-	if (frame >= 0ULL - 16)
+	if (frame & 7 || frame >= 0ULL - 16)
 		return false;
 	for (i = 0; i < w->nr_stacks; i++) {
 		if (frame >= w->stacks[i].from && frame < w->stacks[i].to)
@@ -363,96 +291,47 @@ static bool go_to_record(struct walk *w, u64 frame)
 }
 
 /* AAPCS64 6.4.6: a frame record has the caller's frame pointer, then the return address. */
-static enum oracle_end go_to_caller(struct walk *w, bool first)
+static bool find_caller(struct walk *w, u64 *ip)
 {
-	u64 frame = without_tag(w->v, w->fp), sp = w->stacks[0].from, fp, ra;
-	enum oracle_end end;
+	u64 frame = oracle_untagged(w->v, w->fp), ra;
 
-	/* Linux has not yet saved the program's X29, has cleared it, or has restored it already. */
-	if (!w->el0 && in_upper_half(w->ip) && !in_upper_half(frame)) {
-		const struct oracle_vcpu *v = w->v;
-
-		if (!first || !v->elr || !is_canonical(v, v->elr) || !is_of_el0(v->elr, v->spsr))
-			return w->fp ? ORACLE_NONCANONICAL : ORACLE_LAST;
-		fp = w->fp;
-		if (!fp && (v->x24[0] || v->x24[1] || v->x24[2] || v->x24[3]))
-			return ORACLE_LAST;
-		if (!fp && in_upper_half(sp) && !(sp & 15) && sp < 0ULL - PT_SIZE &&
-		    read_stack(w, sp + PT_X29, &fp))
-			fp = 0;
-		/* SP_EL0 may hold Linux's pointer to the current task. */
-		go_to_el0(w, v->elr, fp, in_upper_half(v->sp_el0) ? 0 : v->sp_el0, v->spsr);
-		return ORACLE_GOES_ON;
-	}
-
-	if (!w->fp)
-		return ORACLE_LAST;
-	if (frame & 7)
-		return ORACLE_UNALIGNED;
-	if (!go_to_record(w, frame))
-		return ORACLE_BACKWARDS;
-	end = read_stack(w, frame, &fp);
-	if (!end)
-		end = read_stack(w, frame + 8, &ra);
-	if (end)
-		return end;
-	if (!fp && !ra)
-		return go_on_from_zeros(w, frame);
+	if (!go_to_record(w, frame) || !read_stack(w, frame, &w->fp) ||
+	    !read_stack(w, frame + 8, &ra))
+		return false;
 
 	ra = without_signature(w->v, ra);
-	if (!ra)
-		return ORACLE_LAST;
-	if (!is_canonical(w->v, ra))
-		return ORACLE_NONCANONICAL;
+	if (!ra || !oracle_is_canonical(w->v, ra) || ra >= FIRST_MARKER)
+		return false;
 
-	w->ip = ra;
-	w->fp = fp;
+	*ip = ra;
 	w->stacks[w->nr_stacks - 1].to = frame + 16;
-	return ORACLE_GOES_ON;
+	return true;
 }
 
 /**
- * oracle_walk - compute the callchain that a vCPU must have
+ * oracle_walk - compute the callers that a vCPU must have
  * @v:		the vCPU
  * @read:	reads the guest's physical memory
  * @arg:	passed to @read
- * @depth:	how many entries the chain may have, up to ORACLE_MAX_DEPTH
- * @chain:	set to the callchain
+ * @max:	how many callers there may be, up to ORACLE_MAX_DEPTH
+ * @chain:	set to the callers
  */
 void oracle_walk(const struct oracle_vcpu *v, oracle_read_fn read, void *arg,
-		 unsigned int depth, struct oracle_chain *chain)
+		 unsigned int max, struct oracle_chain *chain)
 {
-	const bool aarch32 = v->pstate & PSTATE_M4;
-	const bool el0 = aarch32 ? (v->pstate & bits(4, 0)) == PSTATE_USR :
-				   (v->pstate & bits(3, 2)) == PSTATE_EL0T;
+	const bool el0 = (v->pstate & bits(3, 2)) == PSTATE_EL0T;
 	struct walk w = {
 		.v = v, .read = read, .arg = arg, .el0 = el0,
 		.be = v->sctlr & (el0 ? SCTLR_E0E : SCTLR_EE),
-		.ip = v->pc, .fp = v->x29, .nr_stacks = 1,
+		.fp = v->x29, .nr_stacks = 1,
 	};
 
-	/* C5.2.16: SPSel selects the stack pointer. */
-	w.stacks[0].from = without_tag(v, (v->pstate & PSTATE_M) == PSTATE_EL1H ?
-				       v->sp_el1 : v->sp_el0);
+	w.stacks[0].from = oracle_untagged(v, oracle_sp(v));
 	w.stacks[0].to = w.stacks[0].from;
 
+	/* AArch32 code has no such records.  Zero marks the outermost one. */
 	chain->nr = 0;
-	chain->nr_kernel = 0;
-	do {
-		/* perf would take such an entry for a context marker. */
-		chain->end = ORACLE_DEPTH;
-		if (w.ip >= FIRST_MARKER)
-			break;
-		chain->ips[chain->nr++] = w.ip;
-		if (!w.el0)
-			chain->nr_kernel = chain->nr;
-		if (w.is_last) {
-			chain->end = ORACLE_LAST;
-			break;
-		}
-		/* When the chain is full, its last entry's caller is not looked for. */
-		if (chain->nr == depth)
-			break;
-		chain->end = aarch32 ? ORACLE_LAST : go_to_caller(&w, chain->nr == 1);
-	} while (!chain->end);
+	while (!(v->pstate & PSTATE_M4) && chain->nr < max && w.fp &&
+	       find_caller(&w, &chain->ips[chain->nr]))
+		chain->nr++;
 }

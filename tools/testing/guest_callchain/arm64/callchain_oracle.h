@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Compute the callchain that an arm64 guest must have.  Derived from the architecture's manual,
- * its procedure call standard, and Linux.  Shares no code with KVM.
+ * Compute the callchain that an arm64 guest must have.  Derived from the architecture's manual
+ * and its procedure call standard.  Shares no code with KVM.
  */
 #ifndef GUEST_CALLCHAIN_ARM64_ORACLE_H
 #define GUEST_CALLCHAIN_ARM64_ORACLE_H
@@ -15,11 +15,8 @@
  * @pauth:	the vCPU has pointer authentication
  * @pc:		PC
  * @x29:	X29
- * @x24:	X24 to X27, which Linux's entry code clears and then leaves alone
  * @sp_el0:	SP_EL0
  * @sp_el1:	SP_EL1
- * @elr:	ELR_EL1
- * @spsr:	SPSR_EL1
  * @pstate:	PSTATE, in the format of SPSR_EL1
  * @sctlr:	SCTLR_EL1
  * @tcr:	TCR_EL1
@@ -29,11 +26,8 @@ struct oracle_vcpu {
 	bool pauth;
 	u64 pc;
 	u64 x29;
-	u64 x24[4];
 	u64 sp_el0;
 	u64 sp_el1;
-	u64 elr;
-	u64 spsr;
 	u64 pstate;
 	u64 sctlr;
 	u64 tcr;
@@ -43,21 +37,8 @@ struct oracle_vcpu {
 /* Read eight bytes at @pa without swapping them; return false if the guest has no memory there. */
 typedef bool (*oracle_read_fn)(void *arg, u64 pa, u64 *bytes);
 
-enum oracle_end {
-	ORACLE_GOES_ON,
-	ORACLE_LAST,
-	ORACLE_DEPTH,
-	ORACLE_UNALIGNED,
-	ORACLE_BACKWARDS,
-	ORACLE_NONCANONICAL,
-	ORACLE_UNMAPPED,
-	ORACLE_NO_MEMORY,
-};
-
 struct oracle_chain {
 	unsigned int nr;
-	unsigned int nr_kernel;
-	enum oracle_end end;
 	u64 ips[ORACLE_MAX_DEPTH];
 };
 
@@ -69,9 +50,13 @@ struct oracle_rights {
 
 unsigned int oracle_granule_shift(const struct oracle_vcpu *v, bool upper);
 unsigned int oracle_va_bits(const struct oracle_vcpu *v, bool upper);
+bool oracle_is_canonical(const struct oracle_vcpu *v, u64 va);
+u64 oracle_sp(const struct oracle_vcpu *v);
+u64 oracle_untagged(const struct oracle_vcpu *v, u64 va);
 bool oracle_translate(const struct oracle_vcpu *v, oracle_read_fn read, void *arg, u64 va,
 		      bool as_el0, u64 *pa, struct oracle_rights *rights);
+bool oracle_may_read(const struct oracle_vcpu *v, bool el0, const struct oracle_rights *rights);
 void oracle_walk(const struct oracle_vcpu *v, oracle_read_fn read, void *arg,
-		 unsigned int depth, struct oracle_chain *chain);
+		 unsigned int max, struct oracle_chain *chain);
 
 #endif /* GUEST_CALLCHAIN_ARM64_ORACLE_H */

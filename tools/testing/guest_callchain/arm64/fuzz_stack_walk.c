@@ -1,48 +1,32 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Fuzz arch/arm64/kvm/stacktrace_guest.c in user space, under libFuzzer.
+ * Fuzz arch/arm64/kvm/stacktrace_guest.c and virt/kvm/peek.c in user space, under libFuzzer.
  *
  * The input describes a guest: registers, page tables, stacks, and maybe a word that changes at
- * some read.  The walk must find what the oracle finds.  Both translate by oracle_translate();
- * guest_callchain_modes_test tests KVM's own page-table walk.
+ * some read.  The walk and the reads must find what the oracle finds.  Both translate by
+ * oracle_translate(); guest_callchain_modes_test tests KVM's own page-table walk.
  */
 #include <linux/kvm_host.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-/* The most words and page-table walks that an entry of kvm_arch_vcpu_stack_walk() takes. */
-#define MAX_READS	7
-#define MAX_WALKS	4
+#include "fuzz_guest.h"
 
-/* Put behind the array that a walk may fill; the walk must not overwrite it. */
-#define CANARY		0x0ff1ce0ff1ce0ff1ULL
+/* The most words and page-table walks that a frame of kvm_arch_vcpu_stack_walk() takes. */
+#define FRAME_WORDS		2
+#define FRAME_TRANSLATIONS	2
+
+/* X0 to X30, SP and PC. */
+#define VALID_REGS	GENMASK_ULL(32, 0)
 
 /* The guest's memory.  Its last 64 KiB, the largest granule, begin with a page of each kind. */
 #define MEM_GPA		0x40000000ULL
 #define MEM_SIZE	0x100000u
 #define ODD_OFF		(MEM_SIZE - 0x10000u)
 
-enum page_kind {
-	PAGE_USUAL,
-	PAGE_SWAPPED,	/* only kvm_get_swapped_page() finds it */
-	PAGE_HOLE,	/* the VMM has no memory there; a page fault would allocate some */
-	PAGE_DEVICE,	/* a device's registers: reads have side effects */
-	PAGE_NO_SLOT,
-	PAGE_HIDDEN,	/* in a memslot of KVM's own, or in one that is being removed */
-	NR_PAGE_KINDS,
-};
+const char *const fuzz_name = "fuzz_stack_walk_arm64";
+const size_t fuzz_mem_size = MEM_SIZE;
+const u64 fuzz_odd_off = ODD_OFF;
 
-static u8 mem[MEM_SIZE] __aligned(PAGE_SIZE);
-
-int sysctl_perf_event_guest_callchain;
-
-/* The bytes of the input; when these are used up, random numbers, seeded by its first bytes. */
-static struct {
-	const u8 *data;
-	size_t size;
-	u64 state;
-} input;
+static u8 *mem;
 
 #define MAX_MAPPED	32
 #define MAX_WORDS	1024
@@ -64,7 +48,7 @@ struct stack {
 static struct {
 	struct oracle_vcpu v;
 	bool on_cpu;
-	unsigned int depth;
+	unsigned int max;
 	u64 next_off;
 	unsigned int nr_mapped;
 	struct {
@@ -83,182 +67,82 @@ static struct {
 	bool race;
 	u64 race_off;
 	u64 race_bytes[2];
-	bool racing;
-	unsigned int race_countdown;
 	unsigned int race_reads;
 
 	struct oracle_chain chain;
 	bool is_protected;
-	bool is_preemptible;
-	unsigned long hardirqs;
-	bool translates;
-	void *held;
-	unsigned int reads;
-	unsigned int walks;
 } f;
+
+static struct kvm_vcpu vcpu;
 
 static void print_chain(const char *whose, const struct oracle_chain *chain)
 {
 	unsigned int i;
 
-	fprintf(stderr, "%s: end %u, %u of the kernel:", whose, chain->end, chain->nr_kernel);
+	fprintf(stderr, "%s:", whose);
 	for (i = 0; i < chain->nr; i++)
 		fprintf(stderr, " %#lx", chain->ips[i]);
 	fputc('\n', stderr);
 }
 
-static void print_guest(void)
+void fuzz_print(void)
 {
 	const struct oracle_vcpu *v = &f.v;
 
-	fprintf(stderr, "pc %#lx x29 %#lx sp_el0 %#lx sp_el1 %#lx elr %#lx spsr %#lx\n",
-		v->pc, v->x29, v->sp_el0, v->sp_el1, v->elr, v->spsr);
+	fprintf(stderr, "pc %#lx x29 %#lx sp_el0 %#lx sp_el1 %#lx\n", v->pc, v->x29, v->sp_el0,
+		v->sp_el1);
 	fprintf(stderr, "pstate %#lx sctlr %#lx tcr %#lx ttbr %#lx %#lx\n",
 		v->pstate, v->sctlr, v->tcr, v->ttbr[0], v->ttbr[1]);
-	fprintf(stderr, "pauth %d depth %u race %d\n", v->pauth, f.depth, f.race);
+	fprintf(stderr, "pauth %d max %u race %d\n", v->pauth, f.max, f.race);
 	print_chain("walk", &f.chain);
 }
 
-#define FUZZ_ASSERT(_cond, ...)						\
-do {									\
-	if (!(_cond)) {							\
-		fprintf(stderr, "fuzz_stack_walk_arm64: " __VA_ARGS__);	\
-		fputc('\n', stderr);					\
-		print_guest();						\
-		abort();						\
-	}								\
-} while (0)
-
 /* Memory */
 
-static enum page_kind page_kind(u64 off)
+bool fuzz_find(u64 gpa, u64 *off)
 {
-	u64 nr = (off - ODD_OFF) / PAGE_SIZE;
-
-	return off >= ODD_OFF && nr < NR_PAGE_KINDS ? nr : PAGE_USUAL;
+	*off = gpa - MEM_GPA;
+	return *off < MEM_SIZE;
 }
 
-static u64 load(u64 off)
-{
-	u64 bytes;
-
-	if (f.racing && !f.race_countdown--)
-		memcpy(mem + f.race_off, &f.race_bytes[1], 8);
-	memcpy(&bytes, mem + off, 8);
-	return bytes;
-}
-
-/* Read for the oracle: the first *@arg reads of the racing word find its old value. */
+/*
+ * Read for the oracle: the first *@arg reads of the racing word find its old value.  If @arg is
+ * NULL, no word races.
+ */
 static bool oracle_read(void *arg, u64 pa, u64 *bytes)
 {
 	const unsigned int *old_reads = arg;
-	u64 off = pa - MEM_GPA;
+	u64 off;
 
-	if (off >= MEM_SIZE || page_kind(off) > PAGE_SWAPPED)
+	if (!fuzz_find(pa, &off) || fuzz_page_kind(off) != FUZZ_PAGE_USUAL)
 		return false;
 	memcpy(bytes, mem + off, 8);
-	if (f.race && off == f.race_off)
+	if (arg && f.race && off == f.race_off)
 		*bytes = f.race_bytes[f.race_reads++ >= *old_reads];
 	return true;
 }
 
 static bool walk_read(void *arg, u64 pa, u64 *bytes)
 {
-	return !kvm_peek_guest(arg, pa, bytes);
+	return fuzz_walk_read(arg, pa, sizeof(*bytes), bytes, false);
 }
 
-int __kvm_translate_va(struct kvm_vcpu *vcpu, struct s1_walk_info *wi,
-		       struct s1_walk_result *wr, u64 va)
+int __kvm_translate_va(struct kvm_vcpu *v, struct s1_walk_info *wi, struct s1_walk_result *wr,
+		       u64 va)
 {
 	struct oracle_rights rights;
 	bool found;
 
 	FUZZ_ASSERT(wi->peek && wi->regime == TR_EL10, "may change page tables");
-	FUZZ_ASSERT(!(va & (PAGE_SIZE - 1)), "translates %#lx, not a page", va);
-	f.walks++;
-	f.translates = true;
-	found = oracle_translate(&f.v, walk_read, vcpu, va, wi->as_el0, &wr->pa, &rights);
-	f.translates = false;
+	FUZZ_ASSERT(v == &vcpu && !(va & (PAGE_SIZE - 1)), "translates %#lx, not a page", va);
+	fuzz_translating();
+	found = oracle_translate(&f.v, walk_read, v, va, wi->as_el0, &wr->pa, &rights);
+	fuzz_guest.translating = false;
 	if (!found)
 		return -EFAULT;
 	wr->ur = rights.el0;
 	wr->pr = rights.el1 && !(wi->pan && rights.el0 && (f.v.sctlr & SCTLR_ELx_M));
 	return 0;
-}
-
-struct kvm_memory_slot *kvm_vcpu_gfn_to_memslot(struct kvm_vcpu *vcpu, gfn_t gfn)
-{
-	u64 off = (gfn << PAGE_SHIFT) - MEM_GPA;
-
-	FUZZ_ASSERT(vcpu->kvm->srcu == 1, "looks for a memslot without kvm->srcu");
-	if (off >= MEM_SIZE || page_kind(off) == PAGE_NO_SLOT)
-		return NULL;
-	return (void *)(mem + (page_kind(off) == PAGE_HIDDEN));
-}
-
-bool kvm_is_visible_memslot(struct kvm_memory_slot *slot)
-{
-	return slot == (void *)mem;
-}
-
-unsigned long __gfn_to_hva_memslot(const struct kvm_memory_slot *slot, gfn_t gfn)
-{
-	FUZZ_ASSERT(slot == (void *)mem, "takes memory of a memslot that is not the guest's");
-	return (unsigned long)mem + (gfn << PAGE_SHIFT) - MEM_GPA;
-}
-
-/* GUP */
-
-static bool hold_page(struct page **page, unsigned long addr)
-{
-	FUZZ_ASSERT(!f.held, "holds two pages");
-	f.held = (void *)(addr & PAGE_MASK);
-	*page = f.held;
-	return true;
-}
-
-static enum page_kind gup(unsigned long addr)
-{
-	FUZZ_ASSERT(addr - (unsigned long)mem < MEM_SIZE, "asks for a page beyond the memslot");
-	FUZZ_ASSERT(f.is_preemptible, "may sleep where it must not");
-	return page_kind(addr - (unsigned long)mem);
-}
-
-bool get_user_page_fast_only(unsigned long addr, unsigned int flags, struct page **page)
-{
-	enum page_kind kind = gup(addr);
-
-	FUZZ_ASSERT(!flags, "asks for a page with flags %#x", flags);
-	return kind == PAGE_USUAL && hold_page(page, addr);
-}
-
-struct page *kvm_get_swapped_page(unsigned long hva)
-{
-	struct page *page;
-
-	return gup(hva) == PAGE_SWAPPED && hold_page(&page, hva) ? page : NULL;
-}
-
-void put_page(struct page *page)
-{
-	FUZZ_ASSERT(f.held && page == f.held, "puts a page that it doesn't hold");
-	f.held = NULL;
-}
-
-u64 fuzz_read_once(const void *from, size_t size)
-{
-	u64 off = (unsigned long)from - (unsigned long)mem, val = 0;
-
-	if (off >= MEM_SIZE) {
-		memcpy(&val, from, size);
-		return val;
-	}
-
-	FUZZ_ASSERT(size == 8 && !(off & 7), "reads %zu bytes at offset %#lx", size, off);
-	FUZZ_ASSERT(f.held == (void *)((unsigned long)from & PAGE_MASK),
-		    "reads a page that it doesn't hold");
-	f.reads += !f.translates;
-	return load(off);
 }
 
 /* Registers, and the host's state */
@@ -270,10 +154,9 @@ u64 vcpu_read_sys_reg(const struct kvm_vcpu *vcpu, enum vcpu_sysreg reg)
 		return f.v.tcr;
 	case SCTLR_EL1:
 		return f.v.sctlr;
-	case ELR_EL1:
-		return f.v.elr;
-	case SPSR_EL1:
-		return f.v.spsr;
+	case TTBR0_EL1:
+	case TPIDR_EL1:
+		return vcpu->arch.sys_regs[reg];
 	default:
 		FUZZ_ASSERT(false, "reads register %u", reg);
 		return 0;
@@ -292,35 +175,11 @@ bool is_protected_kvm_enabled(void)
 	return f.is_protected;
 }
 
-bool preemptible(void)
-{
-	return f.is_preemptible;
-}
-
-unsigned long hardirq_count(void)
-{
-	return f.hardirqs;
-}
-
 /* Random guests */
 
 static u64 rnd(unsigned int nr_bytes)
 {
-	u64 value = 0;
-
-	if (input.size >= nr_bytes) {
-		memcpy(&value, input.data, nr_bytes);
-		input.data += nr_bytes;
-		input.size -= nr_bytes;
-		return value;
-	}
-
-	input.size = 0;
-	input.state ^= input.state << 13;
-	input.state ^= input.state >> 7;
-	input.state ^= input.state << 17;
-	value = input.state * 0x2545f4914f6cdd1dULL;
-	return value >> (64 - 8 * nr_bytes);
+	return fuzz_rnd(nr_bytes);
 }
 
 static unsigned int pick(unsigned int n)
@@ -449,7 +308,7 @@ static void make_stack(bool upper, bool el0)
 		if (!(f.v.sctlr & SCTLR_ELx_M) || (block && granule == PAGE_SIZE)) {
 			page = i ? alloc_piece(PAGE_SIZE) : off;
 		} else if (granule == PAGE_SIZE) {
-			page = once_in(16) ? ODD_OFF + pick(NR_PAGE_KINDS) * PAGE_SIZE :
+			page = once_in(16) ? ODD_OFF + pick(NR_FUZZ_PAGES) * PAGE_SIZE :
 			       i ? alloc_piece(PAGE_SIZE) : off;
 		} else {
 			/* Larger pages: take another one where the last one ends. */
@@ -546,60 +405,20 @@ static u64 next_record(struct stack *stack)
 	return at;
 }
 
-/* Write saved registers of Linux at @regs, and a zero record of @type at @record. */
-static void put_regs(u64 regs, u64 record, u64 type, u64 fp, u64 sp, u64 pc, u64 pstate)
-{
-	put_stack(regs + 232, spoil_address(fp), false);
-	put_stack(regs + 248, spoil_address(sp), false);
-	put_stack(regs + 256, pc, false);
-	put_stack(regs + 264, once_in(8) ? pstate ^ BIT(pick(once_in(2) ? 8 : 64)) : pstate, false);
-	put_stack(record, once_in(30) ? rnd(8) : 0, false);
-	put_stack(record + 8, 0, false);
-	put_stack(record + 16, once_in(16) ? rnd(1) % 4 : type, false);
-}
-
 /* Build frames; their first record is at @fp. */
 static void put_frames(u64 fp, struct stack *stack, bool upper, bool el0)
 {
 	unsigned int nr = pick(3) ? pick(24) : pick(160);
-	u64 next, regs, offset, first = fp;
-	bool old, again;
+	u64 next;
 
 	for (; nr; nr--, fp = next) {
-		if (once_in(6))
-			first = fp;
-		if (!el0 && once_in(10)) {
-			/* This record is the one in Linux's saved registers. */
-			old = once_in(3);
-			offset = old ? 304 : 296;
-			regs = fp - offset;
-			stack->next = fp + 48;
-			if (!old && once_in(2)) {
-				stack = choose_stack(stack, false);
-				next = once_in(6) ? regs + pick(48) * 8 : next_record(stack);
-				put_regs(regs, fp, 2, next, next, choose_text(upper), 0x3c5);
-				continue;
-			}
-			el0 = true;
-			upper = once_in(16);
-			/* A program's frames may be on one of the kernel's stacks. */
-			stack = &f.stacks[once_in(6) ? pick(f.nr_stacks) : 0];
-			/* Or its frame pointer leads back to a record of the kernel's. */
-			again = once_in(6);
-			next = again ? first : next_record(stack);
-			put_regs(regs, fp, old ? rnd(8) : 1, next, next - pick(8) * 8,
-				 choose_text(upper), ONE_OF(0, 0x1000, 0x60000000, 0, 0x10));
-			if (again)
-				return;
-			continue;
-		}
 		stack = choose_stack(stack, el0);
 		next = next_record(stack);
 		put_stack(fp, spoil_address(next), el0);
 		put_stack(fp + 8, choose_text(upper), el0);
 	}
 	put_stack(fp, once_in(4) ? next_record(stack) : 0, el0);
-	put_stack(fp + 8, 0, el0);
+	put_stack(fp + 8, once_in(4) ? choose_text(upper) : 0, el0);
 }
 
 static u64 choose_tcr(void)
@@ -689,26 +508,6 @@ static void choose_guest(void)
 	v->x29 = spoil_address(fp);
 	v->sp_el1 = spoil_address(once_in(8) ? f.stacks[pick(f.nr_stacks)].low : fp - pick(8) * 8);
 	v->sp_el0 = once_in(3) ? f.stacks[0].low : v->sp_el1;
-	v->elr = choose_text(once_in(8));
-	v->spsr = ONE_OF(0, 0x60001000, 0x10, 0x3c5, rnd(8));
-	memset(v->x24, 0, sizeof(v->x24));
-	if (once_in(4))
-		v->x24[pick(4)] = rnd(8);
-	if (!el0 && once_in(6)) {
-		/* The kernel was just entered: X29 is still the program's. */
-		stack = &f.stacks[0];
-		fp = next_record(stack);
-		v->x29 = spoil_address(fp);
-		if (once_in(3)) {
-			/* The kernel has saved and cleared X29. */
-			v->sp_el1 = once_in(8) ? -ONE_OF(0x130, 0x140, 0x150) :
-						 f.stacks[1].low + 8 * pick(4);
-			put_stack(v->sp_el1 + 8 * 29, v->x29, false);
-			v->x29 = 0;
-		}
-		el0 = true;
-		upper = false;
-	}
 	put_frames(fp, stack, upper, el0);
 
 	for (i = once_in(3) ? pick(4) : 0; i; i--)
@@ -722,8 +521,7 @@ static void choose_guest(void)
 
 static bool chains_equal(const struct oracle_chain *a, const struct oracle_chain *b)
 {
-	return a->nr == b->nr && a->nr_kernel == b->nr_kernel && a->end == b->end &&
-	       !memcmp(a->ips, b->ips, a->nr * sizeof(a->ips[0]));
+	return a->nr == b->nr && !memcmp(a->ips, b->ips, a->nr * sizeof(a->ips[0]));
 }
 
 /*
@@ -737,7 +535,7 @@ static bool is_right(bool print)
 
 	do {
 		f.race_reads = 0;
-		oracle_walk(&f.v, oracle_read, &old_reads, f.depth, &oracle);
+		oracle_walk(&f.v, oracle_read, &old_reads, f.max, &oracle);
 		if (print)
 			print_chain("oracle", &oracle);
 		if (chains_equal(&f.chain, &oracle))
@@ -747,128 +545,133 @@ static bool is_right(bool print)
 	return false;
 }
 
-/* Return the reason that was counted; fail unless it is the only one, counted once. */
-static enum oracle_end counted_end(const struct kvm_vcpu *vcpu)
+static void check_walk(void)
 {
-	enum oracle_end end = ORACLE_GOES_ON;
-	unsigned int i;
-
-	FUZZ_ASSERT(vcpu->stat.callchain_walks == 1 &&
-		    vcpu->stat.callchain_frames == f.chain.nr, "counts %lu walks of %lu entries",
-		    vcpu->stat.callchain_walks, vcpu->stat.callchain_frames);
-	for (i = 0; i < ARRAY_SIZE(vcpu->stat.callchain_ends); i++) {
-		FUZZ_ASSERT(vcpu->stat.callchain_ends[i] <= !end, "counts two ends");
-		if (vcpu->stat.callchain_ends[i])
-			end = i + 1;
-	}
-	FUZZ_ASSERT(end, "counts no end");
-	return end;
-}
-
-static bool is_shown(const struct kvm_vcpu *vcpu)
-{
-	static const bool shown[3][3] = {
-		[PERF_GUEST_CALLCHAIN_IF_ALLOWED][KVM_CALLCHAIN_ALLOWED] = true,
-		[PERF_GUEST_CALLCHAIN_UNLESS_FORBIDDEN][KVM_CALLCHAIN_UNDECIDED] = true,
-		[PERF_GUEST_CALLCHAIN_UNLESS_FORBIDDEN][KVM_CALLCHAIN_ALLOWED] = true,
-	};
-
-	return !f.is_protected && !vcpu->has_nv &&
-	       shown[sysctl_perf_event_guest_callchain][vcpu->kvm->callchain_policy];
-}
-
-static void check_request(struct kvm_vcpu *vcpu)
-{
-	struct perf_guest_callchain_request *request = kvm_arch_vcpu_callchain_request(vcpu);
-	bool may = is_shown(vcpu) && vcpu->arch.callchain_phase == CALLCHAIN_REQUEST &&
-		   f.hardirqs == HARDIRQ_OFFSET;
-
-	FUZZ_ASSERT(request == (may ? &vcpu->arch.callchain_request : NULL),
-		    "allows a request that it must refuse, or refuses one that it must allow");
-	FUZZ_ASSERT(!request || request->guest_ip == f.v.pc, "requests from another IP");
-	/* Bits 3 to 0 of PSTATE are zero at EL0, in AArch64 and in AArch32. */
-	FUZZ_ASSERT(!request || request->guest_state ==
-		    (PERF_GUEST_ACTIVE | (f.v.pstate & 0xf ? 0 : PERF_GUEST_USER)),
-		    "requests with a wrong guest_state");
-}
-
-static void check_walk(struct kvm_vcpu *vcpu)
-{
-	static const unsigned int depths[] = { 127, 16, 3, 1 };
-	static u64 ips[ORACLE_MAX_DEPTH + 1];
-	const struct kvm_vcpu before = *vcpu;
+	static const unsigned int limits[] = { 126, 15, 2, 0 };
 	struct oracle_chain *chain = &f.chain;
+	struct kvm_vcpu before;
+	unsigned int tried;
+	bool faulted;
+	u64 *ips;
 
-	f.depth = depths[pick(4)];
-	ips[f.depth] = CANARY;
-	chain->nr = kvm_arch_vcpu_stack_walk(vcpu, ips, f.depth, &chain->nr_kernel);
-	FUZZ_ASSERT(ips[f.depth] == CANARY && chain->nr <= f.depth, "writes beyond its array");
-	memcpy(chain->ips, ips, chain->nr * sizeof(ips[0]));
-	FUZZ_ASSERT(!f.held && !vcpu->kvm->srcu,
-		    "returns without putting its page or unlocking kvm->srcu");
-	FUZZ_ASSERT(!memcmp(&before.arch, &vcpu->arch, sizeof(before.arch)),
-		    "changes the vCPU's registers");
+	f.max = limits[pick(4)];
+	fuzz_peek_begin(&vcpu);
+	before = vcpu;
+	/* AddressSanitizer finds writes beyond this. */
+	ips = malloc(f.max * sizeof(*ips));
+	fuzz_guest.race = (struct fuzz_race) {
+		.on = f.race, .off = f.race_off, .size = 8, .word = f.race_bytes[1],
+		.countdown = f.race ? rnd(1) : 0,
+	};
+	fuzz_begin_walk();
+	chain->nr = kvm_arch_vcpu_stack_walk(&vcpu, ips, f.max);
+	faulted = fuzz_end_walk(&vcpu);
+	FUZZ_ASSERT(chain->nr <= f.max, "finds %u callers, not up to %u", chain->nr, f.max);
+	memcpy(chain->ips, ips, chain->nr * sizeof(*ips));
+	free(ips);
+	before.peek_vma = vcpu.peek_vma;
+	FUZZ_ASSERT(!memcmp(&before, &vcpu, sizeof(before)), "changes the vCPU");
 
-	if (!is_shown(vcpu) || vcpu->arch.callchain_phase != CALLCHAIN_WALK || !f.is_preemptible) {
-		u64 max = is_shown(vcpu) && f.v.pc < PERF_CONTEXT_MAX &&
-			  vcpu->arch.callchain_phase != CALLCHAIN_CLOSED;
-
-		FUZZ_ASSERT(!vcpu->stat.callchain_walks && !f.walks && !f.reads,
-			    "walks when it must not");
-		FUZZ_ASSERT(chain->nr == max && (!max || chain->ips[0] == f.v.pc) &&
-			    chain->nr_kernel == (max && vcpu_mode_priv(vcpu)),
-			    "finds %u entries where there is an IP only", chain->nr);
-		return;
-	}
-
-	chain->end = counted_end(vcpu);
-	/* The IP takes no read.  So the bound has room for the step that ended the chain. */
-	FUZZ_ASSERT(f.reads <= MAX_READS * chain->nr && f.walks <= MAX_WALKS * chain->nr,
-		    "%u words and %u translations for %u entries", f.reads, f.walks, chain->nr);
+	/* The record that ends the chain also costs. */
+	tried = chain->nr + (chain->nr < f.max);
+	FUZZ_ASSERT(fuzz_guest.words <= FRAME_WORDS * tried &&
+		    fuzz_guest.translations <= FRAME_TRANSLATIONS * tried,
+		    "%u words and %u translations for %u records", fuzz_guest.words,
+		    fuzz_guest.translations, tried);
+	/* What fails ends a walk early. */
+	if (faulted)
+		f.max = chain->nr;
 	FUZZ_ASSERT(is_right(false) || is_right(true), "the chain is not the oracle's");
 }
 
-int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
+/* Reads */
 
-int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
+bool fuzz_translate(u64 gva, bool user, u64 *gpa)
 {
-	struct kvm kvm = {};
-	struct kvm_vcpu vcpu = { .kvm = &kvm };
+	struct oracle_rights rights;
 
-	memset(mem, 0, f.next_off);
-	memset(mem + ODD_OFF - 0x10000, 0, MEM_SIZE - ODD_OFF + 0x10000);
-	memset(&f, 0, sizeof(f));
+	return oracle_is_canonical(&f.v, gva) &&
+	       oracle_translate(&f.v, oracle_read, NULL, gva, user, gpa, &rights) &&
+	       oracle_may_read(&f.v, user, &rights);
+}
 
-	input.state = 0x9e3779b97f4a7c15ULL;
-	input.data = data;
-	input.size = size;
-	if (size >= 8)
-		input.state ^= rnd(8);
-	input.state = input.state ?: 1;
+u64 fuzz_read_base(enum perf_guest_read_base base)
+{
+	return base == PERF_GUEST_READ_SP ? oracle_untagged(&f.v, oracle_sp(&f.v)) :
+					    vcpu.arch.sys_regs[TPIDR_EL1];
+}
 
-	sysctl_perf_event_guest_callchain = once_in(12) ? pick(3) : 2;
-	kvm.callchain_policy = once_in(12) ? pick(3) : KVM_CALLCHAIN_UNDECIDED;
-	vcpu.has_nv = once_in(32);
-	f.is_protected = once_in(32);
-	f.is_preemptible = !once_in(16);
-	f.hardirqs = once_in(4) ? pick(3) * HARDIRQ_OFFSET : HARDIRQ_OFFSET;
-	f.on_cpu = once_in(2);
-	vcpu.arch.callchain_phase = once_in(8) ? pick(3) : CALLCHAIN_WALK;
-	choose_guest();
+u64 *fuzz_read_regs(u64 mask, u64 *data)
+{
+	unsigned int i;
 
+	/* M[4] of PSTATE: AArch32. */
+	*data++ = f.v.pstate & 16 ? PERF_SAMPLE_REGS_ABI_32 : PERF_SAMPLE_REGS_ABI_64;
+	*data++ = vcpu.arch.sys_regs[TTBR0_EL1];
+	*data++ = mask;
+	for (i = 0; i < 33; i++) {
+		if (mask >> i & 1)
+			*data++ = i < 31 ? vcpu.arch.regs.regs[i] :
+				  i == 31 ? oracle_sp(&f.v) : f.v.pc;
+	}
+	return data;
+}
+
+u64 fuzz_any_address(void)
+{
+	if (!f.nr_mapped || once_in(8))
+		return once_in(2) ? -rnd(1) : rnd(8);
+	return f.mapped[pick(f.nr_mapped)].gva +
+	       (rnd(2) & (once_in(4) ? ~0u : ~7u)) % (PAGE_SIZE + 64);
+}
+
+u64 fuzz_any_offset(void)
+{
+	/* A page table, or a page of a stack. */
+	if (once_in(4) && f.nr_entries)
+		return f.entries[pick(f.nr_entries)];
+	return f.nr_mapped ? f.mapped[pick(f.nr_mapped)].off : ODD_OFF;
+}
+
+static void choose_registers(void)
+{
+	unsigned int i;
+
+	memset(&vcpu, 0, sizeof(vcpu));
 	vcpu.state = f.v;
+	for (i = 0; i < 31; i++)
+		vcpu.arch.regs.regs[i] = rnd(8);
 	vcpu.arch.regs.regs[29] = f.v.x29;
-	memcpy(&vcpu.arch.regs.regs[24], f.v.x24, sizeof(f.v.x24));
 	vcpu.arch.regs.sp = f.v.sp_el0;
 	vcpu.arch.regs.pc = f.v.pc;
 	vcpu.arch.regs.pstate = f.v.pstate;
 	vcpu.arch.sysregs_on_cpu = f.on_cpu;
 	/* While the register is on the CPU, the copy in memory is stale. */
 	vcpu.arch.sys_regs[SP_EL1] = f.on_cpu ? rnd(8) : f.v.sp_el1;
+	vcpu.arch.sys_regs[TTBR0_EL1] = f.v.ttbr[0];
+	vcpu.arch.sys_regs[TPIDR_EL1] = fuzz_any_address();
+	vcpu.has_nv = once_in(4);
+}
 
-	check_request(&vcpu);
-	f.racing = f.race;
-	f.race_countdown = f.race ? rnd(1) : 0;
-	check_walk(&vcpu);
+int LLVMFuzzerTestOneInput(const u8 *data, size_t size);
+
+int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
+{
+	fuzz_make_memory();
+	mem = fuzz_guest.mem;
+	memset(mem, 0, f.next_off);
+	memset(mem + ODD_OFF - 0x10000, 0, MEM_SIZE - ODD_OFF + 0x10000);
+	memset(&f, 0, sizeof(f));
+	fuzz_begin(data, size);
+
+	f.is_protected = once_in(4);
+	f.on_cpu = once_in(2);
+	choose_guest();
+	choose_registers();
+	FUZZ_ASSERT(kvm_arch_vcpu_can_peek(&vcpu) == !(f.is_protected || vcpu.has_nv),
+		    "shows a guest that it can't, or the other way around");
+
+	check_walk();
+	fuzz_check_reads(&vcpu, (f.v.pstate & 0xf) == 0, VALID_REGS);
 	return 0;
 }

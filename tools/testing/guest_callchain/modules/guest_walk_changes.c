@@ -3,10 +3,9 @@
  * Change a guest's page tables in the middle of a walk of the guest's stack.
  *
  * Each architecture's hooks tell how far a walk has got.  They run in the context of
- * the walk: in the PMI, or in the vCPU's thread if the walk is deferred.  So a change
- * that is otherwise a race with another vCPU happens here each time, at the same step.
- * Only walks of the thread that has the device open count, in its PMIs or deferred.
- * Its PMIs see its writes in program order, so compiler barriers are enough.
+ * the walk: in the vCPU's thread.  So a change that is otherwise a race with another vCPU
+ * happens here each time, at the same step.  Only walks of the thread that has the device
+ * open count.  It walks in program order, so compiler barriers are enough.
  */
 #include <linux/fs.h>
 #include <linux/miscdevice.h>
@@ -29,14 +28,16 @@ static unsigned int nr_changes;
 /* The current change. */
 static unsigned int cur;
 
-/* The current walk: whether it has begun to translate, and how many entries it has read. */
-static bool begun;
+/*
+ * The current walk: how many pages it has begun to translate, and how many entries it
+ * has read.
+ */
+static u32 table_walks;
 static u32 elements;
 
 static bool in_armed_walk(void)
 {
-	return READ_ONCE(armed) == current && cur < nr_changes &&
-	       in_task() == !!changes[cur].deferred;
+	return READ_ONCE(armed) == current && cur < nr_changes && in_task();
 }
 
 static bool write_entry(u64 value)
@@ -59,14 +60,11 @@ static void take_step(u32 step)
 		results[cur].changes++;
 }
 
-/* A walk is about to read an entry.  Before its first entry, this is step zero. */
+/* A walk is about to translate a page.  Before its first entry, this is step zero. */
 void guest_walk_tables(void)
 {
-	if (!in_armed_walk() || begun)
-		return;
-
-	begun = true;
-	take_step(0);
+	if (in_armed_walk() && !table_walks++)
+		take_step(0);
 }
 
 /* A walk has read an entry. */
@@ -76,11 +74,8 @@ void guest_walk_element(void)
 		take_step(++elements);
 }
 
-/*
- * A walk of a stack has ended.  It has read @reads words, and walked the page tables @table_walks
- * times.  Both are zero if the architecture does not tell them.
- */
-void guest_walk_end(unsigned int reads, unsigned int table_walks)
+/* A walk of a stack has ended. */
+void guest_walk_end(void)
 {
 	struct guest_walk_result *r;
 
@@ -95,9 +90,8 @@ void guest_walk_end(unsigned int reads, unsigned int table_walks)
 	r->nr_walks++;
 	r->elements += elements;
 	r->max_elements = max(r->max_elements, elements);
-	r->max_reads = max(r->max_reads, reads);
 	r->max_table_walks = max(r->max_table_walks, table_walks);
-	begun = false;
+	table_walks = 0;
 	elements = 0;
 	if (r->nr_walks == changes[cur].nr_walks)
 		cur++;
@@ -116,7 +110,7 @@ static int device_release(struct inode *inode, struct file *file)
 {
 	struct task_struct *task = user;
 
-	/* Another thread may close the device while a PMI hits the thread that opened it. */
+	/* Another thread may close the device while the thread that opened it walks. */
 	WRITE_ONCE(armed, NULL);
 	guest_walk_hooks_wait();
 	xchg(&user, NULL);
@@ -149,7 +143,7 @@ static ssize_t device_write(struct file *file, const char __user *buf, size_t co
 	memset(results, 0, sizeof(results));
 	nr_changes = count / sizeof(changes[0]);
 	cur = 0;
-	begun = false;
+	table_walks = 0;
 	elements = 0;
 	barrier();
 	WRITE_ONCE(armed, current);

@@ -13,9 +13,9 @@ int guest_walk_hooks_register(void);
 void guest_walk_hooks_unregister(void);
 void guest_walk_hooks_wait(void);
 
-/* The hooks call these, in the context of the walk. */
+/* The hooks call these, in the context of the walk: at translations, at entries, at the end. */
 void guest_walk_tables(void);
 void guest_walk_element(void);
-void guest_walk_end(unsigned int reads, unsigned int table_walks);
+void guest_walk_end(void);
 
 #endif /* GUEST_WALK_HOOKS_H */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Hooks into arm64's walks of guests' stacks.  There are no tracepoints: probe KVM's functions.
+ * Hooks into arm64's walks of guests' stacks.  Its page-table walk has no tracepoints: probe
+ * KVM's functions.
  */
 #define pr_fmt(fmt) KBUILD_MODNAME ": " fmt
 
@@ -10,10 +11,11 @@
 
 #include "guest_walk_hooks.h"
 
-static int before_element(struct kretprobe_instance *ri, struct pt_regs *regs)
+static int before_tables(struct kretprobe_instance *ri, struct pt_regs *regs)
 {
 	guest_walk_tables();
-	return 0;
+	/* The return doesn't matter. */
+	return 1;
 }
 
 static int after_element(struct kretprobe_instance *ri, struct pt_regs *regs)
@@ -26,14 +28,18 @@ static int after_element(struct kretprobe_instance *ri, struct pt_regs *regs)
 
 static int after_walk(struct kretprobe_instance *ri, struct pt_regs *regs)
 {
-	guest_walk_end(0, 0);
+	guest_walk_end();
 	return 0;
 }
+
+static struct kretprobe tables_probe = {
+	.kp.symbol_name	= "kvm_arch_vcpu_peek_gva",
+	.entry_handler	= before_tables,
+};
 
 /* Only walks of the guest's page tables call this function, to read an entry. */
 static struct kretprobe element_probe = {
 	.kp.symbol_name	= "kvm_peek_guest",
-	.entry_handler	= before_element,
 	.handler	= after_element,
 };
 
@@ -42,7 +48,7 @@ static struct kretprobe walk_probe = {
 	.handler	= after_walk,
 };
 
-static struct kretprobe *probes[] = { &element_probe, &walk_probe };
+static struct kretprobe *probes[] = { &tables_probe, &element_probe, &walk_probe };
 
 int guest_walk_hooks_register(void)
 {
@@ -52,9 +58,9 @@ int guest_walk_hooks_register(void)
 void guest_walk_hooks_unregister(void)
 {
 	unregister_kretprobes(probes, ARRAY_SIZE(probes));
-	if (element_probe.nmissed || walk_probe.nmissed)
-		pr_warn("%d reads and %d walks were not seen\n", element_probe.nmissed,
-			walk_probe.nmissed);
+	if (tables_probe.nmissed || element_probe.nmissed || walk_probe.nmissed)
+		pr_warn("%d translations, %d reads and %d walks were not seen\n",
+			tables_probe.nmissed, element_probe.nmissed, walk_probe.nmissed);
 }
 
 void guest_walk_hooks_wait(void)

@@ -6,32 +6,30 @@
 
 #include <linux/kvm_host.h>
 #include <linux/module.h>
+#include <linux/preempt.h>
 #include <linux/tracepoint.h>
-#include <linux/uaccess.h>
 
 #include "guest_walk_hooks.h"
 
 /*
- * Walks of a stack run with the host's page faults disabled.  If KVM shadows the guest's
- * page tables, it also walks these at the guest's page faults, but with the host's page
- * faults enabled.
+ * Walks of a stack run with preemption disabled.  If KVM shadows the guest's page tables, it also
+ * walks these at the guest's page faults, but with preemption enabled.
  */
 static void probe_pagetable_walk(void *data, u64 addr, u32 pferr)
 {
-	if (pagefault_disabled())
+	if (!preemptible())
 		guest_walk_tables();
 }
 
 static void probe_paging_element(void *data, u64 pte, int level)
 {
-	if (pagefault_disabled())
+	if (!preemptible())
 		guest_walk_element();
 }
 
-static void probe_stack_walk(void *data, unsigned int vcpu_id, unsigned int frames,
-			     unsigned int reads, unsigned int walks, int end)
+static void probe_stack_walk(void *data, unsigned int vcpu_id, unsigned int nr, u64 end)
 {
-	guest_walk_end(reads, walks);
+	guest_walk_end();
 }
 
 static const struct {

@@ -17,7 +17,7 @@
  * @step:	when it changes: 0 before the first entry is read, n right after the n-th is read
  * @flip:	change it at each later step, too, to @before and @after in turns
  * @nr_walks:	after this many walks, go on with the next change
- * @deferred:	count the thread's deferred walks instead of the walks in its PMIs
+ * @reserved:	zero
  *
  * Write an array of changes to begin.  After the last change, nothing is changed or counted.
  */
@@ -28,7 +28,7 @@ struct guest_walk_change {
 	__u32 step;
 	__u32 flip;
 	__u32 nr_walks;
-	__u32 deferred;
+	__u32 reserved;
 };
 
 /**
@@ -38,9 +38,7 @@ struct guest_walk_change {
  * @failures:		how often the entry could not be written
  * @elements:		page-table entries read in all of these walks
  * @max_elements:	page-table entries read, the most in one walk
- * @max_reads:		words read from the stack, the most in one walk; x86 only
- * @max_table_walks:	pages of the stack translated, the most in one walk; x86 only
- * @reserved:		zero
+ * @max_table_walks:	pages of the stack translated, the most in one walk
  *
  * Read as many results as there are changes.
  */
@@ -50,9 +48,7 @@ struct guest_walk_result {
 	__u32 failures;
 	__u32 elements;
 	__u32 max_elements;
-	__u32 max_reads;
 	__u32 max_table_walks;
-	__u32 reserved;
 };
 
 #endif /* SELFTEST_KVM_TEST_GUEST_WALK_H */

@@ -18,7 +18,6 @@
 #include <linux/module.h>
 #include <linux/perf_event.h>
 #include <linux/smp.h>
-#include <linux/sysrq.h>
 
 #include <asm/irq_regs.h>
 #ifdef CONFIG_X86
@@ -60,10 +59,6 @@ struct test_pmi_cpu {
 
 static DEFINE_PER_CPU(struct test_pmi_cpu, test_pmi_nmi_cpus);
 static DEFINE_PER_CPU(struct test_pmi_cpu, test_pmi_irq_cpus);
-
-static int backtrace;
-module_param(backtrace, int, 0600);
-MODULE_PARM_DESC(backtrace, "print backtraces as sysrq-l does, at the next IRQ of test_pmi_irq");
 
 static struct pmu test_pmi_nmi_pmu;
 static struct pmu test_pmi_irq_pmu;
@@ -116,9 +111,6 @@ static enum hrtimer_restart test_pmi_irq_timer(struct hrtimer *timer)
 	struct test_pmi_cpu *tc = container_of(timer, struct test_pmi_cpu, timer);
 	u64 entry = test_pmi_clock();
 	u64 period_ns;
-
-	if (READ_ONCE(backtrace) && xchg(&backtrace, 0))
-		handle_sysrq('l');
 
 	test_pmi_sample(tc, get_irq_regs(), entry);
 

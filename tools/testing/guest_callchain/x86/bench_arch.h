@@ -5,15 +5,8 @@
 #ifndef GUEST_CALLCHAIN_BENCH_ARCH_H
 #define GUEST_CALLCHAIN_BENCH_ARCH_H
 
-#include <asm/perf_regs.h>
-
 #include "guest_stack.h"
 #include "processor.h"
-
-/* The registers of perf record --call-graph dwarf: all but four, which 64-bit kernels refuse. */
-#define DWARF_REGS	(GENMASK_ULL(PERF_REG_X86_R15, 0) &			\
-			 ~(BIT_ULL(PERF_REG_X86_DS) | BIT_ULL(PERF_REG_X86_ES) |	\
-			   BIT_ULL(PERF_REG_X86_FS) | BIT_ULL(PERF_REG_X86_GS)))
 
 /* The exit reason of a guest whose work is done. */
 #define WORK_DONE	KVM_EXIT_IO
@@ -81,23 +74,22 @@ static void arch_run_host(struct work *work, const struct guest_stack *stack, co
 	register u64 r8 asm("r8") = rdtsc();
 	register u64 r9 asm("r9") = (u64)stop;
 	register u64 r10 asm("r10") = work->undisturbed;
-	/* The call and host_work push one word each: then RSP is the stack's, as in a guest. */
-	register u64 r11 asm("r11") = stack->sp + 2 * sizeof(u64);
 
-	asm volatile("xchg %%rsp, %%r11; call host_work; xchg %%rsp, %%r11"
-		     : "+r" (rcx), "+r" (rdi), "+r" (r8), "+r" (r10), "+r" (r11)
+	/* Leave the red zone alone. */
+	asm volatile("sub $128, %%rsp; call host_work; add $128, %%rsp"
+		     : "+r" (rcx), "+r" (rdi), "+r" (r8), "+r" (r10)
 		     : "r" (rsi), "r" (rbx), "r" (r9) : "rax", "rdx", "memory", "cc");
 	work->gaps = rdi;
 	work->undisturbed = r10;
 	work->left = rcx;
 }
 
-static struct kvm_vm *arch_create_guest(struct kvm_vcpu **vcpu, void *code, bool five_levels)
+static struct kvm_vm *arch_create_guest(struct kvm_vcpu **vcpu, void *code)
 {
 	struct kvm_vm *vm = vm_create_with_one_vcpu(vcpu, code);
 
 	/* Most guests have 4-level paging, even if the host has 5 levels. */
-	if (vm->mmu.pgtable_levels == 5 && !five_levels)
+	if (vm->mmu.pgtable_levels == 5)
 		vcpu_use_4_level_paging(*vcpu);
 	return vm;
 }
@@ -138,7 +130,6 @@ static void arch_get_regs(struct kvm_vcpu *vcpu, struct sampled_regs *sampled)
 	sampled->sp = regs->regs.rsp;
 	sampled->fp = regs->regs.rbp;
 	sampled->root = regs->sregs.cr3;
-	sampled->levels = regs->sregs.cr4 & X86_CR4_LA57 ? 5 : 4;
 }
 
 static const u8 *arch_translate(struct kvm_vm *vm, const struct sampled_regs *regs, u64 page)
@@ -146,7 +137,7 @@ static const u8 *arch_translate(struct kvm_vm *vm, const struct sampled_regs *re
 	u64 entry = regs->root;
 	int level;
 
-	for (level = regs->levels; level >= PG_LEVEL_4K; level--) {
+	for (level = PG_LEVEL_512G; level >= PG_LEVEL_4K; level--) {
 		const u64 *table = addr_gpa2hva(vm, PTE_GET_PA(entry));
 
 		entry = table[(page >> PG_LEVEL_SHIFT(level)) & 0x1ff];

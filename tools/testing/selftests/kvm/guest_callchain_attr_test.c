@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * An event must get the parts of a guest's callchain that its attributes ask for, no less and no
- * more, whatever other events of the same vCPU have asked for.
+ * An event must get what its attributes ask for of a guest's callchain, no less and no more,
+ * whatever other events of the same vCPU ask for.
  */
 #include <linux/bpf.h>
 #include <pthread.h>
 #include <sched.h>
+#include <sys/ioctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -21,16 +22,11 @@
 /* The longest chain for which a deferred walk allocates no memory. */
 #define FULL_DEPTH		127
 
-/* User mode's IP when it entered the guest's kernel. */
-#define USER_IP			0x401000ULL
-
-/* User mode has entered the guest's kernel: a chain has the kernel's part, then user mode's. */
 FIXTURE(attr)
 {
 	struct kvm_vcpu *vcpu;
 	struct kvm_vm *vm;
 	struct callchain_expectation e;
-	unsigned int nr_kernel;		/* entries of e that are the kernel's, marker included */
 };
 
 FIXTURE_VARIANT(attr)
@@ -40,7 +36,7 @@ FIXTURE_VARIANT(attr)
 
 PMI_VARIANTS(attr,);
 
-static void create_entered_guest(FIXTURE_DATA(attr) * self, unsigned int nr_frames)
+static void create_guest(FIXTURE_DATA(attr) * self, unsigned int nr_frames)
 {
 	const struct guest_stack_layout layout = { nr_frames, 64, 0x100 };
 	struct guest_stack stack;
@@ -48,18 +44,12 @@ static void create_entered_guest(FIXTURE_DATA(attr) * self, unsigned int nr_fram
 	self->vm = vm_create_sampled(1, guest_loop, &self->vcpu);
 	guest_stack_build_and_use(self->vcpu, &stack, &layout, false);
 	expect_guest_stack(&self->e, "attr", false, &stack, nr_frames + 1);
-
-	guest_stack_enter_linux(self->vm, &stack, USER_IP, &self->e);
-
-	self->nr_kernel = self->e.nr;
-	self->e.ips[self->e.nr++] = PERF_CONTEXT_GUEST_USER;
-	self->e.ips[self->e.nr++] = USER_IP;
 }
 
 FIXTURE_SETUP(attr)
 {
 	SKIP_UNLESS_PMI(variant->source);
-	create_entered_guest(self, NR_FRAMES);
+	create_guest(self, NR_FRAMES);
 }
 
 FIXTURE_TEARDOWN(attr)
@@ -68,75 +58,42 @@ FIXTURE_TEARDOWN(attr)
 	kvm_vm_free(self->vm);
 }
 
-CALLCHAIN_TEST(attr, combinations)
+static void is_refused(enum pmi_source source, struct perf_event_attr attr, const char *why)
 {
-	unsigned int bits;
-	int fd;
+	struct callchain_event event;
 
-	for (bits = 0; bits < 4; bits++) {
-		struct perf_event_attr attr = {
-			.type = PERF_TYPE_SOFTWARE,
-			.size = sizeof(attr),
-			.config = PERF_COUNT_SW_CPU_CLOCK,
-			.sample_type = PERF_SAMPLE_CALLCHAIN,
-			.disabled = 1,
-			.guest_callchain = bits & 1,
-			.defer_guest_callchain = bits >> 1,
-		};
-
-		fd = perf_event_open(&attr, 0, -1);
-		if (bits == 2)
-			TEST_ASSERT(fd < 0 && errno == EINVAL,
-				    "defer_guest_callchain alone: %d, %s", fd, strerror(errno));
-		else
-			TEST_ASSERT(fd >= 0, "perf_event_open() failed with bits %u: %s", bits,
-				    strerror(errno));
-		close(fd);
-	}
+	TEST_ASSERT(callchain_event_open(&event, source, &attr, 0, -1) && errno == EINVAL,
+		    "perf takes %s", why);
 }
 
-static void is_refused(struct perf_event_attr attr, const char *why)
+/* All samples of an exit share the first part of their chain, so an event must take all of it. */
+CALLCHAIN_TEST(attr, refused)
 {
-	int fd = perf_event_open(&attr, 0, -1);
+	const enum pmi_source source = variant->source;
+	struct callchain_event event;
 
-	TEST_ASSERT(fd < 0 && errno == EINVAL, "perf takes %s", why);
+	is_refused(source, (struct perf_event_attr){ .exclude_guest = 1 }, "exclude_guest");
+	is_refused(source, (struct perf_event_attr){ .exclude_callchain_kernel = 1 },
+		   "exclude_callchain_kernel");
+	is_refused(source, (struct perf_event_attr){ .exclude_callchain_user = 1 },
+		   "exclude_callchain_user");
+	is_refused(source, (struct perf_event_attr){ .sample_type = PERF_SAMPLE_IP },
+		   "a guest's callchain without PERF_SAMPLE_CALLCHAIN");
+	is_refused(source | PMI_STOCK, (struct perf_event_attr){ .guest_read = 1 },
+		   "guest_read without guest_callchain");
+
+	TEST_ASSERT(!callchain_event_open(&event, source, NULL, 0, -1), "perf_event_open(): %s",
+		    strerror(errno));
+	callchain_event_close(&event);
 }
 
-/* Test with which attributes perf accepts dumps of guests' stacks; arm64's dumps are empty. */
-CALLCHAIN_TEST(attr, stack_combinations)
+/* A chain takes three contexts: its marker, PERF_CONTEXT_USER_DEFERRED, and the cookie. */
+CALLCHAIN_TEST(attr, few_contexts)
 {
-	struct perf_event_attr attr = {
-		.type = PERF_TYPE_SOFTWARE,
-		.size = sizeof(attr),
-		.config = PERF_COUNT_SW_CPU_CLOCK,
-		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_GUEST_STACK,
-		.guest_callchain = 1,
-	};
-	int fd;
-
-	fd = perf_event_open(&attr, 0, -1);
-	TEST_ASSERT(fd >= 0, "perf_event_open() failed: %s", strerror(errno));
-	close(fd);
-
-	attr.sample_stack_guest = 12;
-	is_refused(attr, "a size that is no multiple of 8");
-	attr.sample_stack_guest = 16;
-	attr.guest_callchain = 0;
-	is_refused(attr, "a guest's stack without its callchain");
-	attr.guest_callchain = 1;
-	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_GUEST_STACK;
-	is_refused(attr, "a guest's stack without any callchain");
-	attr.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN;
-	is_refused(attr, "a size without PERF_SAMPLE_GUEST_STACK");
-
-	attr.defer_guest_callchain = 1;
-	fd = perf_event_open(&attr, 0, -1);
-	TEST_ASSERT(fd >= 0, "perf_event_open() with a deferred stack failed: %s", strerror(errno));
-	close(fd);
-	attr.sample_type |= PERF_SAMPLE_GUEST_STACK;
-	is_refused(attr, "a deferred stack in the sample");
-	attr.sample_type = PERF_SAMPLE_IP;
-	is_refused(attr, "a deferred stack without any callchain");
+	SKIP_UNLESS_OVERRIDDEN(MAX_CONTEXTS_SYSCTL, 2);
+	is_refused(variant->source, (struct perf_event_attr){}, "chains with two contexts");
+	TEST_ASSERT(write_number(MAX_CONTEXTS_SYSCTL, 3), "The sysctl: %s", strerror(errno));
+	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &self->e);
 }
 
 struct neighbour {
@@ -183,7 +140,7 @@ CALLCHAIN_TEST(attr, stock_neighbour)
 	event.may_lose = true;
 	stock.may_lose = true;
 	for (i = 0; i < MAX_ROUNDS && (c.nr_guest < NR_SAMPLES || n.nr_guest < NR_SAMPLES); i++) {
-		vcpu_run_until_sampled(self->vcpu, &event, 0);
+		vcpu_run_until_sampled(self->vcpu, &event, false);
 		callchain_event_read(&event, callchain_compare, &c);
 		callchain_event_read(&stock, is_stock, &n);
 	}
@@ -194,149 +151,168 @@ CALLCHAIN_TEST(attr, stock_neighbour)
 	TEST_ASSERT(!n.nr_records, "A stock event got %u deferred chains", n.nr_records);
 }
 
-static const struct receiver_case {
-	const char *name;
-	struct perf_event_attr attr;
-	enum pmi_source stock;
-	bool no_record, no_kernel, no_user;
-} receiver_cases[] = {
-	{ "plain", {} },
-	{ "no guest_callchain", {}, .stock = PMI_STOCK, .no_record = true },
-	{ "exclude_guest", { .exclude_guest = 1 }, .no_record = true },
-	{ "exclude_kernel", { .exclude_kernel = 1 }, .no_kernel = true },
-	{ "exclude_callchain_kernel", { .exclude_callchain_kernel = 1 }, .no_kernel = true },
-	{ "exclude_user", { .exclude_user = 1 }, .no_user = true },
-	{ "exclude_callchain_user", { .exclude_callchain_user = 1 }, .no_user = true },
-	{ "exclude_kernel, exclude_user", { .exclude_kernel = 1, .exclude_user = 1 },
-	  .no_kernel = true, .no_user = true },
-};
-
+/* Samples of an event, and records that it was sent. */
 struct receiver {
-	const struct receiver_case *c;
 	struct callchain_event event;
+	unsigned int nr_samples;
+	unsigned int nr_alone;
 	unsigned int nr_records;
-	unsigned int nr;
-	u64 ips[NR_FRAMES + 8];
+	u64 cookie;			/* of the last sample of the guest */
 };
 
-static void check_record(const struct callchain_sample *s, void *arg)
+static void note_sample(const struct callchain_sample *s, void *arg)
 {
 	struct receiver *r = arg;
 
 	if (!callchain_sample_is_guest(s))
 		return;
 
-	TEST_ASSERT(!r->c->no_record, "%s: a record of %lu entries", r->c->name, s->nr);
-	TEST_ASSERT(s->nr == r->nr && !memcmp(s->ips, r->ips, r->nr * sizeof(u64)),
-		    "%s: a record of %lu entries, not %u, from 0x%lx", r->c->name, s->nr, r->nr,
-		    s->nr ? s->ips[0] : 0);
-	r->nr_records++;
+	r->nr_samples += s->cookie != r->cookie;
+	r->nr_alone += s->alone;
+	r->cookie = s->cookie;
 }
 
-static void no_samples(const struct callchain_sample *s, void *arg)
+static void note_record(const struct callchain_sample *s, void *arg)
 {
-	TEST_FAIL("A dummy has a sample");
+	struct receiver *r = arg;
+
+	r->nr_records += callchain_sample_is_guest(s);
+}
+
+/* Events with guest_callchain that take no samples, or few, and have little room. */
+static const struct receiver_case {
+	const char *name;
+	struct perf_event_attr attr;
+	bool cpu_wide;
+	bool samples;
+} receiver_cases[] = {
+	{ "dummy", { .config = PERF_COUNT_SW_DUMMY } },
+	{ "dummy, CPU-wide", { .config = PERF_COUNT_SW_DUMMY }, .cpu_wide = true },
+	{ "dummy with defer_output", { .config = PERF_COUNT_SW_DUMMY, .defer_output = 1 } },
+	{ "slow", { .config = PERF_COUNT_SW_CPU_CLOCK, .sample_period = 100000000 },
+	  .samples = true },
+	{ "slow, CPU-wide", { .config = PERF_COUNT_SW_CPU_CLOCK, .sample_period = 100000000 },
+	  .cpu_wide = true, .samples = true },
+};
+
+static void open_receiver(struct receiver *r, const struct receiver_case *c, int cpu)
+{
+	struct perf_event_attr attr = c->attr;
+
+	attr.type = PERF_TYPE_SOFTWARE;
+	TEST_ASSERT(!callchain_event_open_ring(&r->event, PMI_ATTR, &attr, c->cpu_wide ? -1 : 0,
+					       c->cpu_wide ? cpu : -1, 1),
+		    "%s: perf_event_open() failed: %s", c->name, strerror(errno));
+	r->event.may_lose = true;
+	r->event.deferred_fn = note_record;
+	callchain_event_enable(&r->event);
 }
 
 /*
- * Open a dummy event, and store what its records must have: the kernel's part of the chain without
- * the IP, which is in the sample, and user mode's part.  A part that the event excludes is missing.
+ * Records go to those events that took a sample at this exit, and to no others.  So an event that
+ * samples often can't fill the buffers of others: with NR_FULL records of their neighbour, they
+ * would overflow.
  */
-static void open_receiver(struct receiver *r, const struct callchain_expectation *e,
-			  unsigned int nr_kernel)
-{
-	struct perf_event_attr attr = r->c->attr;
+#define NR_FULL		200
 
-	if (!r->c->no_kernel && nr_kernel > 2) {
-		r->ips[r->nr++] = e->ips[0];
-		memcpy(&r->ips[r->nr], &e->ips[2], (nr_kernel - 2) * sizeof(u64));
-		r->nr += nr_kernel - 2;
-	}
-	if (!r->c->no_user) {
-		memcpy(&r->ips[r->nr], &e->ips[nr_kernel], (e->nr - nr_kernel) * sizeof(u64));
-		r->nr += e->nr - nr_kernel;
-	}
-
-	attr.type = PERF_TYPE_SOFTWARE;
-	attr.config = PERF_COUNT_SW_DUMMY;
-	attr.defer_output = 1;
-	TEST_ASSERT(!callchain_event_open_ring(&r->event, PMI_ATTR | r->c->stock, &attr, 0, -1, 64),
-		    "perf_event_open() failed: %s", strerror(errno));
-	callchain_event_enable(&r->event);
-	r->event.deferred_fn = check_record;
-}
-
-static void run_receivers(FIXTURE_DATA(attr) * self, enum pmi_source source)
+CALLCHAIN_TEST(attr, receivers)
 {
 	const struct perf_event_attr attr = { .wakeup_events = NR_SAMPLES };
 	struct receiver receivers[ARRAY_SIZE(receiver_cases)] = {}, *r;
 	struct callchain_comparison c = { .expected = &self->e };
+	const struct receiver_case *rc = receiver_cases;
 	struct callchain_event event;
+	int cpu = sched_getcpu();
 	unsigned int i, round;
+	cpu_set_t all;
 
-	for (i = 0; i < ARRAY_SIZE(receivers); i++) {
-		receivers[i].c = &receiver_cases[i];
-		open_receiver(&receivers[i], &self->e, self->nr_kernel);
-	}
-	callchain_event_start(&event, source | PMI_DEFERRED, &attr, 0, -1);
-	for (round = 0; round < MAX_ROUNDS && c.nr_guest < NR_SAMPLES; round++) {
-		vcpu_run_until_sampled(self->vcpu, &event, 0);
+	if (getuid())
+		SKIP(return, "Only root may sample CPUs");
+
+	TEST_ASSERT(!sched_getaffinity(0, sizeof(all), &all), "sched_getaffinity()");
+	pin_self_to_cpu(cpu);
+	for (r = receivers; r < receivers + ARRAY_SIZE(receivers); r++)
+		open_receiver(r, rc++, cpu);
+	callchain_event_start(&event, variant->source, &attr, 0, -1);
+	for (round = 0; round < MAX_ROUNDS && c.nr_guest < NR_FULL; round++) {
+		vcpu_run_until_sampled(self->vcpu, &event, false);
 		callchain_event_read(&event, callchain_compare, &c);
+		/* Make room for the samples that these events do take. */
+		for (i = 0; i < ARRAY_SIZE(receivers); i++) {
+			if (receiver_cases[i].samples)
+				callchain_event_read(&receivers[i].event, note_sample,
+						     &receivers[i]);
+		}
 	}
 	callchain_event_close(&event);
-	TEST_ASSERT(c.nr_guest >= NR_SAMPLES, "Only %u walks", c.nr_guest);
+	TEST_ASSERT(c.nr_guest >= NR_FULL, "Only %u walks", c.nr_guest);
 
-	for (r = receivers; r < receivers + ARRAY_SIZE(receivers); r++) {
-		callchain_event_read(&r->event, no_samples, r);
+	for (r = receivers, rc = receiver_cases; r < receivers + ARRAY_SIZE(receivers); r++, rc++) {
+		callchain_event_disable(&r->event);
+		callchain_event_read(&r->event, note_sample, r);
 		callchain_event_close(&r->event);
-		TEST_ASSERT(r->c->no_record || r->nr_records >= c.nr_guest,
-			    "%s: %u records of %u walks", r->c->name, r->nr_records, c.nr_guest);
+		ksft_print_msg("%s: %u walks sampled, %u records\n", rc->name, r->nr_samples,
+			       r->nr_records);
+		TEST_ASSERT(!r->event.nr_lost, "%s: %lu records were lost", rc->name,
+			    r->event.nr_lost);
+		TEST_ASSERT(rc->samples || !r->nr_samples, "%s: a sample", rc->name);
+		TEST_ASSERT(!r->nr_alone, "%s: samples without a record", rc->name);
+		TEST_ASSERT(r->nr_records == r->nr_samples, "%s: %u records of %u walks", rc->name,
+			    r->nr_records, r->nr_samples);
 	}
-}
-
-/* Each event that takes deferred chains gets the part that it may see. */
-CALLCHAIN_TEST(attr, receivers)
-{
-	run_receivers(self, variant->source);
+	TEST_ASSERT(!sched_setaffinity(0, sizeof(all), &all), "sched_setaffinity()");
 }
 
 /*
- * With this frame pointer, a chain has only the IP.  The IP is in the sample, so deferred records
- * are empty.
+ * With this frame pointer, a chain has only the IP.  The IP is in the sample, so the record is
+ * empty, but it comes.
  */
-CALLCHAIN_TEST(attr, receivers_of_nothing)
+CALLCHAIN_TEST(attr, empty_records)
 {
 	vcpu_set_fp(self->vcpu, 8);
-	self->nr_kernel = 2;
 	self->e.nr = 2;
-	run_receivers(self, variant->source);
+	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &self->e);
 }
 
-/* An event that excludes user mode sees none of it, neither in samples nor in records. */
-CALLCHAIN_TEST(attr, exclude_user)
+struct depth {
+	struct callchain_event event;
+	struct callchain_expectation e;
+	struct callchain_comparison c;
+};
+
+/* Events that share a walk get as much of it as each has asked for. */
+CALLCHAIN_TEST(attr, depth_of_each)
 {
-	const struct perf_event_attr attr = { .exclude_user = 1 };
+	static const u16 max_stacks[] = { 3, NR_FRAMES + 1, 1, 2 };
+	struct perf_event_attr attr = { .wakeup_events = NR_SAMPLES };
+	struct depth depths[ARRAY_SIZE(max_stacks)] = {}, *d;
+	unsigned int i, round, nr_guest = 0;
 
-	self->e.nr = self->nr_kernel;
-	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &self->e);
+	for (i = 0; i < ARRAY_SIZE(max_stacks); i++) {
+		d = &depths[i];
+		d->e = self->e;
+		d->e.nr = 1 + max_stacks[i];
+		d->c.expected = &d->e;
+		attr.sample_max_stack = max_stacks[i];
+		/* These timers expire together again and again.  test_pmi takes one event. */
+		attr.sample_period = 300000 + 5000 * i;
+		callchain_event_start(&d->event, i == 1 ? variant->source : PMI_IRQ, &attr, 0, -1);
+		d->event.may_lose = true;
+	}
+	for (round = 0; round < MAX_ROUNDS && nr_guest < NR_SAMPLES; round++) {
+		vcpu_run_until_sampled(self->vcpu, &depths[0].event, false);
+		nr_guest = ~0U;
+		for (i = 0; i < ARRAY_SIZE(max_stacks); i++) {
+			callchain_event_read(&depths[i].event, callchain_compare, &depths[i].c);
+			nr_guest = min(nr_guest, depths[i].c.nr_guest);
+		}
+	}
+	for (i = 0; i < ARRAY_SIZE(max_stacks); i++)
+		callchain_event_close(&depths[i].event);
+	TEST_ASSERT(nr_guest >= NR_SAMPLES, "Only %u walks", nr_guest);
 }
 
-/* An event that excludes both parts of a chain gets an empty one. */
-CALLCHAIN_TEST(attr, exclude_callchain)
-{
-	const struct perf_event_attr attr = {
-		.exclude_callchain_kernel = 1,
-		.exclude_callchain_user = 1,
-	};
-
-	self->e.nr = 0;
-	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &self->e);
-}
-
-/*
- * Chains as deep as sample_max_stack, with two markers.  A deferred walk allocates memory for the
- * last two depths.
- */
+/* Chains as deep as sample_max_stack.  A walk allocates memory for the last two depths. */
 CALLCHAIN_TEST(attr, full_depth)
 {
 	struct perf_event_attr attr = {};
@@ -345,9 +321,7 @@ CALLCHAIN_TEST(attr, full_depth)
 	for (attr.sample_max_stack = FULL_DEPTH; attr.sample_max_stack <= FULL_DEPTH + 2;
 	     attr.sample_max_stack++) {
 		kvm_vm_free(self->vm);
-		create_entered_guest(self, attr.sample_max_stack - 3);
-		TEST_ASSERT(self->e.nr == attr.sample_max_stack + 2u, "The chain has %u entries",
-			    self->e.nr);
+		create_guest(self, attr.sample_max_stack - 1);
 		vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &self->e);
 	}
 }
@@ -356,19 +330,17 @@ CALLCHAIN_TEST(attr, full_depth)
 CALLCHAIN_TEST(attr, exclude_kernel)
 {
 	const struct perf_event_attr attr = { .exclude_kernel = 1 };
-	enum pmi_source source = PMI_NMI | (variant->source & PMI_DEFERRED);
-
 	/*
 	 * With exclude_kernel, only a PMU that ignores it samples the guest's kernel, so that perf
 	 * has something to leave out: the PMU that KVM_SELFTEST_NMI_PMU names.
 	 */
-	SKIP_UNLESS_PMI(source);
+	SKIP_UNLESS_PMI(PMI_NMI);
 	if (has_hardware_cycles())
 		SKIP(return, "The host's PMU doesn't count while the guest's kernel runs");
 
 	self->e.ip = 0;
 	self->e.nr = 0;
-	vcpu_run_and_compare(self->vcpu, source, &attr, NR_SAMPLES, &self->e);
+	vcpu_run_and_compare(self->vcpu, PMI_NMI, &attr, NR_SAMPLES, &self->e);
 }
 
 struct vcpu_thread {
@@ -380,7 +352,7 @@ static void *run_vcpu(void *arg)
 {
 	struct vcpu_thread *t = arg;
 
-	vcpu_run_until_sampled(t->vcpu, t->event, 0);
+	vcpu_run_until_sampled(t->vcpu, t->event, false);
 	return NULL;
 }
 
@@ -405,26 +377,11 @@ CALLCHAIN_TEST(attr, inherited)
 	TEST_ASSERT(c.nr_guest >= NR_SAMPLES, "Only %u walks", c.nr_guest);
 }
 
-/*
- * There is room for one context marker, the guest kernel's, and none for a cookie: sample without
- * deferral.
- */
-CALLCHAIN_TEST(attr, one_context)
-{
-	if (!PMIS_WALK)
-		SKIP(return, "A chain that isn't deferred has one context only");
-
-	SKIP_UNLESS_OVERRIDDEN(MAX_CONTEXTS_SYSCTL, 1);
-	self->e.nr = self->nr_kernel;
-	vcpu_run_and_compare(self->vcpu, variant->source & ~PMI_DEFERRED, NULL, NR_SAMPLES,
-			     &self->e);
-}
-
-/* A BPF program that asks for no stack doesn't change the chains. */
-CALLCHAIN_TEST(attr, bpf_without_stack)
+/* Load a program that asks for no stack; @keep: whether it keeps the samples. */
+static int load_bpf(bool keep)
 {
 	const struct bpf_insn insns[] = {
-		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, .imm = 1 },
+		{ BPF_ALU64 | BPF_MOV | BPF_K, BPF_REG_0, .imm = keep },
 		{ BPF_JMP | BPF_EXIT },
 	};
 	union bpf_attr bpf = {
@@ -433,9 +390,16 @@ CALLCHAIN_TEST(attr, bpf_without_stack)
 		.insn_cnt = ARRAY_SIZE(insns),
 		.license = (u64)"GPL",
 	};
+
+	return syscall(SYS_bpf, BPF_PROG_LOAD, &bpf, sizeof(bpf));
+}
+
+/* Such a program doesn't change the chains. */
+CALLCHAIN_TEST(attr, bpf_without_stack)
+{
 	struct callchain_comparison c = { .expected = &self->e };
 	struct perf_event_attr attr = { .sample_period = 200000 };
-	int prog_fd = syscall(SYS_bpf, BPF_PROG_LOAD, &bpf, sizeof(bpf));
+	int prog_fd = load_bpf(true);
 
 	if (prog_fd < 0)
 		SKIP(return, "BPF_PROG_LOAD failed: %s", strerror(errno));
@@ -445,6 +409,43 @@ CALLCHAIN_TEST(attr, bpf_without_stack)
 				     callchain_compare, &c);
 	TEST_ASSERT(c.nr_guest >= NR_SAMPLES, "Only %u walks", c.nr_guest);
 	close(prog_fd);
+}
+
+/* A sample that is dropped has no record. */
+CALLCHAIN_TEST(attr, bpf_drops)
+{
+	const struct perf_event_attr kick_attr = { .wakeup_events = NR_SAMPLES };
+	struct callchain_comparison c = { .expected = &self->e };
+	struct callchain_event event, kick;
+	struct receiver dropped = {};
+	unsigned int round;
+	int prog_fd = load_bpf(false);
+	u64 count[1];
+
+	if (prog_fd < 0)
+		SKIP(return, "BPF_PROG_LOAD failed: %s", strerror(errno));
+
+	TEST_ASSERT(!callchain_event_open(&event, variant->source, NULL, 0, -1), "perf: %s",
+		    strerror(errno));
+	TEST_ASSERT(!ioctl(event.fd, PERF_EVENT_IOC_SET_BPF, prog_fd), "SET_BPF: %s",
+		    strerror(errno));
+	event.deferred_fn = note_record;
+	callchain_event_enable(&event);
+	callchain_event_start(&kick, PMI_IRQ, &kick_attr, 0, -1);
+	for (round = 0; round < MAX_ROUNDS && c.nr_guest < 2 * NR_SAMPLES; round++) {
+		vcpu_run_until_sampled(self->vcpu, &kick, false);
+		callchain_event_read(&kick, callchain_compare, &c);
+	}
+	callchain_event_close(&kick);
+	TEST_ASSERT(read(event.fd, count, sizeof(count)) == sizeof(count) && count[0],
+		    "The event has not counted");
+	callchain_event_read(&event, note_sample, &dropped);
+	callchain_event_close(&event);
+	close(prog_fd);
+	TEST_ASSERT(c.nr_guest >= 2 * NR_SAMPLES, "Only %u walks", c.nr_guest);
+	TEST_ASSERT(!dropped.nr_samples && !dropped.nr_records,
+		    "%u samples and %u records of an event whose samples are dropped",
+		    dropped.nr_samples, dropped.nr_records);
 }
 
 TEST_HARNESS_MAIN

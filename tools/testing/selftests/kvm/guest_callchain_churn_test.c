@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
- * Callchains and dumps of a guest whose memslots, memory, page tables and frames
- * change while its stack is read: a chain or a dump may be short, or have what was
- * there a moment before, but never anything else.
+ * Callchains of a guest whose memslots, memory, page tables and frames change while its stack is
+ * read: a chain may be short, or have what was there a moment before, but never anything else.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -22,10 +21,6 @@
 #define NR_SAMPLES		100
 #define NR_GUEST_SAMPLES	50
 #define NR_CHANGES		24
-
-/* Samples to take with a dump: half of perf's ring has room for them. */
-#define NR_DUMP_SAMPLES		32
-#define DUMP_SIZE		(24 * 1024)
 
 /* About as long as a walk takes on an emulated host.  The shortest period of cpu-clock is 10 us. */
 #define PERIOD_NS		50000
@@ -71,7 +66,6 @@ struct churn;
  * @burst:	how often a vCPU makes all changes at full speed before it exits
  * @src_type:	backing of the memslot, see vm_userspace_mem_region_add()
  * @sees:	SEES_* that must be seen; the others must not
- * @empties:	the changes empty pages; bytes may be zero until they are rewritten
  */
 struct churn_case {
 	const char *name;
@@ -81,7 +75,6 @@ struct churn_case {
 	unsigned int burst;
 	enum vm_mem_backing_src_type src_type;
 	unsigned int sees;
-	bool empties;
 };
 
 /* A guest, the changes to it, and what was seen of it. */
@@ -102,12 +95,13 @@ struct churn {
 	struct uffd_desc *uffd;			/* has no handler: walks must raise no userfault */
 	bool stop;
 
+	/* What samples the vCPU; its ring grows with each walk. */
+	struct callchain_event event;
+
 	/* Counts of changes and of the guest's samples. */
 	unsigned int nr_changes;
 	unsigned int nr_guest;
 	unsigned int nr_full;			/* with all frames, and none of the copy */
-	unsigned int nr_full_dumps;		/* with all bytes, and none of them changed */
-	unsigned int nr_short_dumps;
 	unsigned int seen;			/* SEES_* */
 };
 
@@ -122,9 +116,7 @@ static void *page_hva(struct churn *c, unsigned int page)
  */
 static void pick_pages(struct churn *c)
 {
-	/* About every second time, begin at a page that is dumped. */
-	c->first = kvm_random_u32_in_range(&c->rng, 1, kvm_random_bool(&c->rng) ?
-					   DUMP_SIZE / PAGE_SIZE : NR_FRAMES);
+	c->first = kvm_random_u32_in_range(&c->rng, 1, NR_FRAMES);
 	c->nr = kvm_random_u32_in_range(&c->rng, 1, NR_FRAMES + 1 - c->first);
 }
 
@@ -461,23 +453,20 @@ static const struct churn_case slot_cases[] = {
 };
 
 static const struct churn_case memory_cases[] = {
-	{ "memory dropped, rewritten", NULL, memory_drop, 2, .sees = SEES_SHORT,
-	  .empties = true },
+	{ "memory dropped, rewritten", NULL, memory_drop, 2, .sees = SEES_SHORT },
 	{ "memory inaccessible, back", NULL, memory_protect, 2, .sees = SEES_SHORT },
-	{ "memory unmapped, mapped", NULL, memory_unmap, 2, .sees = SEES_SHORT,
-	  .empties = true },
+	{ "memory unmapped, mapped", NULL, memory_unmap, 2, .sees = SEES_SHORT },
 	{ "hole punched, refilled", NULL, memory_punch_hole, 2, .sees = SEES_SHORT,
-	  .src_type = VM_MEM_SRC_SHMEM, .empties = true },
+	  .src_type = VM_MEM_SRC_SHMEM },
 };
 
 static const struct churn_case huge_page_cases[] = {
 	{ "huge page split, collapsed", NULL, memory_collapse, 3, .sees = SEES_SHORT,
-	  .src_type = VM_MEM_SRC_ANONYMOUS_THP, .empties = true },
+	  .src_type = VM_MEM_SRC_ANONYMOUS_THP },
 };
 
 static const struct churn_case userfault_cases[] = {
-	{ "page missing, filled", uffd_setup, uffd_fill, 4, .sees = SEES_SHORT,
-	  .empties = true },
+	{ "page missing, filled", uffd_setup, uffd_fill, 4, .sees = SEES_SHORT },
 };
 
 static const struct churn_case page_table_cases[] = {
@@ -493,17 +482,15 @@ static const struct churn_case frame_cases[] = {
 	{ "frames rewritten", frames, .burst = 100, .sees = SEES_SHORT | SEES_COPY | SEES_SKIPS },
 };
 
-static u64 nr_walks(struct churn *c)
-{
-	return vcpu_get_stat(c->vcpu, callchain_walks);
-}
-
-/* Wait until one whole walk has seen this state.  Another one may be under way already. */
+/*
+ * Wait until one whole walk has seen this state.  Another one may be under way already: wait for
+ * two records.
+ */
 static void wait_for_walk(struct churn *c)
 {
-	u64 until = nr_walks(c) + 2;
+	u64 since = callchain_event_head(&c->event);
 
-	while (nr_walks(c) < until && !READ_ONCE(c->stop))
+	while (callchain_event_count_walks(&c->event, since) < 2 && !READ_ONCE(c->stop))
 		sched_yield();
 }
 
@@ -611,62 +598,6 @@ static void check_sample(const struct callchain_sample *s, void *arg)
 	c->nr_guest++;
 }
 
-/* Return true if the byte at @gva ever was @byte: a dump may have a word that is half old. */
-static bool was_byte(const struct churn *c, gva_t gva, u8 byte)
-{
-	gva_t word = round_down(gva, sizeof(u64));
-	u64 saved = c->saved[(word - c->stack.gva) / sizeof(u64)];
-	unsigned int i, shift = (gva - word) * 8;
-
-	if (byte == (u8)(saved >> shift) || (!byte && c->way->empties))
-		return true;
-
-	if (c->way->sees & SEES_COPY && byte == (u8)((saved + COPY_RA) >> shift))
-		return true;
-
-	for (i = 0; i < nr_guest_writes; i++) {
-		if (guest_writes[i].addr == (u64 *)word &&
-		    byte == (u8)(guest_writes[i].value >> shift))
-			return true;
-	}
-
-	return false;
-}
-
-static void check_dump(const struct callchain_sample *s, void *arg)
-{
-	const struct callchain_stack_info *info = s->stack.info;
-	struct churn *c = arg;
-	bool changed = false;
-	gva_t gva;
-	u8 byte;
-
-	check_sample(s, arg);
-	if (!callchain_sample_is_guest(s))
-		return;
-
-	TEST_ASSERT(info && info->sp == c->stack.sp && info->pieces[0].addr == info->sp &&
-		    info->pieces[0].size <= DUMP_SIZE && !info->pieces[1].size,
-		    "%s: a dump that does not begin at the stack's end", c->way->name);
-
-	for (gva = info->sp; gva < info->sp + info->pieces[0].size; gva++) {
-		byte = s->stack.data[gva - info->sp];
-		TEST_ASSERT(was_byte(c, gva, byte),
-			    "%s: the byte at 0x%lx is 0x%x, which never was there", c->way->name,
-			    gva, byte);
-		changed |= byte != ((u8 *)c->saved)[gva - c->stack.gva];
-	}
-
-	if (info->pieces[0].size < DUMP_SIZE) {
-		TEST_ASSERT(c->way->sees & SEES_SHORT,
-			    "%s: %lu bytes of stack, but all was there all the time", c->way->name,
-			    info->pieces[0].size);
-		c->nr_short_dumps++;
-	} else if (!changed) {
-		c->nr_full_dumps++;
-	}
-}
-
 static void build(struct churn *c)
 {
 	const struct guest_stack_layout layout = {
@@ -700,11 +631,9 @@ static void build(struct churn *c)
 
 static void run_case(const struct churn_case *way, enum pmi_source source)
 {
-	const struct perf_event_attr attr = { .sample_period = PERIOD_NS };
-	const struct perf_event_attr dump_attr = {
+	const struct perf_event_attr attr = {
 		.sample_period = PERIOD_NS,
-		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_GUEST_STACK,
-		.sample_stack_guest = DUMP_SIZE,
+		.wakeup_events = NR_SAMPLES,
 	};
 	struct churn c = {
 		.way = way,
@@ -713,7 +642,6 @@ static void run_case(const struct churn_case *way, enum pmi_source source)
 	struct general_regs before, after;
 	struct kvm_vcpu *vcpus[2];
 	pthread_t changer;
-	u64 walks, ends;
 
 	c.vm = vm_create_sampled(ARRAY_SIZE(vcpus), guest_changer, vcpus);
 	c.vcpu = vcpus[0];
@@ -729,33 +657,25 @@ static void run_case(const struct churn_case *way, enum pmi_source source)
 	sync_global_to_guest(c.vm, guest_burst);
 
 	vcpu_get_general_regs(c.vcpu, &before);
-	walks = nr_walks(&c);
-	ends = vcpu_get_callchain_ends(c.vcpu);
-
+	TEST_ASSERT(!callchain_event_open(&c.event, source, &attr, 0, -1),
+		    "perf_event_open() failed: %s", strerror(errno));
 	pthread_create(&changer, NULL, way->change ? change_by_host : change_by_guest, &c);
 	do {
-		vcpu_run_sampled(c.vcpu, source, &attr, NR_SAMPLES, check_sample, &c);
-		if (STACK_DUMPS)
-			vcpu_run_sampled(c.vcpu, source, &dump_attr, NR_DUMP_SAMPLES, check_dump,
-					 &c);
+		vcpu_run_until_sampled(c.vcpu, &c.event, true);
+		callchain_event_read(&c.event, check_sample, &c);
 	} while (c.nr_guest < NR_GUEST_SAMPLES || READ_ONCE(c.nr_changes) < NR_CHANGES);
 	WRITE_ONCE(c.stop, true);
 	pthread_join(changer, NULL);
 
-	walks = nr_walks(&c) - walks;
-	ends = vcpu_get_callchain_ends(c.vcpu) - ends;
+	TEST_ASSERT(!c.event.waits, "%s: the record of a sample is missing", way->name);
+	callchain_event_close(&c.event);
 	vcpu_get_general_regs(c.vcpu, &after);
 
-	ksft_print_msg("%s: %u samples, %u full, %u full dumps, %u short ones, %u changes\n",
-		       way->name, c.nr_guest, c.nr_full, c.nr_full_dumps, c.nr_short_dumps,
-		       c.nr_changes);
+	ksft_print_msg("%s: %u samples, %u full, %u changes\n", way->name, c.nr_guest,
+		       c.nr_full, c.nr_changes);
 	TEST_ASSERT(c.nr_full, "%s: no chain was full", way->name);
 	TEST_ASSERT(c.seen == way->sees, "%s: this was seen: 0x%x, and not 0x%x", way->name,
 		    c.seen, way->sees);
-	TEST_ASSERT(walks == c.nr_guest, "%s: KVM counted %lu walks, perf %u guest samples",
-		    way->name, walks, c.nr_guest);
-	TEST_ASSERT(ends == walks, "%s: %lu walks, but reasons for the ends of %lu",
-		    way->name, walks, ends);
 	TEST_ASSERT(!memcmp(&before, &after, sizeof(before)),
 		    "%s: sampling changed the guest's registers", way->name);
 

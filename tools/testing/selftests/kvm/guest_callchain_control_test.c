@@ -23,12 +23,9 @@
 #define ALLOW		KVM_GUEST_CALLCHAIN_ALLOW
 #define FORBID		KVM_GUEST_CALLCHAIN_FORBID
 
-/* A guest whose callchain is hidden must show no stack either. */
-FIXTURE(control) {};
-FIXTURE_VARIANT(control) { enum pmi_source source; };
-PMI_ALL_VARIANTS(control,);
-FIXTURE_SETUP(control) { SKIP_UNLESS_PMI(variant->source); }
-FIXTURE_TEARDOWN(control) { host_restore(); }
+#define ALLOW_READ	(ALLOW | KVM_GUEST_CALLCHAIN_ALLOW_READ)
+
+PMI_FIXTURE(control)
 
 static const struct control_case {
 	const char *name;
@@ -47,6 +44,10 @@ static const struct control_case {
 	{ "2, allowed",			2, { ALLOW },		true },
 	{ "2, forbidden",		2, { FORBID },		false },
 	{ "2, allowed, forbidden",	2, { ALLOW, FORBID },	false },
+	{ "0, reads allowed",		0, { ALLOW_READ },	false },
+	{ "1, reads allowed",		1, { ALLOW_READ },	true },
+	{ "3",				3, {},			true },
+	{ "3, forbidden",		3, { FORBID },		false },
 };
 
 /*
@@ -67,7 +68,6 @@ static void check_sample(const struct callchain_sample *s, void *arg)
 {
 	struct control *control = arg;
 	const char *name = control->c->name;
-	u64 dumped = s->stack.size ? s->stack.info->pieces[0].size : 0;
 
 	/* A sample may lack its deferred records if the ring was too small for them. */
 	if (!callchain_sample_is_guest(s) || s->alone)
@@ -75,7 +75,6 @@ static void check_sample(const struct callchain_sample *s, void *arg)
 
 	if (control->c->shown && !s->hit_kvm) {
 		callchain_sample_compare(s, &control->e);
-		TEST_ASSERT(!!dumped == STACK_DUMPS, "%s: %lu bytes of stack", name, dumped);
 		control->nr_guest++;
 		return;
 	}
@@ -84,23 +83,16 @@ static void check_sample(const struct callchain_sample *s, void *arg)
 	control->nr_guest += !control->c->shown;
 	TEST_ASSERT(s->ip == control->e.ip, "%s: the IP is 0x%lx", name, s->ip);
 	TEST_ASSERT(!s->nr && !s->cookie, "%s: a callchain of %lu entries", name, s->nr);
-	TEST_ASSERT(!dumped, "%s: %lu bytes of stack", name, dumped);
-	TEST_ASSERT(!s->stack.size || !s->stack.info->sp, "%s: registers", name);
-	/* If the sysctl is 0, perf leaves no room for a dump. */
-	TEST_ASSERT(!s->stack.size || control->c->sysctl, "%s: room for a stack", name);
 }
 
 /* Build a stack, and expect its chain in each sample of a guest that is shown. */
-static void build_stack(struct control *control, struct kvm_vcpu *vcpu, enum pmi_source source,
-			const char *name)
+static void build_stack(struct control *control, struct kvm_vcpu *vcpu, const char *name)
 {
 	const struct guest_stack_layout layout = { .nr_frames = NR_FRAMES, .stride = 64,
 						    .offset = 256 };
 
 	guest_stack_build_and_use(vcpu, &control->stack, &layout, false);
 	expect_guest_stack(&control->e, name, false, &control->stack, DEFAULT_MAX_STACK);
-	if (!(source & PMI_DEFERRED))
-		expect_undeferred(&control->e);
 }
 
 /* Return true if a frame pointer or return address of the guest's is anywhere in the ring. */
@@ -125,8 +117,6 @@ static bool ring_has_stack(const struct callchain_event *event, const struct gue
 static void sample_guest(struct kvm_vcpu *vcpu, enum pmi_source source, struct control *control)
 {
 	struct perf_event_attr attr = {
-		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_GUEST_STACK,
-		.sample_stack_guest = 512,
 		.sample_period = 1000000,
 		.wakeup_events = NR_SAMPLES,
 	};
@@ -139,7 +129,7 @@ static void sample_guest(struct kvm_vcpu *vcpu, enum pmi_source source, struct c
 		before = control->nr_guest;
 		TEST_ASSERT(!callchain_event_open(&event, source, &attr, 0, -1),
 			    "%s: perf_event_open() failed: %s", name, strerror(errno));
-		vcpu_run_until_sampled(vcpu, &event, NR_SAMPLES);
+		vcpu_run_until_sampled(vcpu, &event, true);
 		callchain_event_read(&event, check_sample, control);
 		TEST_ASSERT(!event.waits, "%s: the deferred record of a sample is missing", name);
 		in_ring = ring_has_stack(&event, &control->stack);
@@ -169,7 +159,7 @@ CALLCHAIN_TEST(control, shown_or_not)
 
 		SKIP_UNLESS_OVERRIDDEN(SYSCTL, c->sysctl);
 		vm = vm_create_looping(&vcpu, 4, false);
-		build_stack(&control, vcpu, variant->source, c->name);
+		build_stack(&control, vcpu, c->name);
 		for (i = 0; i < ARRAY_SIZE(c->said) && c->said[i]; i++)
 			vm_enable_cap(vm, KVM_CAP_GUEST_CALLCHAIN, c->said[i]);
 		sample_guest(vcpu, variant->source, &control);
@@ -195,7 +185,7 @@ CALLCHAIN_TEST(control, before_vcpus)
 		vm = vm_create(1);
 		vm_enable_cap(vm, KVM_CAP_GUEST_CALLCHAIN, c->said[0]);
 		vcpu = vm_add_looping(vm);
-		build_stack(&control, vcpu, variant->source, c->name);
+		build_stack(&control, vcpu, c->name);
 		sample_guest(vcpu, variant->source, &control);
 		kvm_vm_free(vm);
 	}
@@ -210,7 +200,7 @@ static void check_rest(struct kvm_vcpu *vcpu, struct callchain_event *event,
 	control->nr_guest = 0;
 	/* On a slow host, a PMI may come before the vCPU is back in the guest. */
 	for (i = 0; i < 20 * MAX_ROUNDS && !control->nr_guest; i++) {
-		vcpu_run_until_sampled(vcpu, event, 0);
+		vcpu_run_until_sampled(vcpu, event, false);
 		callchain_event_read(event, check_sample, control);
 	}
 	TEST_ASSERT(control->nr_guest, "%s: no sample of the guest", c->name);
@@ -224,8 +214,6 @@ CALLCHAIN_TEST(control, no_at_any_time)
 	static const struct control_case again = { .name = "after", .sysctl = 2, .shown = true };
 	static const struct control_case forbidden = { .name = "the VMM says no", .sysctl = 2 };
 	const struct perf_event_attr attr = {
-		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_GUEST_STACK,
-		.sample_stack_guest = 512,
 		.sample_period = 4000000,
 		.wakeup_events = NR_SAMPLES,
 	};
@@ -236,7 +224,7 @@ CALLCHAIN_TEST(control, no_at_any_time)
 
 	SKIP_UNLESS_OVERRIDDEN(SYSCTL, 2);
 	vm = vm_create_looping(&vcpu, 4, false);
-	build_stack(&control, vcpu, variant->source, "no at any time");
+	build_stack(&control, vcpu, "no at any time");
 	callchain_event_start(&event, variant->source, &attr, 0, -1);
 	event.may_lose = true;
 	check_rest(vcpu, &event, &control, &shown);
@@ -311,17 +299,13 @@ static void run_owners_guest(struct kvm_vcpu *vcpu, int ready_fd)
 static void look_as(const struct user *user, int paranoid, enum pmi_source source, pid_t vmm,
 		    struct control *control)
 {
-	const struct perf_event_attr attr = {
-		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_GUEST_STACK,
-		.sample_stack_guest = 512,
-	};
 	const bool denied = paranoid > user->allowed_to;
 	struct callchain_event event;
 	unsigned int i;
 	int r;
 
 	become(user);
-	r = callchain_event_open(&event, source, &attr, vmm, -1);
+	r = callchain_event_open(&event, source, NULL, vmm, -1);
 	TEST_ASSERT(!!r == denied && (!r || errno == EACCES),
 		    "%s, paranoid %d: perf_event_open() returned %d, errno %d", user->name,
 		    paranoid, r, errno);
@@ -374,7 +358,7 @@ CALLCHAIN_TEST(control, users)
 	 * each, with the same layout.
 	 */
 	vm = vm_create_looping(&vcpu, 4, false);
-	build_stack(&control, vcpu, variant->source, "users");
+	build_stack(&control, vcpu, "users");
 	if (!vmm)
 		run_owners_guest(vcpu, pipefd[1]);
 
@@ -424,28 +408,6 @@ static void assert_fails(struct kvm_vm *vm, const char *what, struct kvm_enable_
 		    errno);
 }
 
-static bool has_debugfs(void)
-{
-	return !access("/sys/kernel/debug/kvm", X_OK);
-}
-
-static void assert_debugfs_says(struct kvm_vm *vm, const char *wanted)
-{
-	char path[64], said[32] = {};
-	struct stat st;
-	ssize_t size;
-	int fd;
-
-	snprintf(path, sizeof(path), "/sys/kernel/debug/kvm/%d-%d/guest_callchain", getpid(),
-		 vm->fd);
-	fd = open(path, O_RDONLY);
-	TEST_ASSERT(fd >= 0, "%s: %s", path, strerror(errno));
-	TEST_ASSERT(!fstat(fd, &st) && (st.st_mode & 07777) == 0400, "Its mode is %o", st.st_mode);
-	size = read(fd, said, sizeof(said) - 1);
-	close(fd);
-	TEST_ASSERT(size > 0 && !strcmp(said, wanted), "debugfs says %s, not %s", said, wanted);
-}
-
 /* The VMM can't allow callchains again after it has forbidden them. */
 TEST_F(capability, sealed)
 {
@@ -453,6 +415,14 @@ TEST_F(capability, sealed)
 	const struct kvm_enable_cap both = {
 		.cap = KVM_CAP_GUEST_CALLCHAIN,
 		.args = { ALLOW | FORBID },
+	};
+	const struct kvm_enable_cap read_alone = {
+		.cap = KVM_CAP_GUEST_CALLCHAIN,
+		.args = { KVM_GUEST_CALLCHAIN_ALLOW_READ },
+	};
+	const struct kvm_enable_cap read_and_forbid = {
+		.cap = KVM_CAP_GUEST_CALLCHAIN,
+		.args = { ALLOW_READ | FORBID },
 	};
 	const struct kvm_enable_cap unknown = {
 		.cap = KVM_CAP_GUEST_CALLCHAIN,
@@ -467,33 +437,25 @@ TEST_F(capability, sealed)
 		.cap = KVM_CAP_GUEST_CALLCHAIN,
 		.args = { ALLOW },
 	};
+	const struct kvm_enable_cap allow_read = {
+		.cap = KVM_CAP_GUEST_CALLCHAIN,
+		.args = { ALLOW_READ },
+	};
 
-	TEST_ASSERT_EQ(vm_check_cap(self->vm, KVM_CAP_GUEST_CALLCHAIN), (ALLOW | FORBID));
+	TEST_ASSERT_EQ(vm_check_cap(self->vm, KVM_CAP_GUEST_CALLCHAIN), (ALLOW_READ | FORBID));
 	assert_fails(self->vm, "no argument", none, EINVAL);
 	assert_fails(self->vm, "both", both, EINVAL);
+	assert_fails(self->vm, "reads without callchains", read_alone, EINVAL);
+	assert_fails(self->vm, "reads and no callchains", read_and_forbid, EINVAL);
 	assert_fails(self->vm, "an unknown bit", unknown, EINVAL);
 	assert_fails(self->vm, "a flag", flags, EINVAL);
 
-	/* None of these calls has changed the policy. */
-	if (has_debugfs())
-		assert_debugfs_says(self->vm, "undecided\n");
-	vm_enable_cap(self->vm, KVM_CAP_GUEST_CALLCHAIN, ALLOW);
+	vm_enable_cap(self->vm, KVM_CAP_GUEST_CALLCHAIN, ALLOW_READ);
 	vm_enable_cap(self->vm, KVM_CAP_GUEST_CALLCHAIN, ALLOW);
 	vm_enable_cap(self->vm, KVM_CAP_GUEST_CALLCHAIN, FORBID);
 	vm_enable_cap(self->vm, KVM_CAP_GUEST_CALLCHAIN, FORBID);
 	assert_fails(self->vm, "to allow what was forbidden", allow, EPERM);
-}
-
-TEST_F(capability, debugfs)
-{
-	if (!has_debugfs())
-		SKIP(return, "debugfs is not mounted, or not for you");
-
-	assert_debugfs_says(self->vm, "undecided\n");
-	vm_enable_cap(self->vm, KVM_CAP_GUEST_CALLCHAIN, ALLOW);
-	assert_debugfs_says(self->vm, "allowed\n");
-	vm_enable_cap(self->vm, KVM_CAP_GUEST_CALLCHAIN, FORBID);
-	assert_debugfs_says(self->vm, "forbidden\n");
+	assert_fails(self->vm, "to allow reads after that", allow_read, EPERM);
 }
 
 FIXTURE(sysctl) {};
@@ -505,7 +467,7 @@ FIXTURE_TEARDOWN(sysctl)
 
 TEST_F(sysctl, range)
 {
-	static const int wrong[] = { -1, 3, 1000 };
+	static const int wrong[] = { -1, 4, 1000 };
 	unsigned int i;
 	struct stat st;
 

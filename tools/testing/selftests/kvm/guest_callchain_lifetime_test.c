@@ -72,7 +72,7 @@ CALLCHAIN_TEST(lifetime, vms_replaced)
 		old = vcpu;
 		callchain_event_read(&event, is_of_the_host, NULL);
 		while (c.nr_guest < NR_SAMPLES) {
-			vcpu_run_until_sampled(vcpu, &event, 0);
+			vcpu_run_until_sampled(vcpu, &event, false);
 			callchain_event_read(&event, callchain_compare, &c);
 		}
 	}

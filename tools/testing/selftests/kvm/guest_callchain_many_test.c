@@ -140,7 +140,7 @@ static void *run_vcpu(void *arg)
 	callchain_event_start(&event, t->source, &attr, 0, -1);
 	WRITE_ONCE(t->tid, syscall(SYS_gettid));
 	while (!READ_ONCE(stop)) {
-		vcpu_run_until_sampled(t->vcpu, &event, 0);
+		vcpu_run_until_sampled(t->vcpu, &event, false);
 		callchain_event_read(&event, compare, t);
 		WRITE_ONCE(t->nr_guest, t->c.nr_guest);
 	}

@@ -98,30 +98,6 @@ CALLCHAIN_TEST(guest_callchain, sample_max_stack)
 }
 
 /*
- * An event that excludes callchains of the mode that the guest is not in has the whole chain on
- * x86.  On arm64, it has only the IP, as the chain can't be deferred.  An event that excludes
- * callchains of the guest's mode has an empty chain.
- */
-CALLCHAIN_TEST(guest_callchain, exclude_callchain)
-{
-	const struct perf_event_attr other = {
-		.exclude_callchain_kernel = variant->user,
-		.exclude_callchain_user = !variant->user,
-	}, own = {
-		.exclude_callchain_kernel = !variant->user,
-		.exclude_callchain_user = variant->user,
-	};
-	struct callchain_expectation e;
-
-	build(self->vcpu, variant->user, &e, "exclude_callchain", &layout, DEFAULT_MAX_STACK);
-	/* An event that excludes a part of the chain defers nothing. */
-	expect_undeferred(&e);
-	vcpu_run_and_compare(self->vcpu, variant->source, &other, NR_SAMPLES, &e);
-	e.nr = 0;
-	vcpu_run_and_compare(self->vcpu, variant->source, &own, NR_SAMPLES, &e);
-}
-
-/*
  * A sample must have no callchain of a mode that its event excludes, even if a PMI hits that
  * mode by skid.  cpu-clock stands in for skid: it samples a guest's user mode despite exclude_user.
  */
@@ -134,35 +110,13 @@ CALLCHAIN_TEST(guest_callchain, exclude_user)
 	 * A hardware counter with exclude_user takes no samples of user mode: leave that case
 	 * out.  The PMU of KVM_SELFTEST_NMI_PMU ignores exclude_user.
 	 */
-	if (variant->user && (variant->source & ~PMI_DEFERRED) == PMI_NMI &&
-	    has_hardware_cycles())
+	if (variant->user && variant->source == PMI_NMI && has_hardware_cycles())
 		SKIP(return, "The host's PMU doesn't count while the guest's user mode runs");
 
 	build(self->vcpu, variant->user, &e, "exclude_user", &layout, DEFAULT_MAX_STACK);
 	if (variant->user)
 		e.nr = 0;
 	vcpu_run_and_compare(self->vcpu, variant->source, &attr, NR_SAMPLES, &e);
-}
-
-static void is_not_guest(const struct callchain_sample *s, void *arg)
-{
-	unsigned int i;
-
-	TEST_ASSERT(!callchain_sample_is_guest(s), "exclude_guest: cpumode is %u", s->cpumode);
-	for (i = 0; i < s->nr; i++)
-		TEST_ASSERT(s->ips[i] != (u64)PERF_CONTEXT_GUEST_KERNEL &&
-			    s->ips[i] != (u64)PERF_CONTEXT_GUEST_USER &&
-			    s->ips[i] != (u64)guest_loop,
-			    "exclude_guest: entry %u is of the guest", i);
-}
-
-CALLCHAIN_TEST(guest_callchain, exclude_guest)
-{
-	const struct perf_event_attr attr = { .exclude_guest = 1 };
-	struct callchain_expectation e;
-
-	build(self->vcpu, variant->user, &e, "exclude_guest", &layout, DEFAULT_MAX_STACK);
-	vcpu_run_sampled(self->vcpu, variant->source, &attr, NR_SAMPLES, is_not_guest, NULL);
 }
 
 /* Load a program that asks for the kernel's stack, and does not drop the sample. */
@@ -187,46 +141,32 @@ static int load_bpf_get_stack(void)
 	return syscall(SYS_bpf, BPF_PROG_LOAD, &attr, sizeof(attr));
 }
 
-static void is_bare(const struct callchain_sample *s, void *arg)
-{
-	unsigned int *nr_guest = arg;
-
-	if (!callchain_sample_is_guest(s))
-		return;
-
-	/* The markers of the host alone, or with a cookie of its user mode. */
-	TEST_ASSERT(s->nr >= 2 && s->ips[0] == (u64)PERF_CONTEXT_KERNEL &&
-		    ((s->nr == 2 && s->ips[1] == (u64)PERF_CONTEXT_USER) ||
-		     (s->nr == 3 && s->ips[1] == (u64)PERF_CONTEXT_USER_DEFERRED)),
-		    "BPF's helper is shown %lu entries, from 0x%lx", s->nr, s->ips[0]);
-	++*nr_guest;
-}
-
 /*
- * BPF's stack helpers read the chain that is recorded, and take it for one of the
- * host: with such a program, samples of guests have only the host's markers.
+ * BPF's stack helpers take a sample's chain for one of the host: an event that has guests'
+ * chains refuses a program that calls them, and any other event takes it.
  */
 CALLCHAIN_TEST(guest_callchain, bpf_stack_helper)
 {
-	struct perf_event_attr attr = { .sample_period = 200000 };
-	struct callchain_expectation e;
-	unsigned int nr_guest = 0;
-	int prog_fd;
+	int prog_fd = load_bpf_get_stack();
+	struct callchain_event event;
 
-	prog_fd = load_bpf_get_stack();
 	if (prog_fd < 0 && (errno == ENOSYS || errno == EINVAL))
 		SKIP(return, "The host has no BPF programs for perf events");
 	if (prog_fd < 0 && (errno == EPERM || errno == EACCES))
 		SKIP(return, "This user may not load BPF programs");
 	TEST_ASSERT(prog_fd >= 0, "BPF_PROG_LOAD failed: %s", strerror(errno));
 
-	build(self->vcpu, variant->user, &e, "BPF", &layout, DEFAULT_MAX_STACK);
+	TEST_ASSERT(!callchain_event_open(&event, variant->source, NULL, 0, -1),
+		    "perf_event_open() failed: %s", strerror(errno));
+	TEST_ASSERT(ioctl(event.fd, PERF_EVENT_IOC_SET_BPF, prog_fd) == -1 && errno == EPROTO,
+		    "A program that calls bpf_get_stack() was not refused, errno %d", errno);
+	callchain_event_close(&event);
 
-	/* As in vcpu_run_and_compare(), a slow host needs time between PMIs. */
-	for (; nr_guest < NR_SAMPLES && attr.sample_period < 200000000; attr.sample_period *= 2)
-		vcpu_run_sampled_bpf(self->vcpu, variant->source, &attr, prog_fd, NR_SAMPLES,
-				     is_bare, &nr_guest);
-	TEST_ASSERT(nr_guest >= NR_SAMPLES, "Only %u samples are the guest's", nr_guest);
+	TEST_ASSERT(!callchain_event_open(&event, variant->source | PMI_STOCK, NULL, 0, -1),
+		    "perf_event_open() failed: %s", strerror(errno));
+	TEST_ASSERT(!ioctl(event.fd, PERF_EVENT_IOC_SET_BPF, prog_fd),
+		    "An event without guests' chains has refused it: %s", strerror(errno));
+	callchain_event_close(&event);
 	close(prog_fd);
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Samples of tracepoints that hit while KVM runs a guest, but in no PMI's context: right after the
- * exit, and in softirqs.  On x86, an event right after the exit may walk the guest's stack, but
- * must not sleep, and a softirq's sample is the host's.  On arm64, neither event may walk.
+ * exit, and in softirqs.  On x86, an event right after the exit has the guest's chain, and a
+ * softirq's sample is the host's.  On arm64, neither event has a chain.
  */
 #include <sys/mman.h>
 #include <unistd.h>
@@ -17,21 +17,6 @@ FIXTURE(tracepoint)
 	struct kvm_vcpu *vcpu;
 	struct guest_stack stack;
 	struct kvm_vm *vm;
-};
-
-FIXTURE_VARIANT(tracepoint)
-{
-	enum pmi_source source;
-};
-
-FIXTURE_VARIANT_ADD(tracepoint, immediate)
-{
-	.source = PMI_ATTR,
-};
-
-FIXTURE_VARIANT_ADD(tracepoint, deferred)
-{
-	.source = PMI_ATTR | PMI_DEFERRED,
 };
 
 FIXTURE_SETUP(tracepoint)
@@ -70,15 +55,15 @@ static void count_guest_ip(const struct callchain_sample *s, void *arg)
 }
 
 /* Run the vCPU until @count has counted NR_SAMPLES. */
-static void sample_tracepoint(struct kvm_vcpu *vcpu, enum pmi_source source,
-			      const struct perf_event_attr *attr, callchain_sample_fn count)
+static void sample_tracepoint(struct kvm_vcpu *vcpu, const struct perf_event_attr *attr,
+			      callchain_sample_fn count)
 {
 	struct callchain_event event;
 	unsigned int nr = 0;
 
-	callchain_event_start(&event, source, attr, 0, -1);
+	callchain_event_start(&event, PMI_ATTR, attr, 0, -1);
 	while (nr < NR_SAMPLES) {
-		vcpu_run_until_sampled(vcpu, &event, 0);
+		vcpu_run_until_sampled(vcpu, &event, false);
 		callchain_event_read(&event, count, &nr);
 	}
 	callchain_event_close(&event);
@@ -103,7 +88,7 @@ CALLCHAIN_TEST(tracepoint, irq_enable)
 
 	TEST_ASSERT(!madvise(addr_gva2hva(self->vm, self->stack.gva),
 			     self->stack.nr_pages * PAGE_SIZE, MADV_DONTNEED), "MADV_DONTNEED");
-	sample_tracepoint(self->vcpu, variant->source, &attr, count_guest_ip);
+	sample_tracepoint(self->vcpu, &attr, count_guest_ip);
 }
 
 static void count_softirq(const struct callchain_sample *s, void *arg)
@@ -132,7 +117,7 @@ CALLCHAIN_TEST(tracepoint, softirq)
 		.wakeup_events = NR_SAMPLES,
 	};
 
-	sample_tracepoint(self->vcpu, variant->source, &attr, count_softirq);
+	sample_tracepoint(self->vcpu, &attr, count_softirq);
 }
 
 TEST_HARNESS_MAIN

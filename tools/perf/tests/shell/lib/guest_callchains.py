@@ -4,10 +4,10 @@
 
 import argparse
 import struct
-from typing import BinaryIO, Sequence
+from typing import BinaryIO, List, Sequence, Tuple
 
 RECORD_MMAP, RECORD_COMM, RECORD_SAMPLE, RECORD_MMAP2 = 1, 3, 9, 10
-RECORD_DEFERRED = 22
+RECORD_DEFERRED, RECORD_GUEST_READ = 22, 23
 KERNEL, USER, GUEST_KERNEL, GUEST_USER = 1, 2, 4, 5
 
 IN_KERNEL, IN_USER = 2**64 - 128, 2**64 - 512
@@ -19,7 +19,7 @@ SAMPLE_TYPE, DWARF = 1 << 0 | 1 << 1 | 1 << 2 | 1 << 5, 1 << 12 | 1 << 13
 # Bits of struct perf_event_attr
 SAMPLE_ID_ALL = 1 << 18
 DEFER_CALLCHAIN, DEFER_OUTPUT = 1 << 38, 1 << 39
-GUEST_CALLCHAIN, DEFER_GUEST_CALLCHAIN = 1 << 40, 1 << 41
+GUEST_CALLCHAIN, GUEST_READ = 1 << 40, 1 << 41
 # All registers of x86-64 but DS, ES, FS and GS.
 REGS_MASK, REGS_NR, REG_SP, REG_IP = 0xff0fff, 20, 7, 8
 
@@ -27,6 +27,10 @@ REGS_MASK, REGS_NR, REG_SP, REG_IP = 0xff0fff, 20, 7, 8
 PID = 1 << 30
 GUEST_TEXT, HOST_TEXT = 0xffffffff81000000, 0xffffffff91000000
 VMM_TEXT, JIT_TEXT = 0x400000, 0x600000
+# User mode of the guest: two functions and the stack.
+USER_IPS, USER_SP = (0x1234, 0x5678), 0x7fff0000
+# The end of the kernel's stack of the guest's task, the size of what is saved there, and SP.
+TOP, PT_REGS, GUEST_SP = 0xffffc90000004000, 168, 0xffffc90000003000
 KALLSYMS = ("_text", "guest_leaf", "guest_mid", "guest_root", "_etext")
 
 
@@ -78,13 +82,32 @@ class PerfData:
         self.event(RECORD_MMAP2, USER, struct.pack("<IIQQQIIQQII", PID, PID, start, size, 0,
                    0, 0, 0, 0, 5, 2) + text + self._id(PID))
 
-    def sample(self, cpumode: int, tid: int, chain: Sequence[int], rest: bytes = b"") -> None:
-        self.event(RECORD_SAMPLE, cpumode, struct.pack("<Q", chain[1]) + self._id(tid) +
+    def sample(self, cpumode: int, tid: int, chain: Sequence[int], rest: bytes = b"",
+               ip: int = 0) -> None:
+        self.event(RECORD_SAMPLE, cpumode, struct.pack("<Q", ip or chain[1]) + self._id(tid) +
                    struct.pack(f"<{len(chain) + 1}Q", len(chain), *chain) + rest)
 
     def deferred(self, cpumode: int, tid: int, cookie: int, chain: Sequence[int]) -> None:
         self.event(RECORD_DEFERRED, cpumode, struct.pack(f"<{len(chain) + 2}Q", cookie,
                    len(chain), *chain) + self._id(tid))
+
+    def read(self, cpumode: int, tid: int, cookie: int,
+             pieces: Sequence[Tuple[int, bytes]]) -> None:
+        """What was read of the guest: SP, and pieces of memory."""
+        body = struct.pack("<6Q", cookie, 2, 0x2000, 1 << REG_SP, GUEST_SP, len(pieces))
+        for address, data in pieces:
+            body += struct.pack("<QQ", address, len(data)) + data + b"\0" * (-len(data) % 8)
+        self.event(RECORD_GUEST_READ, cpumode, body + self._id(tid))
+
+
+def user_pieces() -> List[Tuple[int, bytes]]:
+    """Pieces with user mode's registers and stack, which has one frame."""
+    saved = [0] * (PT_REGS // 8)
+    # BP, IP, CS, FLAGS, SP
+    saved[4], saved[16:20] = USER_SP + 8, (USER_IPS[0], 0x33, 0x246, USER_SP)
+    # The kernel's stacks were not read.
+    return [(0, b""), (0, b""), (TOP - PT_REGS, struct.pack(f"<{len(saved)}Q", *saved)),
+            (USER_SP, struct.pack("<3Q", 0, 0, USER_IPS[1]))]
 
 
 def write_kallsyms(path: str) -> None:
@@ -102,25 +125,28 @@ def write_jit_map(path: str) -> None:
 def write_mixed(path: str, vmm: str) -> None:
     """Samples of a host and of a guest, in the thread of one vCPU."""
     vcpu = PID + 1
-    data = PerfData(path, DEFER_CALLCHAIN | DEFER_OUTPUT | GUEST_CALLCHAIN |
-                    DEFER_GUEST_CALLCHAIN)
+    data = PerfData(path, DEFER_CALLCHAIN | DEFER_OUTPUT | GUEST_CALLCHAIN | GUEST_READ)
     data.comm(vcpu, "vcpu0")
     data.mmap(VMM_TEXT, 1 << 20, vmm)
     data.mmap(JIT_TEXT, 1 << 20, "//anon")
     # A sample of the host and one of the guest wait at the same time.
     data.sample(KERNEL, vcpu, [IN_KERNEL, HOST_TEXT + 1, USER_DEFERRED, 11])
-    # In the file, the record comes before the sample: perf has to go by the time.
+    # In the file, the records come before the sample: perf has to go by the time.
     data.time += 1000
-    data.deferred(GUEST_KERNEL, vcpu, 22, [IN_GUEST_KERNEL, guest_ip(2), guest_ip(3),
-                                           IN_GUEST_USER, 0x1234])
-    data.time -= 2000
+    data.read(GUEST_KERNEL, vcpu, 22, user_pieces())
+    data.deferred(GUEST_KERNEL, vcpu, 22, [IN_GUEST_KERNEL, guest_ip(2), guest_ip(3)])
+    data.time -= 3000
     data.sample(GUEST_KERNEL, vcpu, [IN_GUEST_KERNEL, guest_ip(1), USER_DEFERRED, 22])
-    data.time += 1000
+    data.time += 2000
     data.deferred(USER, vcpu, 11, [VMM_TEXT + 0x100, JIT_TEXT + 0x200])
     # This sample comes after its record.
     data.sample(KERNEL, vcpu, [IN_KERNEL, HOST_TEXT + 2, USER_DEFERRED, 11])
-    # Not deferred.
-    data.sample(GUEST_KERNEL, vcpu, [IN_GUEST_KERNEL, guest_ip(1), guest_ip(3)])
+    # It has no callers.
+    data.sample(GUEST_KERNEL, vcpu, [IN_GUEST_KERNEL, guest_ip(3), USER_DEFERRED, 24])
+    data.deferred(GUEST_KERNEL, vcpu, 24, [])
+    # A sample of user mode
+    data.sample(GUEST_USER, vcpu, [IN_GUEST_USER, USER_IPS[0], USER_DEFERRED, 26])
+    data.deferred(GUEST_USER, vcpu, 26, [IN_GUEST_USER, USER_IPS[1]])
     # Its record is lost.
     data.sample(GUEST_KERNEL, vcpu, [IN_GUEST_KERNEL, guest_ip(2), USER_DEFERRED, 33])
     data.close()
@@ -132,10 +158,11 @@ def write_dwarf(path: str, vmm: str) -> None:
     regs[REG_IP], regs[REG_SP] = VMM_TEXT + 0x100, 0x7fff0000
     rest = struct.pack(f"<{REGS_NR + 1}Q", 2, *regs)
     rest += struct.pack("<Q8192xQ", 8192, 8192)
-    data = PerfData(path, GUEST_CALLCHAIN, SAMPLE_TYPE | DWARF)
+    data = PerfData(path, 0, SAMPLE_TYPE | DWARF)
     data.mmap(VMM_TEXT, 1 << 20, vmm)
     data.sample(KERNEL, PID, [IN_KERNEL, HOST_TEXT + 1], rest)
-    data.sample(GUEST_KERNEL, PID, [IN_GUEST_KERNEL, guest_ip(1), guest_ip(3)], rest)
+    # Such an event has no callchains of guests.
+    data.sample(GUEST_KERNEL, PID, [], rest, guest_ip(1))
     data.close()
 
 

@@ -48,29 +48,14 @@ do {									\
 } while (0)
 
 /*
- * Add one variant to a fixture for each way to sample by deferred walks.  Further arguments
- * initialize other members.
+ * Add one variant to a fixture for each source of PMIs.  Further arguments initialize other
+ * members.
  */
-#define PMI_DEFERRED_VARIANTS(_fixture, _suffix, ...)			\
-FIXTURE_VARIANT_ADD(_fixture, irq_deferred##_suffix)			\
-	{ .source = PMI_IRQ_DEFERRED, ##__VA_ARGS__ };			\
-FIXTURE_VARIANT_ADD(_fixture, nmi_deferred##_suffix)			\
-	{ .source = PMI_NMI_DEFERRED, ##__VA_ARGS__ }
-
-/* Likewise, for each way to sample. */
-#define PMI_ALL_VARIANTS(_fixture, _suffix, ...)			\
+#define PMI_VARIANTS(_fixture, _suffix, ...)				\
 FIXTURE_VARIANT_ADD(_fixture, irq##_suffix)				\
 	{ .source = PMI_IRQ, ##__VA_ARGS__ };				\
 FIXTURE_VARIANT_ADD(_fixture, nmi##_suffix)				\
-	{ .source = PMI_NMI, ##__VA_ARGS__ };				\
-PMI_DEFERRED_VARIANTS(_fixture, _suffix, ##__VA_ARGS__)
-
-/* Likewise, for those ways by which samples have whole chains. */
-#if PMIS_WALK
-#define PMI_VARIANTS	PMI_ALL_VARIANTS
-#else
-#define PMI_VARIANTS	PMI_DEFERRED_VARIANTS
-#endif
+	{ .source = PMI_NMI, ##__VA_ARGS__ }
 
 /* A fixture whose variants differ only in the way to sample. */
 #define PMI_FIXTURE(_fixture)						\

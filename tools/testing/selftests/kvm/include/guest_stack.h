@@ -63,7 +63,6 @@ void guest_stack_build_and_use(struct kvm_vcpu *vcpu, struct guest_stack *stack,
 			       const struct guest_stack_layout *layout, bool user);
 void expect_guest_stack(struct callchain_expectation *e, const char *name, bool user,
 			const struct guest_stack *stack, unsigned int max_stack);
-void expect_undeferred(struct callchain_expectation *e);
 
 /*
  * Functions that each architecture implements.  guests_available() sets @why_not if it returns

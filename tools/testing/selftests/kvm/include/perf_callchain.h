@@ -16,43 +16,8 @@ enum pmi_source {
 			/* on arm64, its interrupts may be IRQs */
 	PMI_ATTR,	/* the event that the caller's attribute has in type and config */
 
-	/* Flag: the vCPU's thread walks the stack, not the PMI. */
-	PMI_DEFERRED = 0x100,
-	PMI_IRQ_DEFERRED = PMI_IRQ | PMI_DEFERRED,
-	PMI_NMI_DEFERRED = PMI_NMI | PMI_DEFERRED,
-
 	/* Flag: don't ask for guests' callchains; that is perf's default. */
 	PMI_STOCK = 0x200,
-};
-
-/* The fields behind the bytes of a guest's stack, see include/uapi/linux/perf_event.h. */
-struct callchain_stack_info {
-	u64 abi;
-	u64 ip;
-	u64 sp;
-	u64 fp;
-	u64 flags;
-	u64 root;
-	struct {
-		u64 addr;
-		u64 size;
-	} pieces[2];
-};
-
-/* perf's default size of a dump of a guest's stack, in bytes. */
-#define DEFAULT_GUEST_STACK_SIZE	4096
-
-/*
- * struct callchain_stack - PERF_SAMPLE_GUEST_STACK
- * @size:	bytes of @data
- * @data:	the bytes of @info->pieces[0], which begins at @info->sp, then those of
- *		@info->pieces[1]; the bytes after these are undefined
- * @info:	the fields behind @data in the record; NULL if there is no dump
- */
-struct callchain_stack {
-	u64 size;
-	const u8 *data;
-	const struct callchain_stack_info *info;
 };
 
 /*
@@ -60,22 +25,20 @@ struct callchain_stack {
  * @cpumode:	PERF_RECORD_MISC_*, what the PMI interrupted
  * @size:	size of the record in the ring buffer, in bytes
  * @ip:		PERF_SAMPLE_IP
- * @time:	PERF_SAMPLE_TIME, in nanoseconds
  * @nr:		entries in @ips, context markers included
  * @ips:	PERF_SAMPLE_CALLCHAIN, innermost first, joined with the deferred chain
  * @cookie:	the cookie of its deferred records; zero if nothing was deferred
  * @shares_walk: it has the same deferred records as the previous sample of the guest
- * @alone:	a deferred record is missing, nothing was joined
+ * @alone:	the deferred callchain is missing, nothing was joined
  * @hit_kvm:	it counts as the guest's, but its PMI hit KVM: it has no chain
  * @raw:	PERF_SAMPLE_RAW; not aligned
- * @stack:	PERF_SAMPLE_GUEST_STACK, in the sample or deferred
- * @user_stack:	how many bytes of a process's stack PERF_SAMPLE_STACK_USER has
+ * @read:	what PERF_RECORD_GUEST_READ has, from abi on; NULL if there is no such record
+ * @read_size:	how many bytes that is
  */
 struct callchain_sample {
 	u16 cpumode;
 	u16 size;
 	u64 ip;
-	u64 time;
 	u64 nr;
 	const u64 *ips;
 	u64 cookie;
@@ -83,8 +46,8 @@ struct callchain_sample {
 	bool alone;
 	bool hit_kvm;
 	const void *raw;
-	struct callchain_stack stack;
-	u64 user_stack;
+	const u64 *read;
+	size_t read_size;
 };
 
 /* The default of kernel.perf_event_max_stack, and so of sample_max_stack. */
@@ -127,41 +90,30 @@ typedef void (*callchain_sample_fn)(const struct callchain_sample *sample, void 
 /*
  * struct callchain_event - an event that samples callchains
  * @fd:		its file descriptor
- * @deferred_fd: that of the event that takes deferred records, or -1
- * @ring:	the ring buffer of both events
+ * @ring:	its ring buffer
  * @map_size:	size of @ring in bytes, the first page included
  * @sample_type: what its samples consist of
- * @nr_user_regs: how many registers PERF_SAMPLE_REGS_USER has in a sample that has any
  * @nr_throttled: how often perf was seen to throttle it, see callchain_event_read()
  * @cookie:	the cookie of the last sample of the guest that was joined
  * @waits:	a sample was left in the ring, because a deferred record isn't there yet
- * @defers:	all chains of guests must be deferred; if false, none must be
+ * @defers:	it asks for guests' callchains: only then may they be deferred
  * @exclude_host: its PMIs don't hit the host
- * @defers_stack: the samples' stacks are deferred, too
  * @may_lose:	samples may lack deferred records, and the ring may be too small
  * @nr_lost:	how many records the ring was too small for
- * @nr_stacks:	how many PERF_RECORD_GUEST_STACK_DEFERRED were read
- * @max_stack:	size of the largest of these stacks, in bytes
- * @deferred_fn: also called with each deferred callchain, and with each deferred stack,
- *		as a sample that has no entries; may be NULL
+ * @deferred_fn: also called with each deferred callchain; may be NULL
  */
 struct callchain_event {
 	int fd;
-	int deferred_fd;
 	struct perf_event_mmap_page *ring;
 	size_t map_size;
 	u64 sample_type;
-	unsigned int nr_user_regs;
 	unsigned int nr_throttled;
 	u64 cookie;
 	bool waits;
 	bool defers;
 	bool exclude_host;
-	bool defers_stack;
 	bool may_lose;
 	u64 nr_lost;
-	unsigned int nr_stacks;
-	u64 max_stack;
 	callchain_sample_fn deferred_fn;
 };
 
@@ -180,10 +132,11 @@ void callchain_event_disable(struct callchain_event *event);
 void callchain_event_close(struct callchain_event *event);
 unsigned int callchain_event_read(struct callchain_event *event,
 				  callchain_sample_fn fn, void *arg);
+u64 callchain_event_head(const struct callchain_event *event);
+unsigned int callchain_event_count_walks(const struct callchain_event *event, u64 since);
 void callchain_compare(const struct callchain_sample *s, void *arg);
 void vcpu_run_until_sampled(struct kvm_vcpu *vcpu, struct callchain_event *event,
-			    unsigned int nr_samples);
-u64 vcpu_get_callchain_ends(struct kvm_vcpu *vcpu);
+			    bool enable);
 void vcpu_run_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
 		      const struct perf_event_attr *attr, unsigned int nr_samples,
 		      callchain_sample_fn fn, void *arg);
@@ -194,6 +147,11 @@ void vcpu_run_until_guest_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
 				  const struct perf_event_attr *attr, unsigned int nr_samples,
 				  callchain_sample_fn fn, void *arg,
 				  const unsigned int *nr_guest);
+void callchain_event_set_reads(struct callchain_event *event,
+			       const struct perf_guest_reads *reads);
+void vcpu_run_until_guest_read(struct kvm_vcpu *vcpu, enum pmi_source source,
+			       const struct perf_guest_reads *reads, unsigned int nr_samples,
+			       callchain_sample_fn fn, void *arg, const unsigned int *nr_guest);
 void vcpu_run_sampled_to_exit(struct kvm_vcpu *vcpu, enum pmi_source source,
 			      const struct perf_event_attr *attr,
 			      callchain_sample_fn fn, void *arg);
@@ -203,7 +161,6 @@ unsigned int vcpu_run_and_compare(struct kvm_vcpu *vcpu, enum pmi_source source,
 				  const struct perf_event_attr *attr,
 				  unsigned int nr_samples,
 				  const struct callchain_expectation *e);
-u64 vcpu_get_callchain_end_stat(struct kvm_vcpu *vcpu, const char *end);
 
 static inline bool callchain_sample_is_guest(const struct callchain_sample *sample)
 {

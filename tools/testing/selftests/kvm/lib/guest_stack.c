@@ -99,14 +99,3 @@ void expect_guest_stack(struct callchain_expectation *e, const char *name, bool 
 	for (i = 0; i < nr_ras; i++)
 		e->ips[e->nr++] = stack->ras[i];
 }
-
-/*
- * expect_undeferred - expect what a PMI finds without deferral
- * @e:		what a deferred walk finds
- */
-void expect_undeferred(struct callchain_expectation *e)
-{
-	/* The context marker and the IP. */
-	if (!PMIS_WALK)
-		e->nr = min(e->nr, 2u);
-}

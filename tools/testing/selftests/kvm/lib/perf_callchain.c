@@ -83,14 +83,7 @@ static bool pmi_source_config(enum pmi_source source, struct perf_event_attr *at
 	const char *name;
 
 	attr->guest_callchain = !(source & PMI_STOCK);
-	attr->defer_guest_callchain = !!(source & PMI_DEFERRED);
-	/* A deferred stack comes in a record of its own, and its size has no default. */
-	if (source & PMI_DEFERRED && attr->sample_type & PERF_SAMPLE_GUEST_STACK) {
-		attr->sample_type &= ~PERF_SAMPLE_GUEST_STACK;
-		if (!attr->sample_stack_guest)
-			attr->sample_stack_guest = DEFAULT_GUEST_STACK_SIZE;
-	}
-	source &= ~(PMI_DEFERRED | PMI_STOCK);
+	source &= ~PMI_STOCK;
 	attr->size = sizeof(*attr);
 	if (!attr->sample_period)
 		attr->sample_period = DEFAULT_SAMPLE_PERIOD_NS;
@@ -139,9 +132,9 @@ bool pmi_source_available(enum pmi_source source, const char **why_not)
 	if (!pmi_source_config(source, &attr))
 		return false;
 
-	*why_not = "kernel.perf_event_guest_callchain is not 2";
+	*why_not = "kernel.perf_event_guest_callchain is below 2";
 	level = read_number("/proc/sys/kernel/perf_event_guest_callchain");
-	if (level >= 0 && level != 2)
+	if (level >= 0 && level < 2)
 		return false;
 
 	fd = perf_event_open(&attr, 0, -1);
@@ -195,18 +188,6 @@ static void copy_from_ring(void *dst, const struct perf_event_mmap_page *page, u
 	memcpy(dst + n, ring, size - n);
 }
 
-/* Parse a stack at @pos; return where the next field is. */
-static const u64 *parse_stack(struct callchain_stack *stack, const u64 *pos)
-{
-	stack->size = *pos++;
-	if (!stack->size)
-		return pos;
-
-	stack->data = (const u8 *)pos;
-	stack->info = (const void *)(stack->data + stack->size);
-	return (const u64 *)(stack->info + 1);
-}
-
 /* Parse the fields of a sample, in the order of PERF_RECORD_SAMPLE in the uapi header. */
 static void parse_sample(struct callchain_sample *sample, const struct callchain_event *event,
 			 const struct perf_event_header *header, const u64 *body)
@@ -219,9 +200,6 @@ static void parse_sample(struct callchain_sample *sample, const struct callchain
 		.ip = *pos++,
 	};
 
-	if (event->sample_type & PERF_SAMPLE_TIME)
-		sample->time = *pos++;
-
 	if (event->sample_type & PERF_SAMPLE_CALLCHAIN) {
 		sample->nr = *pos++;
 		sample->ips = pos;
@@ -233,23 +211,6 @@ static void parse_sample(struct callchain_sample *sample, const struct callchain
 		sample->raw = (const void *)pos + sizeof(u32);
 		pos = (const void *)sample->raw + *(const u32 *)pos;
 	}
-
-	/* The ABI, then the registers unless the ABI is zero, as for kernel threads. */
-	if (event->sample_type & PERF_SAMPLE_REGS_USER)
-		pos += *pos ? 1 + event->nr_user_regs : 1;
-
-	/* The size; unless it is zero, that many bytes, and how many of them could be read. */
-	if (event->sample_type & PERF_SAMPLE_STACK_USER) {
-		u64 size = *pos++;
-
-		if (size) {
-			pos += size / sizeof(*pos);
-			sample->user_stack = *pos++;
-		}
-	}
-
-	if (event->sample_type & PERF_SAMPLE_GUEST_STACK)
-		pos = parse_stack(&sample->stack, pos);
 
 	TEST_ASSERT((const void *)pos - (const void *)body == header->size - sizeof(*header),
 		    "A sample of %lu entries in %u bytes", sample->nr, header->size);
@@ -275,19 +236,6 @@ static bool is_guest_context(u64 ip)
 	return ip == (u64)PERF_CONTEXT_GUEST_KERNEL || ip == (u64)PERF_CONTEXT_GUEST_USER;
 }
 
-static void parse_deferred_stack(struct callchain_stack *stack, const struct record *record)
-{
-	u64 size = record->body[1];
-
-	/* A deferred stack has its info even if its size is zero, unlike one in a sample. */
-	stack->size = size;
-	stack->data = (const u8 *)&record->body[2];
-	stack->info = (const void *)(stack->data + size);
-	TEST_ASSERT(record->header.size ==
-		    sizeof(record->header) + 2 * sizeof(u64) + size + sizeof(*stack->info),
-		    "A deferred stack of %lu bytes in %u bytes", size, record->header.size);
-}
-
 /* Find the first record from @pos on that has this type and this cookie. */
 static bool find_deferred(struct record *record, const struct perf_event_mmap_page *page,
 			  u64 pos, u64 head, u32 type, u64 cookie)
@@ -303,19 +251,17 @@ static bool find_deferred(struct record *record, const struct perf_event_mmap_pa
 
 /*
  * Join a sample of a guest with its deferred records, those from @pos on that have its
- * cookie.  Write the joined chain to @joined, and the record of the guest's stack to
- * @stack.  The deferred callchain begins with a context marker: leave that out if the
- * sample has the same one, so that the joined chain looks like one that was not deferred.
- * Return false if a record is missing, unless the event may lose records.
+ * cookie.  Write the joined chain to @joined, and the record of the guest's memory, if there
+ * is one, to @read.  The deferred callchain begins with the sample's context marker: leave
+ * that out.  Return false if the callchain is missing, unless the event may lose records.
  */
 static bool join_deferred(struct callchain_sample *sample, struct callchain_event *event,
-			  u64 pos, u64 head, u64 *joined, struct record *stack)
+			  u64 pos, u64 head, u64 *joined, struct record *read)
 {
 	struct record record;
 	u64 cookie, nr;
 
-	if (event->deferred_fd < 0 || sample->nr < 2 ||
-	    sample->ips[sample->nr - 2] != (u64)PERF_CONTEXT_USER_DEFERRED)
+	if (sample->nr < 2 || sample->ips[sample->nr - 2] != (u64)PERF_CONTEXT_USER_DEFERRED)
 		return true;
 
 	cookie = sample->ips[sample->nr - 1];
@@ -328,10 +274,7 @@ static bool join_deferred(struct callchain_sample *sample, struct callchain_even
 	sample->nr = 2;
 
 	if (!find_deferred(&record, event->ring, pos, head, PERF_RECORD_CALLCHAIN_DEFERRED,
-			   cookie) ||
-	    (event->defers_stack &&
-	     !find_deferred(stack, event->ring, pos, head, PERF_RECORD_GUEST_STACK_DEFERRED,
-			    cookie))) {
+			   cookie)) {
 		sample->alone = true;
 		return event->may_lose;
 	}
@@ -339,30 +282,60 @@ static bool join_deferred(struct callchain_sample *sample, struct callchain_even
 	nr = record.body[1];
 	TEST_ASSERT(record.header.size == sizeof(record.header) + (2 + nr) * sizeof(u64),
 		    "A deferred chain of %lu entries in %u bytes", nr, record.header.size);
-	TEST_ASSERT(!nr || (record.header.misc & PERF_RECORD_MISC_CPUMODE_MASK) == sample->cpumode,
+	TEST_ASSERT((record.header.misc & PERF_RECORD_MISC_CPUMODE_MASK) == sample->cpumode,
 		    "A deferred chain of cpumode %u for one of cpumode %u",
 		    record.header.misc & PERF_RECORD_MISC_CPUMODE_MASK, sample->cpumode);
-	TEST_ASSERT(!nr || is_guest_context(record.body[2]),
-		    "A deferred chain begins with 0x%lx", record.body[2]);
+	TEST_ASSERT(!nr || record.body[2] == sample->ips[0],
+		    "A deferred chain of %lu entries begins with 0x%lx", nr, record.body[2]);
+	/* A record without callers has no marker, either. */
+	TEST_ASSERT(nr != 1, "A deferred chain has a marker, and nothing behind it");
 
 	memcpy(joined, sample->ips, 2 * sizeof(u64));
-	if (nr && record.body[2] == sample->ips[0]) {
+	if (nr) {
 		memcpy(&joined[2], &record.body[3], (nr - 1) * sizeof(u64));
 		sample->nr = 2 + nr - 1;
-	} else {
-		memcpy(&joined[2], &record.body[2], nr * sizeof(u64));
-		sample->nr = 2 + nr;
 	}
-	if (event->defers_stack) {
-		TEST_ASSERT((stack->header.misc & PERF_RECORD_MISC_CPUMODE_MASK) == sample->cpumode,
-			    "A deferred stack of cpumode %u for a sample of cpumode %u",
-			    stack->header.misc & PERF_RECORD_MISC_CPUMODE_MASK, sample->cpumode);
-		parse_deferred_stack(&sample->stack, stack);
+	if (find_deferred(read, event->ring, pos, head, PERF_RECORD_GUEST_READ, cookie)) {
+		TEST_ASSERT((read->header.misc & PERF_RECORD_MISC_CPUMODE_MASK) == sample->cpumode,
+			    "A read of cpumode %u for a sample of cpumode %u",
+			    read->header.misc & PERF_RECORD_MISC_CPUMODE_MASK, sample->cpumode);
+		sample->read = &read->body[1];
+		sample->read_size = read->header.size - sizeof(read->header) - sizeof(cookie);
 	}
 	sample->ips = joined;
 	sample->shares_walk = cookie == event->cookie;
 	event->cookie = cookie;
 	return true;
+}
+
+/*
+ * callchain_event_head - return the position up to which perf has written to the ring
+ * @event:	the event; it may sample another thread
+ */
+u64 callchain_event_head(const struct callchain_event *event)
+{
+	return __atomic_load_n(&event->ring->data_head, __ATOMIC_ACQUIRE);
+}
+
+/*
+ * callchain_event_count_walks - count deferred callchains
+ * @event:	the event; it may sample another thread, which may also read it
+ * @since:	the position from which to count, see callchain_event_head(); perf must not have
+ *		written as much as the ring has room for since then
+ */
+unsigned int callchain_event_count_walks(const struct callchain_event *event, u64 since)
+{
+	const struct perf_event_mmap_page *page = event->ring;
+	u64 head = callchain_event_head(event), pos;
+	struct perf_event_header header;
+	unsigned int nr = 0;
+
+	for (pos = since; pos < head; pos += header.size) {
+		copy_from_ring(&header, page, pos, sizeof(header));
+		TEST_ASSERT(header.size, "The ring was overwritten");
+		nr += header.type == PERF_RECORD_CALLCHAIN_DEFERRED;
+	}
+	return nr;
 }
 
 /*
@@ -380,7 +353,7 @@ unsigned int callchain_event_read(struct callchain_event *event,
 				  callchain_sample_fn fn, void *arg)
 {
 	struct perf_event_mmap_page *page = event->ring;
-	u64 head = __atomic_load_n(&page->data_head, __ATOMIC_ACQUIRE);
+	u64 head = callchain_event_head(event);
 	u64 next, pos = page->data_tail;
 	struct record record;
 	unsigned int nr = 0;
@@ -388,20 +361,17 @@ unsigned int callchain_event_read(struct callchain_event *event,
 	while (pos < head) {
 		struct callchain_sample sample;
 		u64 joined[ARRAY_SIZE(record.body)];
-		struct record stack;
+		struct record read;
 
 		next = copy_record(&record, page, pos);
 		if (record.header.type == PERF_RECORD_SAMPLE) {
 			parse_sample(&sample, event, &record.header, record.body);
-			event->waits = !join_deferred(&sample, event, next, head, joined,
-						      &stack);
+			event->waits = !join_deferred(&sample, event, next, head, joined, &read);
 			if (event->waits)
 				break;
-			/* An empty chain is not deferred, and has no cookie. */
-			TEST_ASSERT(!sample.nr || !is_guest_context(sample.ips[0]) ||
-				    !!sample.cookie == event->defers,
-				    "The chain of a guest was%s deferred",
-				    sample.cookie ? "" : " not");
+			TEST_ASSERT(!sample.cookie || event->defers ||
+				    !is_guest_context(sample.ips[0]),
+				    "The chain of a guest was deferred");
 			sample.hit_kvm = PMIS_HIT_KVM && !event->exclude_host &&
 					 callchain_sample_is_guest(&sample) && !sample.nr;
 			fn(&sample, arg);
@@ -424,17 +394,6 @@ unsigned int callchain_event_read(struct callchain_event *event,
 			};
 			event->deferred_fn(&sample, arg);
 		}
-		if (record.header.type == PERF_RECORD_GUEST_STACK_DEFERRED) {
-			sample = (struct callchain_sample) {
-				.cpumode = record.header.misc & PERF_RECORD_MISC_CPUMODE_MASK,
-				.size = record.header.size,
-				.cookie = record.body[0],
-			};
-			if (event->deferred_fn)
-				event->deferred_fn(&sample, arg);
-			event->nr_stacks++;
-			event->max_stack = max(event->max_stack, record.body[1]);
-		}
 		if (record.header.type == PERF_RECORD_THROTTLE)
 			event->nr_throttled++;
 	}
@@ -444,40 +403,12 @@ unsigned int callchain_event_read(struct callchain_event *event,
 }
 
 /*
- * Open a dummy event to take the deferred records.  The sampling event can't take all of them:
- * after PERF_EVENT_IOC_REFRESH, the last sample disables it, before that sample's deferred record
- * comes.
- */
-static void open_deferred(struct callchain_event *event,
-			  const struct perf_event_attr *sampled, pid_t pid, int cpu)
-{
-	struct perf_event_attr attr = {
-		.type = PERF_TYPE_SOFTWARE,
-		.size = sizeof(attr),
-		.config = PERF_COUNT_SW_DUMMY,
-		.defer_output = 1,
-		.guest_callchain = 1,
-		.sample_stack_guest = sampled->sample_stack_guest,
-		.inherit = sampled->inherit,
-		.exclude_user = sampled->exclude_user,
-	};
-
-	event->deferred_fd = perf_event_open(&attr, pid, cpu);
-	TEST_ASSERT(event->deferred_fd >= 0, "perf_event_open() of a dummy failed: %s",
-		    strerror(errno));
-	TEST_ASSERT(!ioctl(event->deferred_fd, PERF_EVENT_IOC_SET_OUTPUT, event->fd),
-		    "PERF_EVENT_IOC_SET_OUTPUT failed: %s", strerror(errno));
-}
-
-/*
  * callchain_event_open_ring - open an event, disabled, with a ring of a given size
  * @event:	is filled in
  * @source:	the kind of PMI
  * @attr:	further attributes, or NULL.  A sample_type of zero means
  *		PERF_SAMPLE_IP and PERF_SAMPLE_CALLCHAIN; any other must have
- *		PERF_SAMPLE_IP, and may have PERF_SAMPLE_TIME, PERF_SAMPLE_CALLCHAIN,
- *		PERF_SAMPLE_RAW, PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STACK_USER
- *		and PERF_SAMPLE_GUEST_STACK.
+ *		PERF_SAMPLE_IP, and may have PERF_SAMPLE_CALLCHAIN and PERF_SAMPLE_RAW.
  * @pid:	the task to sample, as for perf_event_open(2)
  * @cpu:	on which CPU, likewise
  * @nr_pages:	how many pages the ring has for records, a power of two
@@ -499,29 +430,20 @@ int callchain_event_open_ring(struct callchain_event *event, enum pmi_source sou
 	if (event->fd < 0)
 		return -1;
 
-	event->deferred_fd = -1;
 	event->sample_type = a.sample_type;
-	event->nr_user_regs = __builtin_popcountll(a.sample_regs_user);
 	event->nr_throttled = 0;
 	event->cookie = 0;
 	event->waits = false;
-	/* perf defers only whole chains. */
-	event->defers = source & PMI_DEFERRED && !a.exclude_callchain_kernel &&
-			!a.exclude_callchain_user;
+	event->defers = a.guest_callchain;
 	event->exclude_host = a.exclude_host;
-	event->defers_stack = event->defers && a.sample_stack_guest;
 	event->may_lose = false;
 	event->nr_lost = 0;
-	event->nr_stacks = 0;
-	event->max_stack = 0;
 	event->deferred_fn = NULL;
 	event->map_size = (1 + nr_pages) * (size_t)getpagesize();
 	event->ring = mmap(NULL, event->map_size, PROT_READ | PROT_WRITE, MAP_SHARED,
 			   event->fd, 0);
 	TEST_ASSERT(event->ring != MAP_FAILED, "mmap() of perf's ring buffer failed: %s",
 		    strerror(errno));
-	if (a.defer_callchain || a.defer_guest_callchain)
-		open_deferred(event, &a, pid, cpu);
 	return 0;
 }
 
@@ -572,8 +494,6 @@ void callchain_event_start(struct callchain_event *event, enum pmi_source source
 void callchain_event_close(struct callchain_event *event)
 {
 	munmap(event->ring, event->map_size);
-	if (event->deferred_fd >= 0)
-		close(event->deferred_fd);
 	close(event->fd);
 }
 
@@ -581,11 +501,13 @@ void callchain_event_close(struct callchain_event *event)
  * vcpu_run_until_sampled - run a vCPU until an event has wakeup_events more samples
  * @vcpu:	the vCPU; its guest must not exit to userspace by itself
  * @event:	an event that samples this thread
- * @nr_samples:	how many samples the event may take before it is disabled; zero if the
- *		event is already enabled, and stays enabled
+ * @enable:	enable the event only for this run; otherwise it is enabled, and stays so
+ *
+ * PERF_EVENT_IOC_REFRESH would disable the event with its last sample, before the deferred
+ * records of that sample come.
  */
 void vcpu_run_until_sampled(struct kvm_vcpu *vcpu, struct callchain_event *event,
-			    unsigned int nr_samples)
+			    bool enable)
 {
 	struct kicker kicker = {
 		.vcpu = vcpu,
@@ -599,11 +521,12 @@ void vcpu_run_until_sampled(struct kvm_vcpu *vcpu, struct callchain_event *event
 	vcpu->run->immediate_exit = 0;
 	TEST_ASSERT(!sigaction(SIGUSR1, &sa, NULL), "sigaction(SIGUSR1)");
 	pthread_create(&kicker_thread, NULL, kick_when_sampled, &kicker);
-	if (nr_samples)
-		TEST_ASSERT(!ioctl(event->fd, PERF_EVENT_IOC_REFRESH, nr_samples),
-			    "PERF_EVENT_IOC_REFRESH failed: %s", strerror(errno));
+	if (enable)
+		callchain_event_enable(event);
 
 	r = __vcpu_run(vcpu);
+	if (enable)
+		callchain_event_disable(event);
 	TEST_ASSERT(r == -1 && errno == EINTR,
 		    "The guest stopped by itself, KVM_RUN returned %d, exit reason %s",
 		    r, exit_reason_str(vcpu->run->exit_reason));
@@ -623,7 +546,7 @@ static void assert_all_joined(const struct callchain_event *event)
  * @source:	the kind of PMI
  * @attr:	see callchain_event_open_ring()
  * @prog_fd:	a program of BPF_PROG_TYPE_PERF_EVENT, which must not drop samples; or -1
- * @nr_samples:	how many samples to take, those that hit the host included
+ * @nr_samples:	how many samples to take at least, those that hit the host included
  * @fn:		called with each sample, in the order in which they were taken
  * @arg:	passed to @fn
  */
@@ -643,10 +566,9 @@ void vcpu_run_sampled_bpf(struct kvm_vcpu *vcpu, enum pmi_source source,
 		TEST_ASSERT(!ioctl(event.fd, PERF_EVENT_IOC_SET_BPF, prog_fd),
 			    "PERF_EVENT_IOC_SET_BPF failed: %s", strerror(errno));
 
-	vcpu_run_until_sampled(vcpu, &event, nr_samples);
+	vcpu_run_until_sampled(vcpu, &event, true);
 
 	nr = callchain_event_read(&event, fn, arg);
-	/* One more NMI may have been on its way when the event was disabled. */
 	TEST_ASSERT(nr >= nr_samples, "Asked for %u samples, got %u", nr_samples, nr);
 	assert_all_joined(&event);
 
@@ -658,7 +580,7 @@ void vcpu_run_sampled_bpf(struct kvm_vcpu *vcpu, enum pmi_source source,
  * @vcpu:	the vCPU; its guest must not exit to userspace by itself
  * @source:	the kind of PMI
  * @attr:	see callchain_event_open_ring()
- * @nr_samples:	how many samples to take, those that hit the host included
+ * @nr_samples:	how many samples to take at least, those that hit the host included
  * @fn:		called with each sample, in the order in which they were taken
  * @arg:	passed to @fn
  */
@@ -693,6 +615,55 @@ void vcpu_run_until_guest_sampled(struct kvm_vcpu *vcpu, enum pmi_source source,
 	for (round = 0; round < MAX_ROUNDS && *nr_guest < nr_samples / 2; round++) {
 		vcpu_run_sampled(vcpu, source, &a, nr_samples, fn, arg);
 		a.sample_period = 2 * (a.sample_period ?: DEFAULT_SAMPLE_PERIOD_NS);
+	}
+
+	TEST_ASSERT(*nr_guest >= nr_samples / 2, "Only %u of %u samples are the guest's",
+		    *nr_guest, round * nr_samples);
+}
+
+/*
+ * callchain_event_set_reads - set what to read of the guest's memory
+ * @event:	an event with attr.guest_read
+ * @reads:	what to read
+ */
+void callchain_event_set_reads(struct callchain_event *event, const struct perf_guest_reads *reads)
+{
+	TEST_ASSERT(!ioctl(event->fd, PERF_EVENT_IOC_SET_GUEST_READS, reads),
+		    "PERF_EVENT_IOC_SET_GUEST_READS failed: %s", strerror(errno));
+}
+
+/*
+ * vcpu_run_until_guest_read - as vcpu_run_until_guest_sampled(), with reads of the guest's memory
+ * @vcpu:	the vCPU, see vcpu_run_sampled()
+ * @source:	the kind of PMI
+ * @reads:	what to read
+ * @nr_samples:	how many samples to take in each round, until half as many have hit the guest
+ * @fn:		called with each sample; must count those that hit the guest
+ * @arg:	passed to @fn
+ * @nr_guest:	where @fn keeps this count
+ */
+void vcpu_run_until_guest_read(struct kvm_vcpu *vcpu, enum pmi_source source,
+			       const struct perf_guest_reads *reads, unsigned int nr_samples,
+			       callchain_sample_fn fn, void *arg, const unsigned int *nr_guest)
+{
+	struct perf_event_attr attr = {
+		.sample_period = DEFAULT_SAMPLE_PERIOD_NS,
+		.wakeup_events = nr_samples,
+		.guest_read = 1,
+	};
+	struct callchain_event event;
+	unsigned int round;
+
+	for (round = 0; round < MAX_ROUNDS && *nr_guest < nr_samples / 2; round++) {
+		TEST_ASSERT(!callchain_event_open_ring(&event, source, &attr, 0, -1,
+						       8 * RING_PAGES),
+			    "perf_event_open() failed: %s", strerror(errno));
+		callchain_event_set_reads(&event, reads);
+		vcpu_run_until_sampled(vcpu, &event, true);
+		callchain_event_read(&event, fn, arg);
+		assert_all_joined(&event);
+		callchain_event_close(&event);
+		attr.sample_period *= 2;
 	}
 
 	TEST_ASSERT(*nr_guest >= nr_samples / 2, "Only %u of %u samples are the guest's",
@@ -795,50 +766,6 @@ unsigned int vcpu_run_and_compare(struct kvm_vcpu *vcpu, enum pmi_source source,
 	vcpu_run_until_guest_sampled(vcpu, source, attr, nr_samples, callchain_compare, &c,
 				     &c.nr_guest);
 	return c.nr_guest;
-}
-
-/*
- * vcpu_get_callchain_ends - count the walks of a vCPU's stack that have ended
- * @vcpu:	the vCPU
- *
- * Return: the sum of all callchain_end_* stats.
- */
-u64 vcpu_get_callchain_ends(struct kvm_vcpu *vcpu)
-{
-	struct kvm_binary_stats *stats = &vcpu->stats;
-	static const char prefix[] = "callchain_end_";
-	u64 value, sum = 0;
-	unsigned int i;
-
-	/* This reads the descriptors, unless they were read before. */
-	vcpu_get_stat(vcpu, callchain_walks);
-
-	for (i = 0; i < stats->header.num_desc; i++) {
-		struct kvm_stats_desc *desc;
-
-		desc = get_stats_descriptor(stats->desc, i, &stats->header);
-		if (strncmp(desc->name, prefix, strlen(prefix)))
-			continue;
-		read_stat_data(stats->fd, &stats->header, desc, &value, 1);
-		sum += value;
-	}
-
-	return sum;
-}
-
-/*
- * vcpu_get_callchain_end_stat - count the walks of a vCPU's stack that ended for one reason
- * @vcpu:	the vCPU
- * @end:	the name of a callchain_end_* stat, without this prefix
- */
-u64 vcpu_get_callchain_end_stat(struct kvm_vcpu *vcpu, const char *end)
-{
-	char name[64];
-	u64 value;
-
-	snprintf(name, sizeof(name), "callchain_end_%s", end);
-	kvm_get_stat(&vcpu->stats, name, &value, 1);
-	return value;
 }
 
 /* Return false on errors, as the value itself may be negative. */

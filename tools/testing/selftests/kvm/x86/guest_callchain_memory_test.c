@@ -19,8 +19,8 @@
 #define DEVICE_VARIABLE	"KVM_SELFTEST_DEVICE"
 
 /*
- * Offset of the frame in the device's page, where the device has no registers.  If a walk read the
- * frame, it would end for another reason than no_memory.
+ * Offset of the frame in the device's page, where the device has no registers.  Whoever emulates
+ * the device can see a read there.
  */
 #define DEVICE_FRAME	0x1e0
 
@@ -44,14 +44,10 @@ static const u8 code[] = { 0x8b, 0x00, 0xe6, 0x80, 0xeb, 0xfe };
 
 PMI_FIXTURE(memory)
 
-static void compare_with_end(struct kvm_vcpu *vcpu, enum pmi_source source,
-			     const struct callchain_expectation *e, const char *end)
-{
-	u64 nr = vcpu_get_callchain_end_stat(vcpu, end);
+/* What a VMM says that lets reads be made whatever the sysctl is. */
+#define ALLOW_READ	(KVM_GUEST_CALLCHAIN_ALLOW | KVM_GUEST_CALLCHAIN_ALLOW_READ)
 
-	nr += vcpu_run_and_compare(vcpu, source, NULL, NR_SAMPLES, e);
-	TEST_ASSERT_EQ(vcpu_get_callchain_end_stat(vcpu, end), nr);
-}
+#define STACK_SIZE	256
 
 static void has_no_stack(const struct callchain_sample *s, void *arg)
 {
@@ -60,21 +56,28 @@ static void has_no_stack(const struct callchain_sample *s, void *arg)
 	if (!callchain_sample_is_guest(s))
 		return;
 
-	TEST_ASSERT(s->stack.info && !s->stack.info->pieces[0].size &&
-		    !s->stack.info->pieces[1].size, "A dump of what is no stack");
+	/* abi, root, mask, nr, and the read's addr and size */
+	TEST_ASSERT(s->read && s->read_size == 6 * sizeof(u64) && s->read[3] == 1 && !s->read[5],
+		    "A read of what is no stack");
 	++*nr_guest;
 }
 
-/* A dump has no bytes of a stack whose frames the walk must not read. */
+/* Nothing can be read of a stack whose frames a walk must not read. */
 static void expect_no_stack(struct kvm_vcpu *vcpu, enum pmi_source source)
 {
-	const struct perf_event_attr attr = {
-		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_GUEST_STACK,
+	const struct perf_guest_reads reads = {
+		.nr = 1,
+		.read = { {
+			.base = PERF_GUEST_READ_SP,
+			.flags = PERF_GUEST_READ_IN_KERNEL,
+			.size = STACK_SIZE,
+		} },
 	};
 	unsigned int nr_guest = 0;
 
-	vcpu_run_until_guest_sampled(vcpu, source, &attr, NR_SAMPLES, has_no_stack, &nr_guest,
-				     &nr_guest);
+	vm_enable_cap(vcpu->vm, KVM_CAP_GUEST_CALLCHAIN, ALLOW_READ);
+	vcpu_run_until_guest_read(vcpu, source, &reads, NR_SAMPLES, has_no_stack, &nr_guest,
+				  &nr_guest);
 }
 
 static void *map_device(const char *address)
@@ -140,7 +143,11 @@ static void test_device(enum pmi_source source, void *device, bool paging)
 		    READ_ONCE(*(u32 *)device));
 	vcpu_set_if(vcpu);
 
-	compare_with_end(vcpu, source, &e, "no_memory");
+	vcpu_run_and_compare(vcpu, source, NULL, NR_SAMPLES, &e);
+	regs.rip = CODE_GPA + LOOP_OFF;
+	regs.rsp = DEVICE_GPA + DEVICE_FRAME;
+	vcpu_regs_set(vcpu, &regs);
+	vcpu_set_if(vcpu);
 	expect_no_stack(vcpu, source);
 	kvm_vm_free(vm);
 }
@@ -163,10 +170,15 @@ static struct kvm_vm *create_guest(struct kvm_vcpu **vcpu, unsigned long type,
 				   struct guest_stack *stack)
 {
 	const struct guest_stack_layout layout = { NR_FRAMES, PAGE_SIZE, 0x7f0, .far = true };
+	const unsigned int frame_index = DEVICE_FRAME / sizeof(u64);
 	const struct vm_shape shape = { .mode = VM_MODE_DEFAULT, .type = type };
 	struct kvm_vm *vm = vm_create_shape_with_one_vcpu(shape, vcpu, guest_loop);
 
+	/* Put the first frame's entry in the lowest table at DEVICE_FRAME. */
+	vm_alloc(vm, (frame_index - 1) * PAGE_SIZE, BIT_ULL(vm->mmu.pgtable_levels == 5 ? 51 : 46));
 	guest_stack_build_and_use(*vcpu, stack, &layout, false);
+	TEST_ASSERT(stack->frames[0] / PAGE_SIZE % 512 == frame_index, "The stack is at 0x%lx",
+		    stack->gva);
 	return vm;
 }
 
@@ -177,10 +189,80 @@ static void move_to(struct kvm_vm *vm, u64 *pte, void *hva)
 	*pte = (*pte & ~PHYSICAL_PAGE_MASK) | OTHER_GPA;
 }
 
+/* Let the entry of a level point to OTHER_GPA, and expect that the walk ends there. */
+static void expect_end_at(struct kvm_vcpu *vcpu, enum pmi_source source, const char *name,
+			  const struct guest_stack *stack, int level)
+{
+	u64 *pte = vm_get_pte_level(vcpu->vm, stack->frames[1], level), old = *pte;
+	const unsigned int nr_frames = level == PG_LEVEL_4K ? 1 : 0;
+	struct callchain_expectation e;
+
+	*pte = (*pte & ~PHYSICAL_PAGE_MASK) | OTHER_GPA;
+	expect_guest_stack(&e, name, false, stack, 1 + nr_frames);
+	vcpu_run_and_compare(vcpu, source, NULL, NR_SAMPLES, &e);
+	*pte = old;
+}
+
+/* A device's registers must not be read as page tables, nor as a page behind others. */
+CALLCHAIN_TEST(memory, device_tables)
+{
+	const char *address = getenv(DEVICE_VARIABLE);
+	struct guest_stack stack;
+	struct kvm_vcpu *vcpu;
+	struct kvm_vm *vm;
+	int level;
+
+	if (!address)
+		SKIP(return, DEVICE_VARIABLE " names no device");
+
+	vm = create_guest(&vcpu, VM_TYPE_DEFAULT, &stack);
+	vm_set_user_memory_region(vm, OTHER_SLOT, 0, OTHER_GPA, PAGE_SIZE, map_device(address));
+	for (level = PG_LEVEL_4K; level <= vm->mmu.pgtable_levels; level++)
+		expect_end_at(vcpu, variant->source, "a device's registers", &stack, level);
+	kvm_vm_free(vm);
+}
+
+/* Whoever reads memory that isn't there would get zeroes, bring in a page, or a signal. */
+CALLCHAIN_TEST(memory, missing_tables)
+{
+	struct guest_stack stack;
+	struct kvm_vcpu *vcpu;
+	struct kvm_vm *vm;
+	u8 in_core = 1;
+	void *mem;
+	int level;
+
+	vm = create_guest(&vcpu, VM_TYPE_DEFAULT, &stack);
+	mem = kvm_mmap(PAGE_SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1);
+	vm_set_user_memory_region(vm, OTHER_SLOT, 0, OTHER_GPA, PAGE_SIZE, mem);
+	for (level = PG_LEVEL_4K; level <= vm->mmu.pgtable_levels; level++)
+		expect_end_at(vcpu, variant->source, "a page that isn't there", &stack, level);
+	TEST_ASSERT(!mincore(mem, PAGE_SIZE, &in_core) && !in_core, "A page was brought in");
+
+	/* It has what the walk looks for, but the VMM may not read it. */
+	memcpy(mem, addr_gva2hva(vm, stack.frames[1] & PAGE_MASK), PAGE_SIZE);
+	TEST_ASSERT(!mprotect(mem, PAGE_SIZE, PROT_NONE), "mprotect(): %s", strerror(errno));
+	expect_end_at(vcpu, variant->source, "a page without rights", &stack, PG_LEVEL_4K);
+
+	for (level = PG_LEVEL_2M; level <= vm->mmu.pgtable_levels; level++) {
+		u64 *pte = vm_get_pte_level(vm, stack.frames[1], level);
+
+		TEST_ASSERT(!mprotect(mem, PAGE_SIZE, PROT_READ | PROT_WRITE), "mprotect()");
+		memcpy(mem, addr_gpa2hva(vm, PTE_GET_PA(*pte)), PAGE_SIZE);
+		TEST_ASSERT(!mprotect(mem, PAGE_SIZE, PROT_NONE), "mprotect()");
+		expect_end_at(vcpu, variant->source, "a table without rights", &stack, level);
+	}
+
+	kvm_munmap(mem, PAGE_SIZE);
+	for (level = PG_LEVEL_4K; level <= vm->mmu.pgtable_levels; level++)
+		expect_end_at(vcpu, variant->source, "no mapping", &stack, level);
+	kvm_vm_free(vm);
+}
+
 /*
  * Make private what the page-table entry of @level points to: a page of the stack, or a
- * page table.  The VMM's mapping still has the contents.  A walk reads no memory of a VM that
- * may have private memory, not even shared pages, so each callchain has the IP only.
+ * page table.  The VMM's mapping still has the contents.  Nothing is read of a VM that may have
+ * private memory, not even shared pages: each callchain is empty.
  */
 static void test_private(enum pmi_source source, int level)
 {
@@ -196,8 +278,8 @@ static void test_private(enum pmi_source source, int level)
 	vm_mem_set_private(vm, OTHER_GPA, PAGE_SIZE);
 
 	expect_guest_stack(&e, "private memory", false, &stack, 1);
-	compare_with_end(vcpu, source, &e, "no_memory");
-	expect_no_stack(vcpu, source);
+	e.nr = 0;
+	vcpu_run_and_compare(vcpu, source, NULL, NR_SAMPLES, &e);
 	kvm_vm_free(vm);
 }
 
@@ -237,7 +319,7 @@ CALLCHAIN_TEST(memory, guest_memfd)
 	move_to(vm, vm_get_pte_level(vm, stack.frames[1], PG_LEVEL_4K), mem);
 
 	expect_guest_stack(&e, "guest_memfd", false, &stack, DEFAULT_MAX_STACK);
-	compare_with_end(vcpu, variant->source, &e, "last");
+	vcpu_run_and_compare(vcpu, variant->source, NULL, NR_SAMPLES, &e);
 	kvm_munmap(mem, size);
 	close(fd);
 	kvm_vm_free(vm);

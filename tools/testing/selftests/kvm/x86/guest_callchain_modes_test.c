@@ -320,81 +320,18 @@ static void store_ip(const struct callchain_sample *s, void *ip)
 
 /*
  * Let the guest come to its loop: the first PMIs may be pending before its first
- * instruction.  The event excludes all callchains, so that perf has to ask KVM for
- * the IP alone.
+ * instruction.  The event has no callchains, so that perf has to ask KVM for the IP
+ * alone.
  */
 static void run_to_loop(struct kvm_vcpu *vcpu, enum pmi_source source, u64 loop)
 {
-	const struct perf_event_attr attr = {
-		.exclude_callchain_kernel = 1,
-		.exclude_callchain_user = 1,
-	};
+	const struct perf_event_attr attr = { .sample_type = PERF_SAMPLE_IP };
 	unsigned int i;
 	u64 ip = 0;
 
 	for (i = 0; i < 1000 && ip != loop; i++)
-		vcpu_run_sampled(vcpu, source, &attr, 1, store_ip, &ip);
+		vcpu_run_sampled(vcpu, source | PMI_STOCK, &attr, 1, store_ip, &ip);
 	TEST_ASSERT(ip == loop, "The guest stands at 0x%lx, not at 0x%lx", ip, loop);
-}
-
-/* Enough bytes for all frames that build_stack() makes. */
-#define DUMP_SIZE	(NR_FRAMES * PAGE_SIZE)
-
-/*
- * struct dump_words - what dumps of a stack must have
- * @info:	abi, ip, sp and root; other fields are not used
- * @words:	return addresses, and where they are on the stack
- * @nr:		how many return addresses there are
- * @word:	size of a return address, in bytes
- * @nr_dumps:	how many dumps were compared
- */
-struct dump_words {
-	struct callchain_stack_info info;
-	struct {
-		u64 addr;
-		u64 ra;
-	} words[NR_FRAMES];
-	unsigned int nr;
-	u8 word;
-	unsigned int nr_dumps;
-};
-
-static void compare_words(const struct callchain_sample *s, void *arg)
-{
-	const struct callchain_stack_info *info = s->stack.info;
-	struct dump_words *d = arg;
-	unsigned int i;
-
-	if (!callchain_sample_is_guest(s) || s->ip != d->info.ip)
-		return;
-
-	TEST_ASSERT(info, "A sample without a dump");
-	TEST_ASSERT(info->abi == d->info.abi && info->ip == d->info.ip &&
-		    info->sp == d->info.sp && info->root == d->info.root &&
-		    info->pieces[0].addr == d->info.sp && !info->pieces[1].size,
-		    "abi %lu, ip 0x%lx, sp 0x%lx, root 0x%lx", info->abi, info->ip, info->sp,
-		    info->root);
-	for (i = 0; i < d->nr; i++) {
-		u64 off = d->words[i].addr - d->info.sp;
-
-		TEST_ASSERT(off + d->word <= info->pieces[0].size, "A dump of %lu bytes",
-			    info->pieces[0].size);
-		TEST_ASSERT(!memcmp(s->stack.data + off, &d->words[i].ra, d->word),
-			    "Return address %u is not 0x%lx", i, d->words[i].ra);
-	}
-	d->nr_dumps++;
-}
-
-static void run_and_compare_words(struct kvm_vcpu *vcpu, enum pmi_source source,
-				  struct dump_words *d)
-{
-	const struct perf_event_attr attr = {
-		.sample_type = PERF_SAMPLE_IP | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_GUEST_STACK,
-		.sample_stack_guest = DUMP_SIZE,
-	};
-
-	vcpu_run_until_guest_sampled(vcpu, source, &attr, NR_SAMPLES, compare_words, d,
-				     &d->nr_dumps);
 }
 
 static void create_in_mode(struct mode_guest *g, struct callchain_expectation *e,
@@ -423,23 +360,9 @@ static void test_mode(const struct mode *mode, enum pmi_source source)
 {
 	struct mode_guest g = { .mode = mode };
 	struct callchain_expectation e;
-	struct dump_words d;
-	unsigned int i, off;
 
 	create_in_mode(&g, &e, source);
 	vcpu_run_and_compare(g.vcpu, source, NULL, NR_SAMPLES, &e);
-
-	d = (struct dump_words){
-		.info = { .abi = PERF_SAMPLE_REGS_ABI_32, .ip = e.ip, .sp = g.stack,
-			  .root = g.cr3 },
-		.word = mode->word,
-	};
-	/* The return addresses that build_stack() has put on the stack. */
-	for (i = 0, off = PAGE_SIZE; i < NR_FRAMES; i++, off += PAGE_SIZE / 2) {
-		d.words[d.nr].addr = g.stack + off;
-		d.words[d.nr++].ra = (u32)(e.ips[2 + i] - mode->cs_base);
-	}
-	run_and_compare_words(g.vcpu, source, &d);
 	kvm_vm_free(g.vm);
 }
 
@@ -469,24 +392,6 @@ CALLCHAIN_TEST(modes, real)
 
 	SKIP_UNLESS_UNRESTRICTED();
 	test_mode(&mode, variant->source);
-}
-
-/* With NPT, hardware reads PDPTEs from memory at each walk, and the host must do the same. */
-CALLCHAIN_TEST(modes, reserved_pdpte)
-{
-	const struct mode mode = { "PDPTE with a reserved bit", PAGING_PAE, 4 };
-	const bool read_from_memory = host_cpu_is_amd_compatible && kvm_is_tdp_enabled();
-	struct mode_guest g = { .mode = &mode };
-	struct callchain_expectation e;
-	u64 *pdpt;
-
-	create_in_mode(&g, &e, variant->source);
-	pdpt = addr_gpa2hva(g.vm, g.cr3);
-	pdpt[STACK_GVA >> 30] |= BIT_ULL(1);
-	if (read_from_memory)
-		e.nr = 2;
-	vcpu_run_and_compare(g.vcpu, variant->source, NULL, NR_SAMPLES, &e);
-	kvm_vm_free(g.vm);
 }
 
 /*
@@ -570,6 +475,56 @@ CALLCHAIN_TEST(modes, two_loops)
 		    "Only %u samples hit the first loop, %u the second one",
 		    loops.first.nr_guest, loops.second.nr_guest);
 	kvm_vm_free(vm);
+}
+
+/* User mode's IP when it entered the guest's kernel, and where its stack is. */
+#define USER_IP			0x401000ULL
+#define USER_STACK_GVA		0x30000000ULL
+
+/*
+ * Linux' entry code leaves in RBP, and so in the outermost frame: zero at a system call, or an
+ * encoded pointer to the registers that it has saved.  Other kernels leave user mode's RBP.
+ */
+static const struct entry_case {
+	const char *name;
+	bool encoded;
+	bool of_user;
+} entry_cases[] = {
+	{ "system call" },
+	{ "interrupt", .encoded = true },
+	{ "user mode's frame pointer", .of_user = true },
+};
+
+/* A chain of the guest's kernel ends where user mode has entered the kernel. */
+CALLCHAIN_TEST(modes, entered_by_user)
+{
+	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100, .far = true };
+	const struct entry_case *c;
+
+	for_each_case(c, entry_cases) {
+		struct callchain_expectation e;
+		struct guest_stack stack;
+		struct kvm_vcpu *vcpu;
+		struct kvm_vm *vm;
+		gva_t user, outermost;
+
+		vm = vm_create_looping(&vcpu, 4, false);
+		user = vm_alloc(vm, PAGE_SIZE, USER_STACK_GVA);
+		vm_set_user_accessible(vm, user, 1);
+		write_guest_word(vm, user, user + 16);
+		write_guest_word(vm, user + 8, USER_IP);
+		guest_stack_build_and_use(vcpu, &stack, &layout, false);
+		TEST_ASSERT(stack.gva > user, "The kernel's stack is below user mode's");
+		expect_guest_stack(&e, c->name, false, &stack, DEFAULT_MAX_STACK);
+		guest_stack_enter_linux(vm, &stack, USER_IP, &e);
+		outermost = stack.frames[stack.nr_frames];
+		if (c->encoded)
+			write_guest_word(vm, outermost, (outermost + 16) | 1);
+		if (c->of_user)
+			write_guest_word(vm, outermost, user);
+		vcpu_run_and_compare(vcpu, variant->source, NULL, NR_SAMPLES, &e);
+		kvm_vm_free(vm);
+	}
 }
 
 static void switch_cr3_and_loop(void)
@@ -794,7 +749,6 @@ static void test_nested(enum pmi_source source, bool tdp)
 	struct callchain_expectation e;
 	struct guest_stack stack;
 	struct kvm_vcpu *vcpu;
-	struct dump_words d;
 	u64 *tdp_ptes[2];
 	struct kvm_vm *vm;
 	unsigned int i;
@@ -830,18 +784,6 @@ static void test_nested(enum pmi_source source, bool tdp)
 			   &stack, DEFAULT_MAX_STACK);
 	run_to_loop(vcpu, source, e.ip);
 	vcpu_run_and_compare(vcpu, source, NULL, NR_SAMPLES, &e);
-
-	d = (struct dump_words){
-		.info = { .abi = PERF_SAMPLE_REGS_ABI_64, .ip = e.ip, .sp = stack.sp,
-			  .root = l2.cr3 },
-		.word = sizeof(u64),
-	};
-	for (i = 0; i < NR_FRAMES && stack.frames[i] + 16 <= stack.sp + DUMP_SIZE; i++) {
-		d.words[d.nr].addr = stack.frames[i] + 8;
-		d.words[d.nr++].ra = stack.ras[i];
-	}
-	TEST_ASSERT(d.nr > moved, "Only %u frames are dumped", d.nr);
-	run_and_compare_words(vcpu, source, &d);
 	for (i = 0; tdp && i < ARRAY_SIZE(tdp_ptes); i++)
 		TEST_ASSERT(!(*tdp_ptes[i] & accessed),
 			    "Sampling set the Accessed bit of an entry in L1's NPT or EPT: 0x%lx",
@@ -994,6 +936,8 @@ CALLCHAIN_TEST(modes, nested_tdp_pae)
 	l2.pae = true;
 	sync_global_to_guest(g.vm, l2);
 
+	/* KVM has L2's PDPTEs, but doesn't read them for callchains. */
+	e.nr = 2;
 	run_to_loop(g.vcpu, variant->source, e.ip);
 	vcpu_run_and_compare(g.vcpu, variant->source, NULL, NR_SAMPLES, &e);
 	kvm_vm_free(g.vm);

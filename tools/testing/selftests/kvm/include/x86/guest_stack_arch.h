@@ -10,14 +10,8 @@
 
 #define GUEST_MAX_LEVELS	5
 
-/* PMIs that aren't deferred have whole chains, and dumps of the stack. */
-#define PMIS_WALK	1
-
 /* A PMI that hits KVM doesn't count as the guest's. */
 #define PMIS_HIT_KVM	0
-
-/* perf can dump the guest's stack. */
-#define STACK_DUMPS	1
 
 /* The host's kernel may defer callchains of user mode. */
 #define HOST_DEFERS	1

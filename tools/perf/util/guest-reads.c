@@ -1,0 +1,428 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Tell the kernel what to read of guests when they are sampled.  The host's kernel knows no guest's
+ * operating system: where Linux has its stacks, user mode's registers and the current task is known
+ * from the symbols and the BTF of the guest's kernel.
+ */
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <sys/ioctl.h>
+
+#include <internal/xyarray.h>
+#include <linux/kernel.h>
+#include <linux/perf_event.h>
+#include <linux/zalloc.h>
+#include <perf/cpumap.h>
+#include <perf/threadmap.h>
+
+#ifdef HAVE_LIBBPF_SUPPORT
+#include <bpf/btf.h>
+#endif
+
+#include "../../arch/x86/include/uapi/asm/perf_regs.h"
+#include "callchain.h"
+#include "debug.h"
+#include "dwarf-regs.h"
+#include "evlist.h"
+#include "evsel.h"
+#include "guest-btf.h"
+#include "guest-kernel.h"
+#include "guest-memslots.h"
+#include "guest-policy.h"
+#include "guest-reads.h"
+
+#define FD(e, x, y) (*(int *)xyarray__entry((e)->core.fd, x, y))
+
+/* All registers that the kernel can read: the kernel refuses DS, ES, FS and GS. */
+#define REGS	(((1ULL << PERF_REG_X86_64_MAX) - 1) &					\
+		 ~(1ULL << PERF_REG_X86_DS | 1ULL << PERF_REG_X86_ES |			\
+		   1ULL << PERF_REG_X86_FS | 1ULL << PERF_REG_X86_GS))
+
+/* How far to read user mode's stack.  Frames of one KiB are rare. */
+#define USER_STACK_SIZE		8192
+
+/* A record has 64 KiB less some bytes.  This leaves room for all other slots. */
+#define MAX_STACK_SIZE		32768
+#define MAX_INTERRUPTED_SIZE	8192
+
+/* IRQ_STACK_SIZE of x86-64 without KASAN. */
+#define IRQ_STACK_SIZE		16384
+
+/**
+ * struct vm - a VM that may be sampled
+ * @next:	the next one
+ * @pid:	pid of its VMM
+ * @known:	true if perf knows the guest's kernel, and the VMM has no other VM
+ * @reads:	what to read of the guest
+ */
+struct vm {
+	struct vm		*next;
+	pid_t			pid;
+	bool			known;
+	struct perf_guest_reads	reads;
+};
+
+static struct {
+	struct vm		*vms;
+	unsigned int		nr_vms;
+	struct evlist		*evlist;
+	const char		*refusal;
+} state;
+
+static const char *const slot_names[NR_GUEST_READ_SLOTS] = {
+	[GUEST_READ_STACK]		= "stack",
+	[GUEST_READ_INTERRUPTED]	= "interrupted stack",
+	[GUEST_READ_USER_REGS]		= "user registers",
+	[GUEST_READ_USER_STACK]		= "user stack",
+	[GUEST_READ_CURRENT_STACK]	= "current user stack",
+	[GUEST_READ_PIDS]		= "pids",
+	[GUEST_READ_COMM]		= "comm",
+};
+
+const char *guest_read_slot__name(unsigned int slot)
+{
+	return slot < NR_GUEST_READ_SLOTS ? slot_names[slot] : "unknown";
+}
+
+/**
+ * guest_reads__are_wanted - check whether events should read guests
+ * @param: how callchains are recorded
+ *
+ * Return: true if stacks are to be unwound by ORC, or if the kernel of a guest is known, so that
+ * tasks can be named and callchains can go on in user mode.
+ */
+bool guest_reads__are_wanted(const struct callchain_param *param)
+{
+	bool known = false;
+
+	for (const struct vm *vm = state.vms; vm; vm = vm->next)
+		known |= vm->known;
+	return EM_HOST == EM_X86_64 && (param->guest_stack_size || known);
+}
+
+#ifdef HAVE_LIBBPF_SUPPORT
+/* Return the offset of a member; -1 if there is none. */
+static s64 find_member(const struct btf *btf, const char *type, const char *name)
+{
+	u32 offset;
+	int id;
+
+	if (!btf)
+		return -1;
+
+	id = btf__find_by_name_kind(btf, type, BTF_KIND_STRUCT);
+	return guest_btf__find(btf, id, name, &offset) < 0 ? -1 : (s64)offset;
+}
+
+static struct btf *read_btf(struct guest_kernel *kernel)
+{
+	return guest_btf__read(kernel);
+}
+
+static void free_btf(struct btf *btf)
+{
+	btf__free(btf);
+}
+#else
+static s64 find_member(const struct btf *btf __maybe_unused, const char *type __maybe_unused,
+		       const char *name __maybe_unused)
+{
+	return -1;
+}
+
+static struct btf *read_btf(struct guest_kernel *kernel __maybe_unused)
+{
+	return NULL;
+}
+
+static void free_btf(struct btf *btf __maybe_unused) {}
+#endif
+
+/*
+ * Find where a per-CPU variable lies from the GS base on; return false if that isn't known.  Linux
+ * 6.2 to 6.14 has @hot in struct pcpu_hot, others have the variable @name.  Until 6.14, addresses
+ * of per-CPU symbols count from zero.  Since then, they are addresses of the kernel's image, and
+ * the GS base is the offset to the CPU's copy.  The image lies in the last 2 GiB of the address
+ * space, so that 32 bits suffice.
+ */
+static bool find_percpu(struct guest_kernel *kernel, const struct btf *btf, const char *name,
+			const char *hot, s32 *offset)
+{
+	const struct guest_symbol *symbol = guest_kernel__symbol(kernel, name);
+	s64 member = 0;
+	u64 addr;
+
+	if (!symbol) {
+		symbol = guest_kernel__symbol(kernel, "pcpu_hot");
+		member = find_member(btf, "pcpu_hot", hot);
+	}
+	if (!symbol || member < 0)
+		return false;
+
+	addr = symbol->addr + member;
+	*offset = addr;
+	return (u64)(s64)*offset == addr;
+}
+
+static void describe_stacks(struct perf_guest_reads *reads, struct guest_kernel *kernel,
+			    const struct btf *btf)
+{
+	s32 offset;
+
+	/* The last word of an IRQ's stack is the SP from before; the variable points to it. */
+	if (find_percpu(kernel, btf, "hardirq_stack_ptr", "hardirq_stack_ptr", &offset))
+		reads->read[GUEST_READ_INTERRUPTED] = (struct perf_guest_read) {
+			.base		= PERF_GUEST_READ_PERCPU,
+			.nr_derefs	= 2,
+			.flags		= PERF_GUEST_READ_IN_KERNEL,
+			.size		= MAX_INTERRUPTED_SIZE,
+			.within		= IRQ_STACK_SIZE,
+			.offset		= { offset },
+		};
+
+	/* The top of the stack is the end of pt_regs, whether room is left for FRED or not. */
+	if (!find_percpu(kernel, btf, "cpu_current_top_of_stack", "top_of_stack", &offset))
+		return;
+
+	reads->read[GUEST_READ_USER_REGS] = (struct perf_guest_read) {
+		.base		= PERF_GUEST_READ_PERCPU,
+		.nr_derefs	= 1,
+		.flags		= PERF_GUEST_READ_IN_KERNEL,
+		.size		= GUEST_PT_REGS_SIZE,
+		.offset		= { offset, -GUEST_PT_REGS_SIZE },
+	};
+	reads->read[GUEST_READ_USER_STACK] = (struct perf_guest_read) {
+		.base		= PERF_GUEST_READ_PERCPU,
+		.nr_derefs	= 2,
+		.flags		= PERF_GUEST_READ_IN_KERNEL | PERF_GUEST_READ_AS_USER,
+		.size		= USER_STACK_SIZE,
+		.offset		= { offset, GUEST_PT_REGS_SP - GUEST_PT_REGS_SIZE },
+	};
+}
+
+static void describe_task(struct perf_guest_reads *reads, struct guest_kernel *kernel,
+			  const struct btf *btf)
+{
+	s64 pid = find_member(btf, "task_struct", "pid");
+	s64 comm = find_member(btf, "task_struct", "comm");
+	struct perf_guest_read read = {
+		.base		= PERF_GUEST_READ_PERCPU,
+		.nr_derefs	= 1,
+		.flags		= PERF_GUEST_READ_IN_KERNEL | PERF_GUEST_READ_IN_USER,
+	};
+
+	if (pid < 0 || pid > INT_MAX || comm < 0 || comm > INT_MAX ||
+	    find_member(btf, "task_struct", "tgid") != pid + (s64)sizeof(u32) ||
+	    !find_percpu(kernel, btf, "current_task", "current_task", &read.offset[0]))
+		return;
+
+	read.offset[1] = pid;
+	read.size = 2 * sizeof(u32);
+	reads->read[GUEST_READ_PIDS] = read;
+	read.offset[1] = comm;
+	read.size = GUEST_COMM_SIZE;
+	reads->read[GUEST_READ_COMM] = read;
+}
+
+/**
+ * guest_reads__describe - describe what to read of a guest
+ * @reads:	receives the description
+ * @kernel:	the guest's kernel, with its symbols; NULL if it isn't known
+ *
+ * Slots that can't be read have no flags: nothing is read for them.
+ */
+void guest_reads__describe(struct perf_guest_reads *reads, struct guest_kernel *kernel)
+{
+	struct btf *btf;
+
+	*reads = (struct perf_guest_reads) { .regs = REGS, .nr = NR_GUEST_READ_SLOTS };
+	reads->read[GUEST_READ_STACK] = (struct perf_guest_read) {
+		.base	= PERF_GUEST_READ_SP,
+		.flags	= PERF_GUEST_READ_IN_KERNEL,
+		.size	= MAX_STACK_SIZE,
+	};
+	if (!kernel || kernel->info.is_arm64)
+		return;
+
+	reads->read[GUEST_READ_CURRENT_STACK] = (struct perf_guest_read) {
+		.base	= PERF_GUEST_READ_SP,
+		.flags	= PERF_GUEST_READ_IN_USER | PERF_GUEST_READ_AS_USER,
+		.size	= USER_STACK_SIZE,
+	};
+	btf = read_btf(kernel);
+	describe_stacks(reads, kernel, btf);
+	describe_task(reads, kernel, btf);
+	free_btf(btf);
+}
+
+/**
+ * guest_reads__set_size - set how much of the kernel's stacks to read
+ * @reads:	what to read of a guest
+ * @size:	the number of bytes; zero to leave out these stacks
+ */
+void guest_reads__set_size(struct perf_guest_reads *reads, u32 size)
+{
+	for (unsigned int slot = GUEST_READ_STACK; slot <= GUEST_READ_INTERRUPTED; slot++) {
+		reads->read[slot].size = slot ? min_t(u32, size, MAX_INTERRUPTED_SIZE) :
+						min_t(u32, size, MAX_STACK_SIZE);
+		if (!size)
+			reads->read[slot].flags = 0;
+	}
+}
+
+/* Return the reads for events of this thread; -1 stands for all threads. */
+static const struct perf_guest_reads *reads_for(pid_t tid, const struct perf_guest_reads *usual)
+{
+	char path[64];
+
+	for (const struct vm *vm = state.vms; vm; vm = vm->next) {
+		if (!vm->known)
+			continue;
+		/* An event of a CPU sees all VMs: what is right for one is wrong for others. */
+		if (tid == -1 && state.nr_vms == 1)
+			return &vm->reads;
+
+		scnprintf(path, sizeof(path), "/proc/%d/task/%d", vm->pid, tid);
+		if (tid > 0 && !access(path, F_OK))
+			return &vm->reads;
+	}
+	return usual;
+}
+
+static void set_reads(struct evsel *evsel, const struct perf_guest_reads *usual)
+{
+	struct perf_thread_map *threads = evsel->core.threads;
+	int nr_threads = perf_thread_map__nr(threads);
+
+	if (!evsel->core.attr.guest_read || !evsel->core.fd)
+		return;
+
+	for (int cpu = 0; cpu < xyarray__max_x(evsel->core.fd); cpu++) {
+		for (int thread = 0; thread < xyarray__max_y(evsel->core.fd); thread++) {
+			int fd = FD(evsel, cpu, thread);
+			pid_t tid = thread < nr_threads && !evsel->core.system_wide ?
+				    perf_thread_map__pid(threads, thread) : -1;
+			struct perf_guest_reads reads = *reads_for(tid, usual);
+
+			guest_reads__set_size(&reads, callchain_param.guest_stack_size);
+			if (fd >= 0 && ioctl(fd, PERF_EVENT_IOC_SET_GUEST_READS, &reads))
+				guest_reads__refuse("the kernel can't make the reads that perf asks for");
+		}
+	}
+}
+
+static void set_all_reads(void)
+{
+	struct perf_guest_reads usual;
+	struct evsel *evsel;
+
+	guest_reads__describe(&usual, NULL);
+	evlist__for_each_entry(state.evlist, evsel)
+		set_reads(evsel, &usual);
+}
+
+/**
+ * guest_reads__learn - note what to read of a guest
+ * @pid:	pid of its VMM
+ * @kernel:	its kernel, with its symbols; NULL if it isn't known
+ *
+ * After guest_reads__begin(), events read the guest as this kernel needs it: the guest may boot
+ * another kernel while it is recorded.
+ */
+void guest_reads__learn(pid_t pid, struct guest_kernel *kernel)
+{
+	struct vm *vm = state.vms;
+	char path[PATH_MAX];
+
+	while (vm && vm->pid != pid)
+		vm = vm->next;
+	if (!vm) {
+		vm = zalloc(sizeof(*vm));
+		if (!vm)
+			return;
+		vm->pid = pid;
+		vm->next = state.vms;
+		state.vms = vm;
+		state.nr_vms++;
+	}
+	vm->known = kernel && !guest_memslots__find_vm(pid, 1, path);
+	guest_reads__describe(&vm->reads, kernel);
+	if (state.evlist)
+		set_all_reads();
+}
+
+/* Find out whether the administrator and the VMMs allow reads. */
+static void check_policy(struct evlist *evlist)
+{
+	struct perf_thread_map *threads = evlist__core(evlist)->threads;
+	const char *why = NULL;
+
+	/* If perf has not looked for guests, the user has given files of the guest. */
+	if (!state.vms && perf_thread_map__pid(threads, 0) > 0)
+		why = guest_policy__read_refusal(perf_thread_map__pid(threads, 0));
+	for (const struct vm *vm = state.vms; vm && !why; vm = vm->next)
+		why = guest_policy__read_refusal(vm->pid);
+	if (why)
+		guest_reads__refuse(why);
+}
+
+/**
+ * guest_reads__begin - have events read guests
+ * @evlist: the events, open
+ *
+ * Say why if guests can't be read: their callchains are those of frame pointers then.
+ */
+void guest_reads__begin(struct evlist *evlist)
+{
+	struct evsel *evsel;
+	bool any = false;
+
+	evlist__for_each_entry(evlist, evsel)
+		any |= evsel->core.attr.guest_read;
+	if (!any)
+		return;
+
+	state.evlist = evlist;
+	check_policy(evlist);
+	/* What is refused now may be allowed later. */
+	set_all_reads();
+}
+
+/**
+ * guest_reads__end - forget all events and guests
+ */
+void guest_reads__end(void)
+{
+	struct vm *vm;
+
+	state.evlist = NULL;
+	state.nr_vms = 0;
+	while ((vm = state.vms)) {
+		state.vms = vm->next;
+		free(vm);
+	}
+}
+
+/**
+ * guest_reads__refuse - say once why guests can't be read
+ * @why: the reason
+ */
+void guest_reads__refuse(const char *why)
+{
+	if (!state.refusal)
+		pr_warning("Guests are not read: %s\n", why);
+	state.refusal = why;
+}
+
+/**
+ * guest_reads__are_refused - check whether events can't read guests
+ *
+ * Return: true after guest_reads__refuse().
+ */
+bool guest_reads__are_refused(void)
+{
+	return state.refusal;
+}

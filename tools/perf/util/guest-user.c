@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Find user mode's part of a callchain that begins in a guest's kernel.  x86-64 Linux saves user
+ * mode's registers at the end of the task's stack when it is entered.  User mode's stack is walked
+ * by frame pointers.  All of this is the guest's, and may hold anything.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <linux/bits.h>
+#include <linux/bitops.h>
+#include <linux/kernel.h>
+#include <linux/perf_event.h>
+#include <linux/unaligned.h>
+#include <perf/event.h>
+
+#include "../../arch/x86/include/uapi/asm/perf_regs.h"
+#include "callchain.h"
+#include "event.h"
+#include "guest-reads.h"
+#include "guest-user.h"
+#include "sample.h"
+
+/* Kernels live in the upper half, user mode in the lower half; 57 bits are translated at most. */
+#define is_kernel_address(addr)	((s64)(addr) < 0)
+#define MAX_USER_ADDRESS	BIT_ULL(56)
+
+/* CS of 32-bit programs on a 64-bit kernel, and the privilege level of user mode. */
+#define USER32_CS	0x23
+#define USER_RPL	3
+#define RPL_MASK	3
+
+/* Bits of RFLAGS: IF; what is always set, and what is never set in a program's flags. */
+#define FLAGS_IF	BIT(9)
+#define FLAGS_SET	BIT(1)
+#define FLAGS_CLEAR	(GENMASK_ULL(63, 22) | BIT(17) | BIT(15) | BIT(5) | BIT(3))
+
+/* Kernels that are built for FRED leave this many bytes free at the end of a task's stack. */
+#define FRED_RESERVED	16
+
+#define GUEST_PAGE_SIZE	4096
+
+/* Offsets of registers in struct pt_regs. */
+enum { SAVED_BP = 32, SAVED_IP = 128, SAVED_CS = 136, SAVED_FLAGS = 144 };
+
+/* The most frames of user mode. */
+#define MAX_FRAMES	256
+
+/**
+ * struct user_regs - registers of user mode
+ * @ip:		instruction pointer
+ * @sp:		the lowest address at which a frame may lie
+ * @fp:		frame pointer
+ * @word:	bytes in a word
+ */
+struct user_regs {
+	u64		ip;
+	u64		sp;
+	u64		fp;
+	unsigned int	word;
+};
+
+/**
+ * guest_read__reg - return a register that was read of a guest
+ * @read:	what was read
+ * @reg:	PERF_REG_X86_*
+ *
+ * Return: the register; zero if it was not read.
+ */
+u64 guest_read__reg(const struct guest_read *read, unsigned int reg)
+{
+	const struct perf_record_guest_read *record = read->record;
+
+	return record && record->mask & BIT_ULL(reg) ?
+	       record->regs[hweight64(record->mask & (BIT_ULL(reg) - 1))] : 0;
+}
+
+static bool is_user_ip(u64 ip)
+{
+	/* Kernel threads that were never in user mode have zero there. */
+	return ip && ip < MAX_USER_ADDRESS;
+}
+
+static bool are_flags(u64 flags)
+{
+	return (flags & (FLAGS_CLEAR | FLAGS_SET)) == FLAGS_SET;
+}
+
+/*
+ * Return true if the sample hit the first or the last instructions of a system call: the stack is
+ * still, or again, user mode's, or nothing is on the kernel's.  RCX and R11 have user mode's IP and
+ * flags then: SYSCALL puts them there, and SYSRET takes them from there.  BP is user mode's.
+ *
+ * With page-table isolation, SP has the value of CR3 for a few instructions, which is in the lower
+ * half as well.  The kernel's stack may be the one on which it switches page tables.
+ */
+static bool find_syscall_edge(const struct guest_read *read, bool has_callers,
+			      struct user_regs *regs)
+{
+	u64 sp = guest_read__reg(read, PERF_REG_X86_SP);
+	u64 flags = guest_read__reg(read, PERF_REG_X86_R11);
+
+	*regs = (struct user_regs) {
+		.ip	= guest_read__reg(read, PERF_REG_X86_CX),
+		.fp	= guest_read__reg(read, PERF_REG_X86_BP),
+		.word	= sizeof(u64),
+	};
+	if (!is_kernel_address(guest_read__reg(read, PERF_REG_X86_IP)) || !is_user_ip(regs->ip) ||
+	    !are_flags(flags))
+		return false;
+
+	if (!is_kernel_address(sp)) {
+		regs->sp = sp;
+		/* The stack of a 32-bit program is below 4 GiB: BP is a system call's argument. */
+		return sp >= BIT_ULL(32);
+	}
+
+	/* Between SP and the end of the stack is less than user mode's registers take. */
+	return !has_callers && (flags & FLAGS_IF) &&
+	       -sp % GUEST_PAGE_SIZE < GUEST_PT_REGS_SIZE + FRED_RESERVED;
+}
+
+/* Find the registers that the kernel has saved; return false if they can't be user mode's. */
+static bool find_saved(const struct guest_read *read, struct user_regs *regs)
+{
+	const struct guest_piece *piece = &read->pieces[GUEST_READ_USER_REGS];
+	const u8 *saved = piece->data;
+	u16 cs;
+
+	if (read->nr <= GUEST_READ_USER_REGS || piece->size != GUEST_PT_REGS_SIZE ||
+	    !is_kernel_address(piece->addr))
+		return false;
+
+	cs = get_unaligned_le64(saved + SAVED_CS);
+	*regs = (struct user_regs) {
+		.ip	= get_unaligned_le64(saved + SAVED_IP),
+		.sp	= get_unaligned_le64(saved + GUEST_PT_REGS_SP),
+		.fp	= get_unaligned_le64(saved + SAVED_BP),
+		.word	= cs == USER32_CS ? sizeof(u32) : sizeof(u64),
+	};
+	/* A null selector has the index zero: it is no code's. */
+	if (cs <= RPL_MASK || (cs & RPL_MASK) != USER_RPL || !is_user_ip(regs->ip) ||
+	    !are_flags(get_unaligned_le64(saved + SAVED_FLAGS)))
+		return false;
+
+	/* 32-bit code leaves the upper halves of registers undefined. */
+	if (cs == USER32_CS) {
+		regs->ip = (u32)regs->ip;
+		regs->sp = (u32)regs->sp;
+		regs->fp = (u32)regs->fp;
+	}
+	return regs->ip;
+}
+
+/* Read a word of user mode's stack, in whichever piece it is. */
+static bool read_word(const struct guest_read *read, u64 addr, unsigned int size, u64 *word)
+{
+	static const unsigned int slots[] = {
+		GUEST_READ_USER_STACK, GUEST_READ_CURRENT_STACK, GUEST_READ_STACK,
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(slots); i++) {
+		const struct guest_piece *piece = &read->pieces[slots[i]];
+		u64 offset = addr - piece->addr;
+
+		if (slots[i] >= read->nr || addr < piece->addr || piece->size < size ||
+		    offset > piece->size - size)
+			continue;
+		*word = size == sizeof(u32) ? get_unaligned_le32(piece->data + offset) :
+					      get_unaligned_le64(piece->data + offset);
+		return true;
+	}
+	return false;
+}
+
+/* Walk by frame pointers, as the host's kernel does.  Return the number of entries. */
+static unsigned int walk(const struct guest_read *read, struct user_regs *regs,
+			 u64 ips[MAX_FRAMES])
+{
+	u64 limit = regs->word == sizeof(u32) ? BIT_ULL(32) : MAX_USER_ADDRESS, next, ra;
+	unsigned int nr = 0;
+
+	ips[nr++] = regs->ip;
+	/* Each frame lies above the one before, so that there are no cycles. */
+	while (nr < MAX_FRAMES && regs->fp >= regs->sp && regs->fp < limit &&
+	       regs->fp % regs->word == 0) {
+		if (!read_word(read, regs->fp, regs->word, &next) ||
+		    !read_word(read, regs->fp + regs->word, regs->word, &ra) || !ra || ra >= limit)
+			break;
+		ips[nr++] = ra;
+		regs->sp = regs->fp + 2 * regs->word;
+		regs->fp = next;
+	}
+	return nr;
+}
+
+/* Return how many addresses a callchain has. */
+static u64 callchain__nr_ips(const struct ip_callchain *chain)
+{
+	u64 nr = 0;
+
+	for (u64 i = 0; i < chain->nr; i++)
+		nr += chain->ips[i] < PERF_CONTEXT_MAX;
+	return nr;
+}
+
+/**
+ * sample__add_guest_user - add user mode's part to the callchain of a guest's kernel
+ * @sample: a sample with its deferred parts
+ *
+ * Call this before the kernel's part is replaced: whether it has callers shows if the kernel's
+ * stack is empty.
+ */
+void sample__add_guest_user(struct perf_sample *sample)
+{
+	const struct guest_read *read = &sample->guest_read;
+	struct ip_callchain *old = sample->callchain, *chain;
+	struct user_regs regs;
+	u64 ips[MAX_FRAMES];
+	unsigned int nr;
+	u64 nr_old;
+
+	if (!read->record || read->record->abi != PERF_SAMPLE_REGS_ABI_64 ||
+	    sample->cpumode != PERF_RECORD_MISC_GUEST_KERNEL || !old || !old->nr ||
+	    perf_sample__lacks_deferred(sample))
+		return;
+
+	if (!find_syscall_edge(read, callchain__nr_ips(old) > 1, &regs) && !find_saved(read, &regs))
+		return;
+
+	nr = walk(read, &regs, ips);
+	nr_old = old->nr;
+	chain = malloc(sizeof(*chain) + (nr_old + 1 + nr) * sizeof(u64));
+	if (!chain)
+		return;
+
+	memcpy(chain->ips, old->ips, nr_old * sizeof(u64));
+	chain->ips[nr_old++] = PERF_CONTEXT_GUEST_USER;
+	memcpy(&chain->ips[nr_old], ips, nr * sizeof(u64));
+	chain->nr = nr_old + nr;
+	if (sample->merged_callchain)
+		free(old);
+	sample->callchain = chain;
+	sample->merged_callchain = true;
+}

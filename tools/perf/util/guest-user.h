@@ -1,0 +1,13 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef __PERF_GUEST_USER_H
+#define __PERF_GUEST_USER_H
+
+#include <linux/types.h>
+
+struct guest_read;
+struct perf_sample;
+
+u64 guest_read__reg(const struct guest_read *read, unsigned int reg);
+void sample__add_guest_user(struct perf_sample *sample);
+
+#endif /* __PERF_GUEST_USER_H */
