@@ -150,7 +150,7 @@ FIXTURE_TEARDOWN(whole)
 TEST_F_TIMEOUT(whole, chain, TIMEOUT)
 {
 	build_stack(&self->g, 100, 0x1000, self->g.vm->page_size - 0x408);
-	compare_with_end(&self->g, "last");
+	compare(&self->g);
 }
 
 /* Addresses with this bit lead to the same tables as those without it. */
@@ -226,7 +226,7 @@ FIXTURE_TEARDOWN(wide)
 TEST_F_TIMEOUT(wide, chain, TIMEOUT)
 {
 	build_stack(&self->g, 100, 0x7f8, 0x3f8);
-	compare_with_end(&self->g, "last");
+	compare(&self->g);
 }
 
 /* All else is tested with the granule of 4 KiB. */
@@ -265,16 +265,16 @@ TEST_F_TIMEOUT(el, broken, TIMEOUT)
 	struct guest *g = &self->g;
 
 	build_stack(g, SMALL_FRAMES, 0x40, 0);
-	compare_broken(g, "unaligned", g->frames[BROKEN] + 4, "unaligned");
-	compare_broken(g, "to itself", g->frames[BROKEN - 1], "backwards");
-	compare_broken(g, "to the innermost", g->frames[0], "backwards");
-	compare_broken(g, "into itself", g->frames[BROKEN - 1] + 8, "backwards");
-	compare_broken(g, "unmapped", 0x600000000000ULL | g->upper, "unmapped");
-	compare_broken(g, "no return address", 0, "last");
-	compare_broken(g, "not canonical", (BIT_ULL(52) | STACK_GVA) ^ g->upper, "noncanonical");
-	compare_return_address(g, "zero", 0, "last");
-	compare_return_address(g, "not canonical", BIT_ULL(52) ^ g->upper, "noncanonical");
-	compare_return_address(g, "a marker", PERF_CONTEXT_GUEST_USER, "depth");
+	compare_broken(g, "unaligned", g->frames[BROKEN] + 4);
+	compare_broken(g, "to itself", g->frames[BROKEN - 1]);
+	compare_broken(g, "to the innermost", g->frames[0]);
+	compare_broken(g, "into itself", g->frames[BROKEN - 1] + 8);
+	compare_broken(g, "unmapped", 0x600000000000ULL | g->upper);
+	compare_broken(g, "no return address", 0);
+	compare_broken(g, "not canonical", (BIT_ULL(52) | STACK_GVA) ^ g->upper);
+	compare_return_address(g, "zero", 0);
+	compare_return_address(g, "not canonical", BIT_ULL(52) ^ g->upper);
+	compare_return_address(g, "a marker", PERF_CONTEXT_GUEST_USER);
 }
 
 /* The frame pointer is zero, or leads below the stack pointer. */
@@ -285,17 +285,17 @@ TEST_F_TIMEOUT(el, no_frames, TIMEOUT)
 	build_stack(g, SMALL_FRAMES, 0x40, 0);
 	expect_frames(g, "no frame pointer", 0);
 	vcpu_set_fp(g->vcpu, 0);
-	compare_with_end(g, "last");
+	compare(g);
 
 	vcpu_set_fp(g->vcpu, g->frames[0]);
 	expect_frames(g, "whole again", SMALL_FRAMES);
-	compare_with_end(g, "last");
+	compare(g);
 
 	if (!variant->user)
 		return;
 	set_sp(g, g->frames[1]);
 	expect_frames(g, "below the stack pointer", 0);
-	compare_with_end(g, "backwards");
+	compare(g);
 }
 
 /* The number of times that a walk may leave a kernel's stack for a lower one. */
@@ -320,20 +320,20 @@ TEST_F_TIMEOUT(el, stacks, TIMEOUT)
 
 	expect_frames(g, "two stacks", BROKEN);
 	if (variant->user) {
-		compare_with_end(g, "backwards");
+		compare(g);
 		return;
 	}
 	expect_entry(g, FAKE_TEXT | g->upper);
 	expect_entry(g, (FAKE_TEXT + 8) | g->upper);
 	memcpy(&g->e.ips[g->e.nr], &g->ras[BROKEN], (SMALL_FRAMES - BROKEN) * sizeof(u64));
 	g->e.nr += SMALL_FRAMES - BROKEN;
-	compare_with_end(g, "last");
+	compare(g);
 
 	/* The second stack leads back to the first one. */
 	write_word(g, high, g->frames[1]);
 	g->e.nr -= SMALL_FRAMES - BROKEN;
 	g->e.name = "a cycle of two stacks";
-	compare_with_end(g, "backwards");
+	compare(g);
 
 	/* Each record is on a stack of its own, below the one before. */
 	expect_frames(g, "too many stacks", BROKEN);
@@ -343,7 +343,7 @@ TEST_F_TIMEOUT(el, stacks, TIMEOUT)
 		if (i < MAX_STACKS_LEFT)
 			expect_entry(g, (FAKE_TEXT + 8 * i) | g->upper);
 	}
-	compare_with_end(g, "backwards");
+	compare(g);
 }
 
 /* The guest's own rights, and its page tables, decide what is read. */
@@ -358,23 +358,23 @@ TEST_F_TIMEOUT(el, rights, TIMEOUT)
 
 	set_pte_bits(g, page, 0x1000, 0, TEST_PTE_RDONLY);
 	expect_frames(g, "read-only", SMALL_FRAMES);
-	compare_with_end(g, "last");
+	compare(g);
 
 	set_pte_bits(g, page, 0x1000, TEST_PTE_RDONLY | TEST_PTE_USER,
 		     variant->user ? 0 : TEST_PTE_USER);
 	if (variant->user) {
 		expect_frames(g, "the kernel's page", BROKEN);
-		compare_with_end(g, "unmapped");
+		compare(g);
 		return;
 	}
 
 	expect_frames(g, "user mode's page", SMALL_FRAMES);
-	compare_with_end(g, "last");
+	compare(g);
 
 	pstate = vcpu_get_reg(g->vcpu, ARM64_CORE_REG(regs.pstate));
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.pstate), pstate | PSTATE_PAN_SET);
 	expect_frames(g, "user mode's page, with PAN", BROKEN);
-	compare_with_end(g, "unmapped");
+	compare(g);
 }
 
 /* If the guest lets the CPU set Access flags, a walk needs no such flag, and sets none. */
@@ -390,14 +390,14 @@ TEST_F_TIMEOUT(el, access_flag, TIMEOUT)
 	old = *pte;
 
 	expect_frames(g, "no access", BROKEN);
-	compare_with_end(g, "unmapped");
+	compare(g);
 
 	if (!SYS_FIELD_GET(ID_AA64MMFR1_EL1, HAFDBS, get_sys(g, SYS_ID_AA64MMFR1_EL1)))
 		SKIP(return, "This CPU does not set Access flags");
 
 	set_sys(g, SYS_TCR_EL1, get_sys(g, SYS_TCR_EL1) | TCR_HA);
 	expect_frames(g, "access by hardware", SMALL_FRAMES);
-	compare_with_end(g, "last");
+	compare(g);
 	TEST_ASSERT(*pte == old, "The walk has changed a descriptor from 0x%lx to 0x%lx", old,
 		    *pte);
 }
@@ -417,7 +417,7 @@ TEST_F_TIMEOUT(el, big_endian, TIMEOUT)
 		write_word(g, g->frames[i] + 8, __builtin_bswap64(g->ras[i]));
 	}
 	set_sys(g, SYS_SCTLR_EL1, get_sys(g, SYS_SCTLR_EL1) | SCTLR_EL1_E0E);
-	compare_with_end(g, "last");
+	compare(g);
 }
 
 /* The topmost byte of a frame pointer may be a tag. */
@@ -432,11 +432,11 @@ TEST_F_TIMEOUT(el, tags, TIMEOUT)
 
 	set_sys(g, SYS_TCR_EL1, tcr | tbi);
 	expect_frames(g, "tagged", SMALL_FRAMES);
-	compare_with_end(g, "last");
+	compare(g);
 
 	set_sys(g, SYS_TCR_EL1, tcr & ~tbi);
 	expect_frames(g, "not to be tagged", BROKEN);
-	compare_with_end(g, "noncanonical");
+	compare(g);
 }
 
 static bool is_in_memory(void *page)
@@ -467,27 +467,27 @@ TEST_F_TIMEOUT(el, holes, TIMEOUT)
 	page = add_other_memory(g) + 0x1000;
 	table = page + 0x1000;
 
-	compare_broken(g, "hole", (OTHER_GVA + 0x1000) | g->upper, "no_memory");
+	compare_broken(g, "hole", (OTHER_GVA + 0x1000) | g->upper);
 	TEST_ASSERT(!is_in_memory(page), "The walk has filled a hole");
 
 	/* A page table may lie in a hole, too. */
 	use_table_at(g, OTHER_GPA + 0x2000);
-	compare_broken(g, "hole for a table", TABLE_GVA | g->upper, "unmapped");
+	compare_broken(g, "hole for a table", TABLE_GVA | g->upper);
 	TEST_ASSERT(!is_in_memory(table), "The walk has filled a hole for a table");
 
 	/* Holes of files are not filled either. */
 	vm_userspace_mem_region_add(g->vm, VM_MEM_SRC_SHMEM, FILE_GPA, FILE_SLOT, 1, 0);
 	virt_pg_map(g->vm, FILE_GVA, FILE_GPA);
 	set_pte_bits(g, FILE_GVA, 0x1000, 0, variant->user ? TEST_PTE_USER : 0);
-	compare_broken(g, "hole in a file", FILE_GVA | g->upper, "no_memory");
+	compare_broken(g, "hole in a file", FILE_GVA | g->upper);
 	TEST_ASSERT(!is_in_memory(addr_gpa2hva(g->vm, FILE_GPA)), "The walk has filled a file");
 
 	/* Once the page is there, a walk reads it, and finds no return address. */
 	*(u64 *)page = 0;
-	compare_broken(g, "page", (OTHER_GVA + 0x1000) | g->upper, "last");
+	compare_broken(g, "page", (OTHER_GVA + 0x1000) | g->upper);
 
 	vm_mem_region_delete(g->vm, OTHER_SLOT);
-	compare_broken(g, "no memslot", (OTHER_GVA + 0x1000) | g->upper, "no_memory");
+	compare_broken(g, "no memslot", (OTHER_GVA + 0x1000) | g->upper);
 }
 
 /* Return true if the page was paged out.  The kernel skips a page that is in use: try again. */
@@ -501,54 +501,6 @@ static bool page_out(void *page)
 		usleep(1000);
 	}
 	return !is_in_memory(page);
-}
-
-static void ignore_sample(const struct callchain_sample *s, void *arg)
-{
-}
-
-/* The return address on the page that is swapped out. */
-#define SWAPPED_RA	(FAKE_TEXT + 0x80000)
-
-/* A walk asks for a page that was swapped out.  A later one finds it, and the record on it. */
-static void compare_swapped(struct guest *g, const char *name, void *page)
-{
-	unsigned int try;
-
-	TEST_ASSERT(page_out(page), "%s: the page is not swapped out", name);
-	for (try = 0; try < MAX_TRIES && !is_in_memory(page); try++)
-		vcpu_run_sampled(g->vcpu, PMI_NMI_DEFERRED, &attr, 1, ignore_sample, NULL);
-	TEST_ASSERT(is_in_memory(page), "%s: no walk has brought in the page", name);
-	expect_frames(g, name, SMALL_FRAMES);
-	expect_entry(g, SWAPPED_RA | g->upper);
-	compare_with_end(g, "last");
-	TEST_ASSERT(page_out(page), "%s: a walk has not given the page back", name);
-}
-
-TEST_F_TIMEOUT(el, swapped_out, TIMEOUT)
-{
-	struct guest *g = &self->g;
-	void *page, *table;
-
-	build_stack(g, SMALL_FRAMES, 0x40, 0);
-	page = add_other_memory(g);
-	table = page + 0x2000;
-
-	/* Stay on one CPU, as MADV_PAGEOUT can't page out what is on another CPU's lists. */
-	pin_self_to_cpu(sched_getcpu());
-	write_word(g, (OTHER_GVA + 8) | g->upper, SWAPPED_RA | g->upper);
-	write_word(g, g->frames[SMALL_FRAMES - 1], OTHER_GVA | g->upper);
-	if (!page_out(page))
-		SKIP(return, "The host doesn't swap");
-	compare_swapped(g, "stack", page);
-
-	/* The same page, through a table that is swapped out. */
-	virt_pg_map(g->vm, TABLE_GVA, OTHER_GPA);
-	memcpy(table, (void *)((u64)virt_get_pte_hva(g->vm, TABLE_GVA) & ~0xfffULL), 0x1000);
-	use_table_at(g, OTHER_GPA + 0x2000);
-	set_pte_bits(g, TABLE_GVA, 0x1000, 0, variant->user ? TEST_PTE_USER : 0);
-	write_word(g, g->frames[SMALL_FRAMES - 1], TABLE_GVA | g->upper);
-	compare_swapped(g, "table", table);
 }
 
 /*
@@ -568,7 +520,7 @@ TEST_F_TIMEOUT(el, aged, TIMEOUT)
 		SKIP(return, "This kernel has no /proc/self/clear_refs");
 	TEST_ASSERT_EQ(write(fd, "1", 1), 1);
 	close(fd);
-	compare_with_end(g, "last");
+	compare(g);
 }
 
 /* No thread handles userfaults of missing pages.  A walk raises none. */
@@ -589,9 +541,9 @@ TEST_F_TIMEOUT(el, userfaults, TIMEOUT)
 					OTHER_PAGES * 0x1000, 0, NULL);
 	pfd.fd = uffd->uffd;
 
-	compare_broken(g, "stack", (OTHER_GVA + 0x1000) | g->upper, "no_memory");
+	compare_broken(g, "stack", (OTHER_GVA + 0x1000) | g->upper);
 	TEST_ASSERT(!poll(&pfd, 1, 0), "A walk has raised a userfault");
-	compare_broken(g, "table", TABLE_GVA | g->upper, "unmapped");
+	compare_broken(g, "table", TABLE_GVA | g->upper);
 	TEST_ASSERT(!poll(&pfd, 1, 0), "A walk has raised a userfault for a table");
 	uffd_stop_demand_paging(uffd);
 }
@@ -616,7 +568,7 @@ TEST_F_TIMEOUT(el, device, TIMEOUT)
 	vm_set_user_memory_region(g->vm, OTHER_SLOT, 0, OTHER_GPA, 0x1000, mem);
 	virt_pg_map(g->vm, OTHER_GVA, OTHER_GPA);
 	set_pte_bits(g, OTHER_GVA, 0x1000, 0, variant->user ? TEST_PTE_USER : 0);
-	compare_broken(g, "device", OTHER_GVA | g->upper, "no_memory");
+	compare_broken(g, "device", OTHER_GVA | g->upper);
 
 	vm_set_user_memory_region(g->vm, OTHER_SLOT, 0, OTHER_GPA, 0, mem);
 	munmap(mem, 0x1000);
@@ -667,7 +619,7 @@ static void compare_and_change_nothing(struct guest *g)
 	memcpy(copy, region->host_mem, size);
 	used = save_vcpu(g, list, before, sizeof(before));
 
-	compare_with_end(g, "last");
+	compare(g);
 
 	TEST_ASSERT(!memcmp(copy, region->host_mem, size), "The guest's memory has changed");
 	TEST_ASSERT(save_vcpu(g, list, after, sizeof(after)) == used &&
@@ -780,7 +732,7 @@ TEST_F_TIMEOUT(el, state, TIMEOUT)
 	for (rounds = MIN_ROUNDS;; rounds *= 2) {
 		words = build_worker(g, rounds);
 		work.nr_guest = 0;
-		vcpu_run_sampled_to_exit(g->vcpu, PMI_NMI_DEFERRED, &attr, compare_work, &work);
+		vcpu_run_sampled_to_exit(g->vcpu, PMI_NMI, &attr, compare_work, &work);
 		TEST_ASSERT_KVM_EXIT_REASON(g->vcpu, KVM_EXIT_MMIO);
 		if (work.nr_guest >= NR_SAMPLES / 2)
 			break;
@@ -859,12 +811,12 @@ TEST_F_TIMEOUT(el, exits, TIMEOUT)
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[19]), g->frames[0]);
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[20]), g->frames[BROKEN]);
 	vcpu_set_fp(g->vcpu, g->frames[BROKEN]);
-	vcpu_run_until_guest_sampled(g->vcpu, PMI_IRQ_DEFERRED, &a, 200, compare_exit, &exits,
+	vcpu_run_until_guest_sampled(g->vcpu, PMI_IRQ, &a, 200, compare_exit, &exits,
 				     &exits.nr_guest);
 
 	/* A counter leaves out the host, so its PMIs hit the guest: each sample needs its chain. */
 	exits = (struct exits) { .g = g };
-	vcpu_run_until_guest_sampled(g->vcpu, PMI_NMI_DEFERRED, &a, 200, compare_exit, &exits,
+	vcpu_run_until_guest_sampled(g->vcpu, PMI_NMI, &a, 200, compare_exit, &exits,
 				     &exits.nr_guest);
 }
 
@@ -900,7 +852,7 @@ TEST_F_TIMEOUT(el, trapped, TIMEOUT)
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[19]), g->frames[0]);
 	/* Until guest_traps() sets X29, X29 leads to no frame.  Nor does the emulated value. */
 	vcpu_set_fp(g->vcpu, 1);
-	vcpu_run_until_guest_sampled(g->vcpu, PMI_IRQ_DEFERRED, &a, 200, compare_trap, &exits,
+	vcpu_run_until_guest_sampled(g->vcpu, PMI_IRQ, &a, 200, compare_trap, &exits,
 				     &exits.nr_guest);
 }
 
@@ -1021,7 +973,7 @@ TEST_F_TIMEOUT(pauth, signatures, TIMEOUT)
 	for (i = 0; i < 16; i++)
 		write_word(g, g->frames[i] + 8,
 			   g->ras[i] ^ (((i + 1) * 0x1234567890abcdefULL) & bits));
-	compare_with_end(g, "last");
+	compare(g);
 }
 
 /* Return an event that counts this thread's calls of a kernel function, or -1. */
@@ -1092,7 +1044,7 @@ TEST_F_TIMEOUT(el, bound, TIMEOUT)
 	set_sp(g, base);
 
 	walks = vcpu_get_stat(g->vcpu, callchain_walks);
-	compare_with_end(g, "last");
+	compare(g);
 	walks = vcpu_get_stat(g->vcpu, callchain_walks) - walks;
 	TEST_ASSERT_EQ(read_count(translations), walks * BOUND_FRAMES * per_entry);
 	TEST_ASSERT_EQ(read_count(descriptors), walks * BOUND_FRAMES * per_entry * LEVELS);
@@ -1215,14 +1167,14 @@ TEST_F_TIMEOUT(el, moving, TIMEOUT)
 
 	expect_frames(g, "moving", SMALL_FRAMES);
 	pthread_create(&thread, NULL, move_memory, &m);
-	vcpu_run_until_guest_sampled(g->vcpu, PMI_NMI_DEFERRED, &attr, 100, check_moved, &m,
+	vcpu_run_until_guest_sampled(g->vcpu, PMI_NMI, &attr, 100, check_moved, &m,
 				     &m.nr_both);
 	WRITE_ONCE(m.stop, true);
 	pthread_join(thread, NULL);
 	ksft_print_msg("%u whole chains, %u others\n", m.nr_whole, m.nr_other);
 
 	/* The thread has restored everything before it stopped. */
-	compare_with_end(g, "last");
+	compare(g);
 }
 
 /* The registers that a Linux guest saves when code is interrupted. */
@@ -1278,7 +1230,7 @@ TEST_F_TIMEOUT(linux_guest, user, TIMEOUT)
 	expect_entry(g, PERF_CONTEXT_GUEST_USER);
 	expect_entry(g, USER_IP);
 	expect_entry(g, USER_RA);
-	compare_with_end(g, "last");
+	compare(g);
 }
 
 /* PAN denies the kernel user mode's memory, but does not stop a walk of user mode's frames. */
@@ -1291,7 +1243,7 @@ TEST_F_TIMEOUT(linux_guest, pan, TIMEOUT)
 	expect_entry(g, PERF_CONTEXT_GUEST_USER);
 	expect_entry(g, USER_IP);
 	expect_entry(g, USER_RA);
-	compare_with_end(g, "last");
+	compare(g);
 }
 
 /* User mode's rights apply to its stack. */
@@ -1302,12 +1254,12 @@ TEST_F_TIMEOUT(linux_guest, user_rights, TIMEOUT)
 	set_pte_bits(g, self->user_stack, 0x1000, TEST_PTE_USER, 0);
 	expect_entry(g, PERF_CONTEXT_GUEST_USER);
 	expect_entry(g, USER_IP);
-	compare_with_end(g, "unmapped");
+	compare(g);
 
 	/* User mode's frame pointer leads to the page of the kernel's stack that was read last. */
 	write_word(g, self->regs + 8 * REGS_X29, g->frames[0]);
 	g->e.name = "the kernel's stack";
-	compare_with_end(g, "unmapped");
+	compare(g);
 }
 
 TEST_F_TIMEOUT(linux_guest, user_32_bit, TIMEOUT)
@@ -1317,7 +1269,7 @@ TEST_F_TIMEOUT(linux_guest, user_32_bit, TIMEOUT)
 	write_word(g, self->regs + 8 * REGS_PSTATE, PSTATE_EL0_32);
 	expect_entry(g, PERF_CONTEXT_GUEST_USER);
 	expect_entry(g, USER_IP);
-	compare_with_end(g, "last");
+	compare(g);
 }
 
 /* The kernel is at its entry: X29 and SP_EL0 are user mode's, ELR and SPSR lead back to it. */
@@ -1344,22 +1296,22 @@ TEST_F_TIMEOUT(linux_guest, entry, TIMEOUT)
 
 	enter_kernel(g, self->user_stack + USER_OFF);
 	expect_user(g, "entry", USER_IP);
-	compare_with_end(g, "last");
+	compare(g);
 
 	/* The kernel keeps a pointer of its own in SP_EL0. */
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.sp), g->frames[0]);
-	compare_with_end(g, "last");
+	compare(g);
 
 	/* Frames of the kernel have been walked: this is not its entry, and the frame is broken. */
 	vcpu_set_fp(g->vcpu, g->frames[0]);
 	write_word(g, g->frames[BROKEN - 1], self->user_stack + USER_OFF);
 	expect_frames(g, "after frames", BROKEN);
-	compare_with_end(g, "noncanonical");
+	compare(g);
 
 	vcpu_set_fp(g->vcpu, self->user_stack + USER_OFF);
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(spsr[KVM_SPSR_EL1]), PSTATE_EL1H);
 	expect_frames(g, "not from user mode", 0);
-	compare_with_end(g, "noncanonical");
+	compare(g);
 }
 
 /* The kernel's entry code clears registers once it has saved them at SP; then it makes a record. */
@@ -1378,27 +1330,27 @@ TEST_F_TIMEOUT(linux_guest, cleared, TIMEOUT)
 	expect_entry(g, PERF_CONTEXT_GUEST_USER);
 	expect_entry(g, USER_IP);
 	expect_entry(g, USER_RA);
-	compare_with_end(g, "last");
+	compare(g);
 
 	/* An unaligned SP is refused, even if a valid frame pointer is where X29 would be saved. */
 	write_word(g, self->regs + 8 * 30, self->user_stack + USER_OFF);
 	set_sp(g, self->regs + 8);
 	g->e.nr--;
 	g->e.name = "not at SP";
-	compare_with_end(g, "last");
+	compare(g);
 
 	/* If one of X24 to X27 isn't zero, this isn't the entry code. */
 	set_sp(g, self->regs);
 	expect_frames(g, "not cleared", 0);
 	for (i = 24; i <= 27; i++) {
 		vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[i]), 1);
-		compare_with_end(g, "last");
+		compare(g);
 		vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[i]), 0);
 	}
 
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(spsr[KVM_SPSR_EL1]), PSTATE_EL1H);
 	expect_frames(g, "not from user mode", 0);
-	compare_with_end(g, "last");
+	compare(g);
 }
 
 GUEST_SWITCHES(elr, "msr elr_el1,");
@@ -1412,9 +1364,9 @@ TEST_F_TIMEOUT(linux_guest, switches_elr, TIMEOUT)
 
 	enter_kernel(g, self->user_stack + USER_OFF);
 	expect_user(g, "entry", USER_IP);
-	expect_switch(&s, 0, g, guest_switches_elr_x19, "last");
+	expect_switch(&s, 0, g, guest_switches_elr_x19);
 	expect_user(g, "entry from elsewhere", USER_IP + 0x40);
-	expect_switch(&s, 1, g, guest_switches_elr_x20, "last");
+	expect_switch(&s, 1, g, guest_switches_elr_x20);
 	run_switches(g, &s, guest_switches_elr, USER_IP, USER_IP + 0x40);
 }
 
@@ -1425,9 +1377,9 @@ TEST_F_TIMEOUT(linux_guest, switches_spsr, TIMEOUT)
 
 	enter_kernel(g, self->user_stack + USER_OFF);
 	expect_user(g, "entry", USER_IP);
-	expect_switch(&s, 0, g, guest_switches_spsr_x19, "last");
+	expect_switch(&s, 0, g, guest_switches_spsr_x19);
 	expect_frames(g, "not from user mode", 0);
-	expect_switch(&s, 1, g, guest_switches_spsr_x20, "noncanonical");
+	expect_switch(&s, 1, g, guest_switches_spsr_x20);
 	run_switches(g, &s, guest_switches_spsr, PSTATE_EL0, PSTATE_EL1H);
 }
 
@@ -1444,10 +1396,10 @@ TEST_F_TIMEOUT(linux_guest, switches_sp, TIMEOUT)
 	/* A PMI may come before the first instruction. */
 	set_sp(g, self->regs);
 	expect_user(g, "X29 at SP", USER_IP);
-	expect_switch(&s, 0, g, guest_switches_sp_x19, "last");
+	expect_switch(&s, 0, g, guest_switches_sp_x19);
 	g->e.nr--;
 	g->e.name = "not at SP";
-	expect_switch(&s, 1, g, guest_switches_sp_x20, "last");
+	expect_switch(&s, 1, g, guest_switches_sp_x20);
 	run_switches(g, &s, guest_switches_sp, self->regs, self->regs + 8);
 }
 
@@ -1458,24 +1410,24 @@ TEST_F_TIMEOUT(linux_guest, implausible, TIMEOUT)
 
 	write_word(g, self->regs + 8 * REGS_PC, 0);
 	g->e.name = "never in user mode";
-	compare_with_end(g, "last");
+	compare(g);
 
 	write_word(g, self->regs + 8 * REGS_PC, USER_IP | g->upper);
 	g->e.name = "the upper half";
-	compare_with_end(g, "last");
+	compare(g);
 
 	write_word(g, self->regs + 8 * REGS_PC, USER_IP);
 	write_word(g, self->regs + 8 * REGS_PSTATE, PSTATE_EL1H & ~PSTATE_I);
 	g->e.name = "not user mode";
-	compare_with_end(g, "last");
+	compare(g);
 
 	write_word(g, self->regs + 8 * REGS_PSTATE, PSTATE_EL0 | PSTATE_I);
 	g->e.name = "user mode with IRQs off";
-	compare_with_end(g, "last");
+	compare(g);
 
 	write_word(g, self->regs + 8 * REGS_PSTATE, BIT_ULL(40));
 	g->e.name = "no such flag";
-	compare_with_end(g, "last");
+	compare(g);
 }
 
 /* The kernel was interrupted: a walk goes on with its frames, which lie above the registers. */
@@ -1493,21 +1445,21 @@ TEST_F_TIMEOUT(linux_guest, interrupted_kernel, TIMEOUT)
 	write_word(g, frame + 8, ra);
 	expect_entry(g, ip);
 	expect_entry(g, ra);
-	compare_with_end(g, "last");
+	compare(g);
 
 	/* The saved X29 leads back to the record that has led to these registers. */
 	write_word(g, self->regs + 8 * REGS_X29, self->regs + 8 * REGS_RECORD);
 	g->e.nr--;
 	g->e.name = "a cycle of registers";
-	compare_with_end(g, "backwards");
+	compare(g);
 
 	write_word(g, self->regs + 8 * REGS_PSTATE, PSTATE_EL0);
 	expect_frames(g, "no kernel was interrupted", SMALL_FRAMES);
-	compare_with_end(g, "unaligned");
+	compare(g);
 
 	write_word(g, self->regs + 8 * REGS_TYPE, 3);
 	expect_frames(g, "no such type", SMALL_FRAMES);
-	compare_with_end(g, "last");
+	compare(g);
 }
 
 /* In protected mode, the host lacks a guest's memory or its registers: perf finds no callchain. */
@@ -1590,7 +1542,7 @@ TEST_F_TIMEOUT(protected_host, nothing, TIMEOUT)
 {
 	unsigned int nr_guest = 0;
 
-	vcpu_run_until_guest_sampled(&self->vcpu, PMI_IRQ_DEFERRED, NULL, NR_SAMPLES,
+	vcpu_run_until_guest_sampled(&self->vcpu, PMI_IRQ, NULL, NR_SAMPLES,
 				     expect_no_chain, &nr_guest, &nr_guest);
 	nr_guest = 0;
 	vcpu_run_until_guest_sampled(&self->vcpu, PMI_IRQ, NULL, NR_SAMPLES, expect_no_chain,

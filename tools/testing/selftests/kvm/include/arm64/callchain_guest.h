@@ -208,20 +208,7 @@ static inline void create_guest(struct guest *g, enum vm_guest_mode mode, bool u
 
 static inline void compare(struct guest *g)
 {
-	vcpu_run_and_compare(g->vcpu, PMI_NMI_DEFERRED, &attr, NR_SAMPLES, &g->e);
-}
-
-/* Compare, and check that each walk ended for this reason. */
-static inline void compare_with_end(struct guest *g, const char *end)
-{
-	u64 walks = vcpu_get_stat(g->vcpu, callchain_walks);
-	u64 ends = vcpu_get_callchain_end_stat(g->vcpu, end);
-
-	compare(g);
-	walks = vcpu_get_stat(g->vcpu, callchain_walks) - walks;
-	ends = vcpu_get_callchain_end_stat(g->vcpu, end) - ends;
-	TEST_ASSERT(walks && ends == walks, "%s: %lu of %lu walks ended as '%s'", g->e.name,
-		    ends, walks, end);
+	vcpu_run_and_compare(g->vcpu, PMI_NMI, &attr, NR_SAMPLES, &g->e);
 }
 
 #define SKIP_UNLESS_SAMPLED()						\
@@ -230,7 +217,7 @@ do {									\
 									\
 	if (is_protected_host())					\
 		SKIP(return, "A host in protected mode shows nothing");	\
-	if (!pmi_source_available(PMI_NMI_DEFERRED, &why_not))		\
+	if (!pmi_source_available(PMI_NMI, &why_not))		\
 		SKIP(return, "%s", why_not);				\
 } while (0)
 
@@ -251,20 +238,19 @@ do {										\
 #define BROKEN		4
 
 /* Let the frame below the broken one lead elsewhere, and expect the frames up to there. */
-static inline void compare_broken(struct guest *g, const char *name, u64 fp, const char *end)
+static inline void compare_broken(struct guest *g, const char *name, u64 fp)
 {
 	write_word(g, g->frames[BROKEN - 1], fp);
 	expect_frames(g, name, BROKEN);
-	compare_with_end(g, end);
+	compare(g);
 	write_word(g, g->frames[BROKEN - 1], g->frames[BROKEN]);
 }
 
-static inline void compare_return_address(struct guest *g, const char *name, u64 ra,
-					  const char *end)
+static inline void compare_return_address(struct guest *g, const char *name, u64 ra)
 {
 	write_word(g, g->frames[BROKEN] + 8, ra);
 	expect_frames(g, name, BROKEN);
-	compare_with_end(g, end);
+	compare(g);
 	write_word(g, g->frames[BROKEN] + 8, g->ras[BROKEN]);
 }
 
@@ -301,24 +287,21 @@ static inline void *add_other_memory(struct guest *g)
 /*
  * struct switches - samples of a guest that switches between two values of a register
  * @e:		what samples that hit the two loops must have
- * @end:	why walks end there
  * @nr:		how many samples hit each loop; those that share a walk count as one
  * @nr_both:	twice the smaller of @nr: see vcpu_run_until_guest_sampled()
  */
 struct switches {
 	struct callchain_expectation e[2];
-	const char *end[2];
 	unsigned int nr[2];
 	unsigned int nr_both;
 };
 
 /* Use the guest's last expectation for value @i of the register. */
 static inline void expect_switch(struct switches *s, unsigned int i, const struct guest *g,
-				 void (*loop)(void), const char *end)
+				 void (*loop)(void))
 {
 	s->e[i] = g->e;
 	s->e[i].ip = (u64)loop | g->upper;
-	s->end[i] = end;
 }
 
 static inline void compare_switches(const struct callchain_sample *sample, void *arg)
@@ -346,27 +329,12 @@ static inline void compare_switches(const struct callchain_sample *sample, void 
 static inline void run_switches(struct guest *g, struct switches *s, void (*code)(void), u64 x19,
 				u64 x20)
 {
-	u64 walks, ends[2];
-	unsigned int i;
-
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.pc), (u64)code | g->upper);
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[19]), x19);
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[20]), x20);
 	vcpu_set_reg(g->vcpu, ARM64_CORE_REG(regs.regs[22]), SWITCH_COUNT);
-	vcpu_run_until_guest_sampled(g->vcpu, PMI_NMI_DEFERRED, &attr, 2 * NR_SAMPLES,
+	vcpu_run_until_guest_sampled(g->vcpu, PMI_NMI, &attr, 2 * NR_SAMPLES,
 				     compare_switches, s, &s->nr_both);
-
-	/* Walks that begin outside of the two loops end for one of the two reasons, too. */
-	walks = vcpu_get_stat(g->vcpu, callchain_walks);
-	for (i = 0; i < 2; i++) {
-		ends[i] = vcpu_get_callchain_end_stat(g->vcpu, s->end[i]);
-		TEST_ASSERT(ends[i] >= s->nr[i], "%s: only %lu of %u walks ended as '%s'",
-			    s->e[i].name, ends[i], s->nr[i], s->end[i]);
-	}
-	if (!strcmp(s->end[0], s->end[1]))
-		ends[1] = 0;
-	TEST_ASSERT(walks == ends[0] + ends[1], "Of %lu walks, %lu ended as '%s', %lu as '%s'",
-		    walks, ends[0], s->end[0], ends[1], s->end[1]);
 }
 
 #endif /* SELFTEST_KVM_CALLCHAIN_GUEST_H */
