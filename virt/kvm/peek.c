@@ -177,7 +177,7 @@ static unsigned int kvm_guest_read_one(struct kvm_peek *peek, const struct perf_
 	if (!(read->flags & PERF_GUEST_READ_AS_USER))
 		return kvm_peek_read(peek, *addr, data, read->size);
 
-	/* What was found with one mode's rights is not for the other. */
+	/* Forget the piece: it was found with the other mode's rights. */
 	*peek = (struct kvm_peek){ .vcpu = vcpu, .user = true };
 	size = kvm_peek_read(peek, *addr, data, read->size);
 	*peek = (struct kvm_peek){ .vcpu = vcpu };
