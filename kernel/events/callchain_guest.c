@@ -94,7 +94,7 @@ static bool perf_guest_callchain_allowed(const struct perf_event *event, unsigne
  *
  * Return: the chain, which stays the same until the exit is handled, and whose rest
  * perf_guest_callchain_ask() asks for.  An empty one if @event may not see the guest's stack,
- * or if it can't be read.  NULL if the sample hit the host.
+ * or if the IP isn't known.  NULL if the sample hit the host.
  */
 struct perf_callchain_entry *perf_guest_callchain(struct perf_sample_data *data,
 						  struct perf_event *event)
@@ -113,9 +113,12 @@ struct perf_callchain_entry *perf_guest_callchain(struct perf_sample_data *data,
 	if (!request)
 		return &__empty_callchain;
 
-	/* An IP that the guest chooses must not pass for a context marker. */
+	/*
+	 * An IP that the guest chooses must not pass for a context marker.  Zero is the IP of a
+	 * guest whose registers the host can't see.
+	 */
 	ip = data->sample_flags & PERF_SAMPLE_IP ? data->ip : perf_guest_get_ip();
-	if (ip >= PERF_CONTEXT_MAX)
+	if (!ip || ip >= PERF_CONTEXT_MAX)
 		return &__empty_callchain;
 
 	request->guest_state = guest_state;
@@ -146,8 +149,7 @@ void perf_guest_callchain_ask(struct perf_sample_data *data, struct perf_event *
 			       chain[0]);
 	request->max = max_t(unsigned int, request->max, event->attr.sample_max_stack);
 	event->guest_cookie = request->chain[CHAIN_COOKIE];
-	if (unlikely(event->attr.guest_read))
-		perf_guest_read_ask(event, request);
+	request->reads |= event->attr.guest_read;
 }
 
 struct guest_callchain_record {
@@ -191,8 +193,8 @@ static void guest_callchain_output(struct perf_event *event, void *data)
 }
 
 /**
- * __perf_guest_callchain_serve - make the walk of the guest's stack that PMIs asked for
- * @request: the request; empty again when this function returns
+ * perf_guest_callchain_serve - make the walk of the guest's stack that PMIs asked for
+ * @request: the request, whose max isn't zero; empty again when this function returns
  *
  * Each event that sampled the guest at this exit gets a record.  Readers of the samples expect
  * it: it is empty if no caller is found.
@@ -201,27 +203,32 @@ static void guest_callchain_output(struct perf_event *event, void *data)
  * are enabled.  Preemption must have been disabled since the exit: so the events that took the
  * samples are still those of this CPU and this task.  Doesn't sleep.
  */
-void __perf_guest_callchain_serve(struct perf_guest_callchain_request *request)
+void perf_guest_callchain_serve(struct perf_guest_callchain_request *request)
 {
-	unsigned int max = min_t(unsigned int, request->max, MAX_ENTRIES);
 	struct perf_callchain_entry *entry;
 	struct guest_callchain_record record = {
 		.head.cookie	= request->chain[CHAIN_COOKIE],
 		.misc		= request->guest_state & PERF_GUEST_USER ?
 				  PERF_RECORD_MISC_GUEST_USER : PERF_RECORD_MISC_GUEST_KERNEL,
 	};
+	unsigned int max;
 	int rctx;
 
 	/* Read first: readers deliver a sample as soon as its callchain comes. */
-	if (request->reads_size)
+	if (request->reads)
 		perf_guest_read_serve(request, record.head.cookie, record.misc);
 
-	/* Protect the callchain buffers, which hold the longest chain that an event may ask for. */
+	/*
+	 * Protect the callchain buffers.  They may be others than at the PMI, and smaller, if all
+	 * events were closed meanwhile.
+	 */
 	guard(rcu)();
-	entry = get_callchain_entry(&rctx);
+	entry = get_callchain_entry_max(&rctx, &max);
 	if (entry) {
+		max = min3(max, request->max, (unsigned int)MAX_ENTRIES);
 		entry->ip[0] = request->chain[CHAIN_MARKER];
-		record.nr = static_call(__perf_guest_stack_walk)(&entry->ip[1], max - 1);
+		record.nr = static_call(__perf_guest_stack_walk)(&entry->ip[1],
+								   max - !!max);
 		record.nr += !!record.nr;
 		record.ips = entry->ip;
 	}
@@ -231,7 +238,8 @@ void __perf_guest_callchain_serve(struct perf_guest_callchain_request *request)
 	/* The next request has another cookie. */
 	request->chain[CHAIN_COOKIE] = guest_callchain_cookie();
 	request->max = 0;
+	request->reads = false;
 	if (entry)
 		put_callchain_entry(rctx);
 }
-EXPORT_SYMBOL_FOR_KVM(__perf_guest_callchain_serve);
+EXPORT_SYMBOL_FOR_KVM(perf_guest_callchain_serve);

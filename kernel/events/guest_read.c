@@ -7,6 +7,7 @@
  * unwind, the registers that were saved when user mode was left, or the name of a task.
  */
 
+#include <linux/kvm_types.h>
 #include <linux/perf_event.h>
 #include <linux/perf_regs.h>
 #include <linux/slab.h>
@@ -23,34 +24,32 @@ struct guest_read_head {
 /* A record's size has 16 bits; leave room for the head and the largest struct sample_id. */
 #define MAX_SIZE	(U16_MAX - 256)
 
-/* The words that a record has at most beside the pieces: abi, root, mask, regs, nr, reads[] */
-#define MAX_WORDS	(3 + 64 + 1 + 2 * PERF_GUEST_READ_MAX)
-
-/* Return how many bytes the hypervisor may need for @reads, or zero if they are invalid. */
-static unsigned int guest_reads_size(const struct perf_guest_reads *reads)
+/* Return whether @reads are valid, and their record is not too large. */
+static bool guest_reads_valid(const struct perf_guest_reads *reads)
 {
-	/* abi, root, mask and nr, and for each read, addr and size */
-	size_t size = (4 + hweight64(reads->regs) + 2 * reads->nr) * sizeof(u64);
+	/* abi, root, mask and nr, and for each read, addr, size and dyn_size */
+	size_t size = (4 + hweight64(reads->regs) + 3 * reads->nr) * sizeof(u64);
 	unsigned int i;
 
 	if (reads->nr > PERF_GUEST_READ_MAX || reads->__reserved ||
 	    reads->regs & PERF_REG_EXTENDED_MASK ||
 	    (reads->regs && perf_reg_validate(reads->regs)))
-		return 0;
+		return false;
 
 	for (i = 0; i < reads->nr; i++) {
 		const struct perf_guest_read *read = &reads->read[i];
 
 		if (read->base >= PERF_GUEST_READ_BASE_MAX ||
 		    read->nr_derefs > PERF_GUEST_READ_DEREFS || read->size > MAX_SIZE ||
+		    !IS_ALIGNED(read->size, sizeof(u64)) ||
 		    read->flags & ~(PERF_GUEST_READ_IN_KERNEL | PERF_GUEST_READ_IN_USER |
 				    PERF_GUEST_READ_AS_USER) ||
 		    (read->within && !read->nr_derefs))
-			return 0;
-		size += round_up(read->size, sizeof(u64));
+			return false;
+		size += read->size;
 	}
 
-	return size <= MAX_SIZE ? size : 0;
+	return size <= MAX_SIZE;
 }
 
 /**
@@ -78,8 +77,7 @@ int perf_event_set_guest_reads(struct perf_event *event, struct perf_guest_reads
 		return -EFAULT;
 	}
 
-	new->size = guest_reads_size(&new->reads);
-	if (!new->size) {
+	if (!guest_reads_valid(&new->reads)) {
 		kfree(new);
 		return -EINVAL;
 	}
@@ -105,32 +103,41 @@ static struct perf_event_guest_reads *guest_reads(struct perf_event *event)
 	return rcu_dereference_sched((event->parent ?: event)->guest_reads);
 }
 
-/* Called by perf_guest_callchain_ask(), in the PMI. */
-void perf_guest_read_ask(struct perf_event *event, struct perf_guest_callchain_request *request)
+/**
+ * perf_output_copy_user - write memory of the current task to a ring buffer
+ * @handle: of a record that has room for it
+ * @buf: where to copy from
+ * @len: how many bytes to copy
+ *
+ * Context: any.  Page faults are not handled.
+ *
+ * Return: how many bytes could not be copied.
+ */
+unsigned int perf_output_copy_user(struct perf_output_handle *handle, const void __user *buf,
+				   unsigned int len)
 {
-	struct perf_event_guest_reads *reads = guest_reads(event);
-
-	if (reads)
-		request->reads_size = max(request->reads_size, reads->size);
+	return __output_copy_user(handle, (__force const void *)buf, len);
 }
+EXPORT_SYMBOL_FOR_KVM(perf_output_copy_user);
 
 struct guest_read_record {
 	struct guest_read_head	head;
 	u16			misc;
 	unsigned int		guest_state;
-	unsigned int		max;
-	void			*data;
 };
 
 /* Read for @event if it has taken a sample at this exit, and emit the record. */
 static void guest_read_output(struct perf_event *event, void *data)
 {
 	struct guest_read_record *record = data;
+	/* abi, root, mask, regs[] and nr */
+	u64 words[3 + 64 + 1] __uninitialized, addr[PERF_GUEST_READ_MAX] __uninitialized;
 	struct perf_event_guest_reads *reads;
 	struct perf_output_handle handle;
 	/* Not cleared, as in perf_callchain_deferred_output(). */
 	struct perf_sample_data sample __uninitialized;
-	unsigned int size;
+	unsigned int i, nr, size;
+	int found;
 
 	if (event->guest_cookie != record->head.cookie || !event->attr.guest_read)
 		return;
@@ -139,49 +146,63 @@ static void guest_read_output(struct perf_event *event, void *data)
 	if (!reads)
 		return;
 
-	size = static_call(__perf_guest_read)(&reads->reads, record->guest_state, record->data,
-					      record->max);
-	if (!size)
+	found = static_call(__perf_guest_find_reads)(&reads->reads, record->guest_state, words,
+						     addr);
+	if (found < 0)
 		return;
 
+	nr = 3 + hweight64(reads->reads.regs);
+	words[nr++] = reads->reads.nr;
+	size = sizeof(record->head) + (nr + 2 * reads->reads.nr) * sizeof(u64);
+	for (i = 0; i < reads->reads.nr; i++) {
+		if (found & BIT(i) && reads->reads.read[i].size)
+			size += reads->reads.read[i].size + sizeof(u64);
+	}
+
 	perf_event_header__init(&record->head.header, &sample, PERF_RECORD_GUEST_READ,
-				record->misc, sizeof(record->head) + size, event);
+				record->misc, size, event);
 
 	if (perf_output_begin(&handle, &sample, event, record->head.header.size))
 		return;
 
 	perf_output_put(&handle, record->head);
-	__output_copy(&handle, record->data, size);
+	__output_copy(&handle, words, nr * sizeof(u64));
+	for (i = 0; i < reads->reads.nr; i++) {
+		const struct perf_guest_read *read = &reads->reads.read[i];
+		u64 head[2] = {}, done;
+
+		if (found & BIT(i)) {
+			head[0] = addr[i];
+			head[1] = read->size;
+		}
+		perf_output_put(&handle, head);
+		if (!head[1])
+			continue;
+
+		done = static_call(__perf_guest_read)(&handle, addr[i], read->size,
+						      read->flags & PERF_GUEST_READ_AS_USER);
+		perf_output_skip(&handle, read->size - done);
+		perf_output_put(&handle, done);
+	}
 	perf_event__output_id_sample(event, &handle, &sample);
 	perf_output_end(&handle);
 }
 
 /**
  * perf_guest_read_serve - make the reads that PMIs asked for
- * @request: the request; its reads_size is zero when this function returns
+ * @request: the request
  * @cookie: the cookie of the samples that the records belong to
  * @misc: PERF_RECORD_MISC_GUEST_*, the guest's mode in these samples
  *
- * Without memory for the pieces, records have the registers at least.
- *
- * Context: as __perf_guest_callchain_serve().
+ * Context: as perf_guest_callchain_serve().
  */
 void perf_guest_read_serve(struct perf_guest_callchain_request *request, u64 cookie, u16 misc)
 {
-	u64 words[MAX_WORDS] __uninitialized;
 	struct guest_read_record record = {
 		.head.cookie	= cookie,
 		.misc		= misc,
 		.guest_state	= request->guest_state,
-		.max		= max_t(unsigned int, request->reads_size, sizeof(words)),
 	};
-	void *data = kmalloc(record.max, GFP_NOWAIT | __GFP_NOWARN);
-
-	request->reads_size = 0;
-	record.data = data ?: words;
-	if (!data)
-		record.max = sizeof(words);
 
 	perf_iterate_sb(guest_read_output, &record, NULL);
-	kfree(data);
 }

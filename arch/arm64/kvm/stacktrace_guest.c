@@ -27,13 +27,14 @@ struct guest_stack_range {
 };
 
 /*
+ * @user:	user mode was interrupted, which has one stack
  * @stack:	the part of the current stack that was walked; the caller's frame record lies at
  *		@stack.high or above, or on another stack
  * @left:	the parts of other stacks that were walked
  * @nr_left:	the number of these parts
  */
 struct guest_unwind_state {
-	struct kvm_peek		peek;
+	bool			user;
 	struct guest_stack_range stack;
 	struct guest_stack_range left[UNWIND_MAX_LEFT];
 	unsigned int		nr_left;
@@ -126,7 +127,7 @@ static bool guest_unwind_step(struct guest_unwind_state *state, u64 frame)
 	if (frame >= state->stack.high)
 		return true;
 
-	if (state->peek.user || is_in_range(&state->stack, frame) ||
+	if (state->user || is_in_range(&state->stack, frame) ||
 	    state->nr_left == ARRAY_SIZE(state->left))
 		return false;
 
@@ -163,9 +164,7 @@ static u64 guest_sp(struct kvm_vcpu *vcpu)
  */
 unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned int max)
 {
-	struct guest_unwind_state state = {
-		.peek = { .vcpu = vcpu, .user = !vcpu_mode_priv(vcpu) },
-	};
+	struct guest_unwind_state state = { .user = !vcpu_mode_priv(vcpu) };
 	u64 fp = vcpu_get_reg(vcpu, 29), frame = fp, next, ra;
 	unsigned int nr;
 
@@ -173,13 +172,14 @@ unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned 
 	if (vcpu_mode_is_32bit(vcpu))
 		return 0;
 
+	kvm_peek_with_rights(vcpu, state.user);
 	state.stack.low = guest_untag(vcpu, guest_sp(vcpu));
 	state.stack.high = state.stack.low;
 	/* A frame pointer of zero marks the outermost record, by the AAPCS. */
 	for (nr = 0; nr < max && fp; nr++) {
 		frame = guest_untag(vcpu, fp);
 		if (!guest_unwind_step(&state, frame) ||
-		    kvm_peek_pair(&state.peek, frame, &next, &ra))
+		    kvm_peek_pair(vcpu, frame, &next, &ra))
 			break;
 
 		ra = guest_word(vcpu, ra);
@@ -208,23 +208,21 @@ u64 kvm_arch_vcpu_read_base(struct kvm_vcpu *vcpu, enum perf_guest_read_base bas
 					    vcpu_read_sys_reg(vcpu, TPIDR_EL1);
 }
 
-/* Store abi, root, mask and regs of PERF_RECORD_GUEST_READ, return the end. */
-u64 *kvm_arch_vcpu_read_regs(struct kvm_vcpu *vcpu, u64 mask, u64 *data)
+/* Store abi, root, mask and regs of PERF_RECORD_GUEST_READ. */
+void kvm_arch_vcpu_read_regs(struct kvm_vcpu *vcpu, u64 mask, u64 *words)
 {
 	unsigned int reg;
 
-	*data++ = vcpu_mode_is_32bit(vcpu) ? PERF_SAMPLE_REGS_ABI_32 : PERF_SAMPLE_REGS_ABI_64;
-	*data++ = vcpu_read_sys_reg(vcpu, TTBR0_EL1);
-	*data++ = mask;
-	for (reg = 0; reg < BITS_PER_TYPE(mask); reg++) {
-		if (!(mask & BIT_ULL(reg)))
-			continue;
+	*words++ = vcpu_mode_is_32bit(vcpu) ? PERF_SAMPLE_REGS_ABI_32 : PERF_SAMPLE_REGS_ABI_64;
+	*words++ = vcpu_read_sys_reg(vcpu, TTBR0_EL1);
+	*words++ = mask;
+	for (; mask; mask &= mask - 1) {
+		reg = __ffs64(mask);
 		if (reg < PERF_REG_ARM64_SP)
-			*data++ = vcpu_get_reg(vcpu, reg);
+			*words++ = vcpu_get_reg(vcpu, reg);
 		else if (reg == PERF_REG_ARM64_SP)
-			*data++ = guest_sp(vcpu);
+			*words++ = guest_sp(vcpu);
 		else
-			*data++ = reg == PERF_REG_ARM64_PC ? *vcpu_pc(vcpu) : 0;
+			*words++ = reg == PERF_REG_ARM64_PC ? *vcpu_pc(vcpu) : 0;
 	}
-	return data;
 }

@@ -19,8 +19,6 @@
 /*
  * Return true if the host can see the guest's registers and memory: private memory is
  * ciphertext to the host, or not at the VMM's addresses that are in the memslots.
- *
- * Called in PMIs that hit the guest, and in the vCPU's thread.
  */
 bool kvm_arch_vcpu_can_peek(struct kvm_vcpu *vcpu)
 {
@@ -35,6 +33,8 @@ gpa_t kvm_arch_vcpu_peek_gva(struct kvm_vcpu *vcpu, gva_t gva, bool user)
 	if (is_64_bit_mode(vcpu) && is_noncanonical_address(gva, vcpu, 0))
 		return INVALID_GPA;
 
+	/* The guest may choose what this brings into the cache. */
+	kvm_request_l1tf_flush_l1d();
 	return kvm_mmu_gva_to_gpa_peek(vcpu, gva, user ? PFERR_USER_MASK : 0);
 }
 
@@ -55,9 +55,9 @@ struct guest_frames {
 };
 
 /* Read a word of the stack.  It is aligned, so that it lies in one word of the reader. */
-static int guest_read(struct kvm_peek *peek, unsigned int word, gva_t gva, u64 *val)
+static int guest_read(struct kvm_vcpu *vcpu, unsigned int word, gva_t gva, u64 *val)
 {
-	if (kvm_peek_word(peek, ALIGN_DOWN(gva, sizeof(u64)), val))
+	if (kvm_peek_word(vcpu, ALIGN_DOWN(gva, sizeof(u64)), val))
 		return -EFAULT;
 
 	*val = (*val >> (gva % sizeof(u64) * BITS_PER_BYTE)) & GENMASK_ULL(word * 8 - 1, 0);
@@ -68,34 +68,35 @@ static int guest_read(struct kvm_peek *peek, unsigned int word, gva_t gva, u64 *
 static __always_inline unsigned int guest_walk(struct kvm_vcpu *vcpu, struct guest_frames frames,
 					       u64 *ips, unsigned int max)
 {
-	struct kvm_peek peek = {
-		.vcpu = vcpu,
-		/* Rings 1 and 2 have the kernel's rights to memory. */
-		.user = kvm_x86_call(get_cpl)(vcpu) == 3,
-	};
 	u64 mask = GENMASK_ULL(frames.word * 8 - 1, 0);
 	u64 fp = kvm_rbp_read_raw(vcpu) & mask, sp = kvm_rsp_read(vcpu) & mask;
 	u64 frame = fp, next, ra;
-	u8 va_bits = vcpu_virt_addr_bits(vcpu);
-	unsigned int nr;
+	/* The canonical addresses are those from -half to half - 1. */
+	const u64 half = BIT_ULL(vcpu_virt_addr_bits(vcpu) - 1);
+	unsigned long nr;
 
-	sp = (frames.ss_base + sp) & frames.max;
-	/* A frame pointer of zero marks the outermost frame, by the psABI. */
-	for (nr = 0; nr < max && fp; nr++) {
+	/* Rings 1 and 2, too, are user mode for perf, and get no more than its rights. */
+	kvm_peek_with_rights(vcpu, kvm_x86_call(get_cpl)(vcpu));
+	/*
+	 * A frame pointer of zero marks the outermost frame, by the psABI.  In 64-bit code, it is
+	 * an address below any stack.
+	 */
+	sp = ((frames.ss_base + sp) & frames.max) ?: 1;
+	for (nr = 0; nr < max && (frames.word == sizeof(u64) || fp); nr++) {
 		/* Each frame must lie above the last one, so that there are no cycles. */
 		frame = (frames.ss_base + fp) & frames.max;
 		if (frame < sp || frame > frames.max - 2 * frames.word ||
 		    !IS_ALIGNED(frame, frames.word))
 			break;
 
-		if (frames.word == sizeof(u64) ? kvm_peek_pair(&peek, frame, &next, &ra) :
-		    guest_read(&peek, frames.word, frame, &next) ||
-		    guest_read(&peek, frames.word, frame + frames.word, &ra))
+		if (frames.word == sizeof(u64) ? kvm_peek_pair(vcpu, frame, &next, &ra) :
+		    guest_read(vcpu, frames.word, frame, &next) ||
+		    guest_read(vcpu, frames.word, frame + frames.word, &ra))
 			break;
 
 		/* perf would take the highest addresses for context markers. */
 		if (!ra || ra >= PERF_CONTEXT_MAX ||
-		    (frames.word == sizeof(u64) && !__is_canonical_address(ra, va_bits)))
+		    (frames.word == sizeof(u64) && ra + half >= 2 * half))
 			break;
 
 		ips[nr] = (frames.cs_base + ra) & frames.max;
@@ -195,17 +196,12 @@ static u64 guest_reg(struct kvm_vcpu *vcpu, unsigned int reg)
 	}
 }
 
-/* Store abi, root, mask and regs of PERF_RECORD_GUEST_READ, return the end. */
-u64 *kvm_arch_vcpu_read_regs(struct kvm_vcpu *vcpu, u64 mask, u64 *data)
+/* Store abi, root, mask and regs of PERF_RECORD_GUEST_READ. */
+void kvm_arch_vcpu_read_regs(struct kvm_vcpu *vcpu, u64 mask, u64 *words)
 {
-	unsigned int reg;
-
-	*data++ = is_64_bit_mode(vcpu) ? PERF_SAMPLE_REGS_ABI_64 : PERF_SAMPLE_REGS_ABI_32;
-	*data++ = kvm_read_cr3(vcpu);
-	*data++ = mask;
-	for (reg = 0; reg < BITS_PER_TYPE(mask); reg++) {
-		if (mask & BIT_ULL(reg))
-			*data++ = guest_reg(vcpu, reg);
-	}
-	return data;
+	*words++ = is_64_bit_mode(vcpu) ? PERF_SAMPLE_REGS_ABI_64 : PERF_SAMPLE_REGS_ABI_32;
+	*words++ = kvm_read_cr3(vcpu);
+	*words++ = mask;
+	for (; mask; mask &= mask - 1)
+		*words++ = guest_reg(vcpu, __ffs64(mask));
 }

@@ -127,8 +127,10 @@ static int test_sizes(const char *dir __maybe_unused)
 	u32 size = 0;
 
 	TEST_ASSERT_VAL("no kernel", describe(&(const struct fake_kernel){}, 65528, &reads));
-	for (unsigned int i = 0; i < NR_GUEST_READ_SLOTS; i++)
-		size += reads.read[i].size + 16;
+	for (unsigned int i = 0; i < NR_GUEST_READ_SLOTS; i++) {
+		TEST_ASSERT_VAL("part of a word", reads.read[i].size % sizeof(u64) == 0);
+		size += reads.read[i].size + 24;
+	}
 	TEST_ASSERT_VAL("too much", size + 24 * sizeof(u64) <= 65535 - 256);
 	TEST_ASSERT_VAL("a large stack", reads.read[GUEST_READ_STACK].size == 32768);
 

@@ -43,11 +43,13 @@ struct read_record {
 		u64			addr;
 		u64			size;
 		u8			data[NR_BYTES];
+		u64			dyn_size;
 	} first;
 	struct {
 		u64			addr;
 		u64			size;
 		u8			data[8];
+		u64			dyn_size;
 	} second;
 };
 
@@ -63,9 +65,9 @@ static void make_record(struct read_record *record)
 		},
 		.regs = { 0x1234, 0x5678 },
 		.nr = 2,
-		.first = { .addr = -(u64)NR_BYTES, .size = NR_BYTES },
-		/* Three bytes are padding. */
-		.second = { .addr = 0x1000, .size = 5 },
+		.first = { .addr = -(u64)NR_BYTES, .size = NR_BYTES, .dyn_size = NR_BYTES },
+		/* Three bytes could not be read. */
+		.second = { .addr = 0x1000, .size = 8, .dyn_size = 5 },
 	};
 }
 
@@ -95,7 +97,15 @@ static int test__records(struct test_suite *test __maybe_unused, int subtest __m
 			guest_read__reg(read, PERF_REG_X86_IP) == 0x5678);
 	TEST_ASSERT_VAL("no register", !guest_read__reg(read, PERF_REG_X86_SP));
 
-	record.second.size = 9;
+	record.second.dyn_size = 0;
+	TEST_ASSERT_VAL("a piece that could not be read", !parse(&record, &sample) &&
+			read->nr == 2 && !read->pieces[1].size);
+	record.second.dyn_size = 9;
+	TEST_ASSERT_VAL("more bytes than the piece has", parse(&record, &sample));
+	record.second.dyn_size = 5;
+	record.second.size = 7;
+	TEST_ASSERT_VAL("a size that is no multiple of 8", parse(&record, &sample));
+	record.second.size = 24;
 	TEST_ASSERT_VAL("a piece that goes beyond the record", parse(&record, &sample));
 	TEST_ASSERT_VAL("a record that is refused", !read->record);
 	record.second.size = -8ULL;
@@ -104,6 +114,9 @@ static int test__records(struct test_suite *test __maybe_unused, int subtest __m
 	make_record(&record);
 	record.first.addr++;
 	TEST_ASSERT_VAL("a piece beyond the last address", parse(&record, &sample));
+	record.first.dyn_size--;
+	TEST_ASSERT_VAL("a piece up to the last address", !parse(&record, &sample) &&
+			read->pieces[0].size == NR_BYTES - 1);
 	record.first.size = 0;
 	TEST_ASSERT_VAL("a piece in place of the first one's bytes", !parse(&record, &sample) &&
 			read->pieces[1].data == record.first.data + 16);
@@ -120,7 +133,7 @@ static int test__records(struct test_suite *test __maybe_unused, int subtest __m
 
 	make_record(&record);
 	record.record.header.size -= 8;
-	TEST_ASSERT_VAL("a record that is cut short", parse(&record, &sample));
+	TEST_ASSERT_VAL("a record that ends before dyn_size", parse(&record, &sample));
 	record.record.header.size += 4;
 	TEST_ASSERT_VAL("a record that ends within a word", parse(&record, &sample));
 	record.record.header.size = sizeof(record.record);

@@ -252,7 +252,7 @@ static bool read_stack(struct walk *w, u64 la, u64 *word)
 
 	if (!w->have_page || w->page != page) {
 		/* Ring 3 reads as user mode, the other rings as the kernel. */
-		w->have_page = oracle_translate(w->v, w->read, w->arg, page, w->v->cpl == 3,
+		w->have_page = oracle_translate(w->v, w->read, w->arg, page, w->v->cpl != 0,
 						&w->page_gpa);
 		w->page = page;
 	}

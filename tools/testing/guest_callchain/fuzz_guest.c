@@ -176,6 +176,7 @@ static struct mm_struct {
 	struct vm_area_struct *locked;
 	unsigned int nr_pagefault_disabled;
 	bool user_access;
+	unsigned int nr_user_access;
 } mm;
 
 static struct kvm kvm = { .mm = &mm };
@@ -266,6 +267,7 @@ bool user_read_access_begin(const void __user *from, size_t size)
 	check_user_access(false);
 	user_offset(from, size);
 	mm.user_access = true;
+	mm.nr_user_access++;
 	return true;
 }
 
@@ -298,21 +300,25 @@ int fuzz_get_user(u64 *word, const void __user *from, unsigned int size, bool un
 	return 0;
 }
 
-unsigned long __copy_from_user_inatomic(void *to, const void __user *from, unsigned long size)
+/* AddressSanitizer finds writes beyond the room in the buffer. */
+unsigned int perf_output_copy_user(struct perf_output_handle *handle, const void __user *buf,
+				   unsigned int len)
 {
-	u64 off, done = size;
+	unsigned int done = len;
+	u64 off;
 
 	check_user_access(false);
-	FUZZ_ASSERT(size, "reads nothing");
-	off = user_offset(from, size);
+	FUZZ_ASSERT(len, "reads nothing");
+	off = user_offset(buf, len);
 	if (take_fault(&fuzz_guest.copy_fault))
-		done = fuzz_guest.copy_fault.done % size;
+		done = fuzz_guest.copy_fault.done % len;
 	if (fuzz_page_kind(off) == FUZZ_PAGE_ABSENT)
 		done = 0;
-	memcpy(to, fuzz_guest.mem + off, done);
+	memcpy(handle->addr, fuzz_guest.mem + off, done);
 	/* What doesn't count may be anything. */
-	memset(to + done, 0xa5, size - done);
-	return size - done;
+	memset(handle->addr + done, 0xa5, len - done);
+	handle->addr += done;
+	return len - done;
 }
 
 /**
@@ -364,13 +370,13 @@ void trace_kvm_stack_walk(unsigned int vcpu_id, unsigned int nr, u64 end)
 	check_balance(1);
 }
 
-/* Call kvm_peek_begin(), with other mappings than before. */
-void fuzz_peek_begin(struct kvm_vcpu *vcpu)
+static void peek_begin(struct kvm_vcpu *vcpu)
 {
-	choose_pages();
 	vcpu->kvm = &kvm;
 	/* What was found before counts no more. */
-	vcpu->peek_vma = &vmas[0];
+	vcpu->peek = (struct kvm_peek){
+		.vma = &vmas[0], .user = pick(2), .piece = fuzz_guest.mem, .pairs = ~0UL,
+	};
 	memset(&last_vma, 0, sizeof(last_vma));
 	fuzz_guest.translations = 0;
 	fuzz_guest.words = 0;
@@ -379,6 +385,13 @@ void fuzz_peek_begin(struct kvm_vcpu *vcpu)
 	kvm_peek_begin(vcpu);
 	check_balance(1);
 	FUZZ_ASSERT(!mm.locked, "begins with a lock");
+}
+
+/* Call kvm_peek_begin(), with other mappings than before. */
+void fuzz_peek_begin(struct kvm_vcpu *vcpu)
+{
+	choose_pages();
+	peek_begin(vcpu);
 }
 
 static void peek_end(struct kvm_vcpu *vcpu)
@@ -418,9 +431,6 @@ bool fuzz_end_walk(struct kvm_vcpu *vcpu)
 
 /* Reads */
 
-/* A record's size has 16 bits, see kernel/events/guest_read.c. */
-#define MAX_SIZE	(UINT16_MAX - 256)
-
 static u32 choose_size(void)
 {
 	switch (pick(8)) {
@@ -449,7 +459,6 @@ static s32 choose_offset(void)
 
 static void choose_reads(struct perf_guest_reads *reads, u64 valid_regs)
 {
-	size_t size = 0;
 	unsigned int i, j;
 
 	memset(reads, 0, sizeof(*reads));
@@ -461,18 +470,17 @@ static void choose_reads(struct perf_guest_reads *reads, u64 valid_regs)
 		read->base = pick(PERF_GUEST_READ_BASE_MAX);
 		read->nr_derefs = pick(2) ? 0 : pick(PERF_GUEST_READ_DEREFS + 1);
 		read->flags = pick(8) | pick(4);
-		read->size = choose_size();
+		read->size = ALIGN_DOWN(choose_size(), sizeof(u64));
 		if (read->nr_derefs && !pick(2))
 			read->within = pick(2) ? pick(128) : pick(4 * PAGE_SIZE);
 		for (j = 0; j <= PERF_GUEST_READ_DEREFS; j++)
 			read->offset[j] = pick(2) ? 0 : choose_offset();
 		read->address = fuzz_any_address();
-
-		size += round_up(read->size, sizeof(u64));
-		if (size > MAX_SIZE / 2)
-			reads->nr = i + 1;
 	}
 }
+
+/* The translations that the oracle's reads take. */
+static unsigned int expected_translations;
 
 /* Read with the oracle; return how many bytes could be read.  Words have no @copy_fault. */
 static unsigned int expect_bytes(u64 gva, bool user, u8 *data, unsigned int size,
@@ -483,6 +491,7 @@ static unsigned int expect_bytes(u64 gva, bool user, u8 *data, unsigned int size
 	u64 gpa, off, n;
 
 	while (done < size && !fault) {
+		expected_translations++;
 		if (!fuzz_translate(gva & PAGE_MASK, user, &gpa) ||
 		    !fuzz_find(gpa + offset_in_page(gva), &off) ||
 		    fuzz_page_kind(off) > FUZZ_PAGE_ABSENT)
@@ -527,77 +536,135 @@ static bool expect_address(const struct perf_guest_read *read, u64 *addr)
 	return true;
 }
 
-static unsigned int expect_reads(const struct perf_guest_reads *reads, bool in_user, u8 *data,
-				 unsigned int size, struct fuzz_fault *copy_fault)
+static void check_find(struct kvm_vcpu *vcpu, const struct perf_guest_reads *reads, bool in_user,
+		       u64 *addr, unsigned int *found)
 {
 	const u32 mode = in_user ? PERF_GUEST_READ_IN_USER : PERF_GUEST_READ_IN_KERNEL;
-	u64 *p = fuzz_read_regs(reads->regs, (u64 *)data);
-	unsigned int i, left;
+	const unsigned int nr_words = 3 + __builtin_popcountll(reads->regs);
+	u64 expected[3 + 64], *words, at;
+	unsigned int i, max = 0;
 
-	*p++ = reads->nr;
+	/* AddressSanitizer finds writes beyond these. */
+	words = malloc(nr_words * sizeof(*words));
+	*found = kvm_guest_find_reads(vcpu, reads, in_user ? PERF_GUEST_USER : 0, words, addr);
+	fuzz_read_regs(reads->regs, expected);
+	FUZZ_ASSERT(!memcmp(words, expected, nr_words * sizeof(*words)), "stores wrong registers");
+	free(words);
+
 	for (i = 0; i < reads->nr; i++) {
 		const struct perf_guest_read *read = &reads->read[i];
-		u64 *head = p;
+		const bool right = read->flags & mode && expect_address(read, &at);
 
-		p += 2;
-		head[0] = 0;
-		head[1] = 0;
-		/* The heads of the reads that follow need their room. */
-		left = size - ((u8 *)p - data) - (reads->nr - i - 1) * 16;
-		if (!(read->flags & mode) || (read->size + 7) / 8 * 8 > left ||
-		    !expect_address(read, &head[0]))
-			continue;
-		head[1] = expect_bytes(head[0], read->flags & PERF_GUEST_READ_AS_USER, (u8 *)p,
-				       read->size, copy_fault);
-		memset((u8 *)p + head[1], 0, 7);
-		p += (head[1] + 7) / 8;
+		FUZZ_ASSERT((*found >> i & 1) == right, "finds %#x, wrong for read %u", *found, i);
+		FUZZ_ASSERT(!right || addr[i] == at, "finds read %u at %#lx, not at %#lx", i,
+			    addr[i], at);
+		if (read->flags & mode)
+			max += read->nr_derefs;
 	}
-	return (u8 *)p - data;
+	FUZZ_ASSERT(!(*found >> i), "finds %#x of %u reads", *found, i);
+	FUZZ_ASSERT(fuzz_guest.words <= max && fuzz_guest.translations <= max,
+		    "%u words and %u translations, at most %u", fuzz_guest.words,
+		    fuzz_guest.translations, max);
+}
+
+static void check_read(struct kvm_vcpu *vcpu, u64 gva, unsigned int size, bool user,
+		       struct fuzz_fault *copy_fault)
+{
+	/* A record's size has 16 bits. */
+	static u8 expected[UINT16_MAX];
+	/* AddressSanitizer finds writes beyond this. */
+	u8 *data = malloc(size);
+	struct perf_output_handle handle = { .addr = data };
+	unsigned int done, right;
+
+	expected_translations = 0;
+	done = kvm_guest_read(vcpu, &handle, gva, size, user);
+	right = expect_bytes(gva, user, expected, size, copy_fault);
+	FUZZ_ASSERT(done == right && handle.addr == data + right && !memcmp(data, expected, right),
+		    "reads %u of %u bytes at %#lx, %zu into the buffer; should read %u", done,
+		    size, gva, handle.addr - data, right);
+	free(data);
+	FUZZ_ASSERT(!fuzz_guest.words && fuzz_guest.translations <= expected_translations,
+		    "%u words and %u translations, at most %u", fuzz_guest.words,
+		    fuzz_guest.translations, expected_translations);
+}
+
+/* Read words and pairs in two pages. */
+static void check_words(struct kvm_vcpu *vcpu)
+{
+	const u64 page = fuzz_any_address() & PAGE_MASK;
+	const u64 other = pick(2) ? page + PAGE_SIZE : fuzz_any_address() & PAGE_MASK;
+	/* The page that was read last: not known yet. */
+	u64 last = 1, gva, words[2], expected[2];
+	unsigned int i, size, opened;
+	bool user = false;
+	int error;
+
+	for (i = pick(8); i; i--) {
+		/* The other mode may not read what was at hand. */
+		if (!pick(4)) {
+			last = 1;
+			user = !user;
+		}
+		kvm_peek_with_rights(vcpu, user);
+		size = 8 << pick(2);
+		/* Often around the last pair of a page. */
+		gva = (pick(3) ? page : other) + 8 * (pick(2) ? pick(512) : 508 + pick(4));
+		if (gva > -16ULL)
+			continue;
+
+		fuzz_guest.translations = 0;
+		opened = mm.nr_user_access;
+		error = size == 8 ? kvm_peek_word(vcpu, gva, words) :
+				    kvm_peek_pair(vcpu, gva, words, words + 1);
+		opened = mm.nr_user_access - opened;
+		FUZZ_ASSERT(!error == (expect_bytes(gva, user, (u8 *)expected, size, NULL) ==
+				       size), "returns %d for words at %#lx", error, gva);
+		FUZZ_ASSERT(error || !memcmp(words, expected, size), "wrong words at %#lx", gva);
+		/* What is at hand isn't looked for, and is read at once. */
+		FUZZ_ASSERT(last != ALIGN_DOWN(gva, PAGE_SIZE) ||
+			    last != ALIGN_DOWN(gva + size - 8, PAGE_SIZE) ||
+			    (!fuzz_guest.translations && opened == (size == 16)),
+			    "%u translations and user access %u times for %u bytes at %#lx",
+			    fuzz_guest.translations, opened, size, gva);
+		last = error ? 1 : ALIGN_DOWN(gva + size - 8, PAGE_SIZE);
+	}
 }
 
 /**
- * fuzz_check_reads - make reads, and compare the result with the oracle's
+ * fuzz_check_reads - make reads, and compare the results with the oracle's
  * @vcpu:	the vCPU
  * @in_user:	it was in user mode
  * @valid_regs:	the registers that reads may ask for
  */
 void fuzz_check_reads(struct kvm_vcpu *vcpu, bool in_user, u64 valid_regs)
 {
-	static u8 expected[2 * MAX_SIZE] __aligned(8);
-	unsigned int i, fixed, full, size, found, right, translations = 0, words = 0;
 	struct perf_guest_reads reads;
 	struct fuzz_fault copy_fault;
-	u8 *data;
+	unsigned int i, found;
+	u64 *addr;
 
 	choose_reads(&reads, valid_regs);
-	fixed = 8 * (4 + __builtin_popcountll(reads.regs) + 2 * reads.nr);
-	for (i = 0, full = fixed; i < reads.nr; i++)
-		full += (reads.read[i].size + 7) / 8 * 8;
-	size = pick(4) ? full : fixed + pick(full - fixed + 1);
-
+	addr = malloc(reads.nr * sizeof(*addr));
 	fuzz_peek_begin(vcpu);
+	check_find(vcpu, &reads, in_user, addr, &found);
+	peek_end(vcpu);
+
 	copy_fault = (struct fuzz_fault) {
 		.on = !pick(4), .countdown = pick(4), .done = fuzz_rnd(2),
 	};
 	fuzz_guest.copy_fault = copy_fault;
-	/* AddressSanitizer finds writes beyond this. */
-	data = malloc(size);
-	found = kvm_guest_read(vcpu, &reads, in_user ? PERF_GUEST_USER : 0, data, size);
-	peek_end(vcpu);
-	right = expect_reads(&reads, in_user, expected, size, &copy_fault);
-	FUZZ_ASSERT(found <= size, "reads %u bytes into %u", found, size);
-	for (i = 0; i < found && i < right && data[i] == expected[i]; i++)
-		;
-	FUZZ_ASSERT(found == right && i == found,
-		    "reads %u bytes, not %u, of %u; byte %u is wrong", found, right, size, i);
-	free(data);
-
 	for (i = 0; i < reads.nr; i++) {
-		words += reads.read[i].nr_derefs;
-		/* The first page may be reached anywhere. */
-		translations += reads.read[i].nr_derefs + (reads.read[i].size + 4094) / 4096 + 1;
+		if (!(found >> i & 1))
+			continue;
+		peek_begin(vcpu);
+		check_read(vcpu, addr[i], reads.read[i].size,
+			   reads.read[i].flags & PERF_GUEST_READ_AS_USER, &copy_fault);
+		peek_end(vcpu);
 	}
-	FUZZ_ASSERT(fuzz_guest.words <= words && fuzz_guest.translations <= translations,
-		    "%u words and %u translations, at most %u and %u", fuzz_guest.words,
-		    fuzz_guest.translations, words, translations);
+	free(addr);
+
+	peek_begin(vcpu);
+	check_words(vcpu);
+	peek_end(vcpu);
 }

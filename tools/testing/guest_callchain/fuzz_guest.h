@@ -113,7 +113,7 @@ bool fuzz_find(u64 gpa, u64 *off);
 /* What reads must find, by the oracle; the translation is that of a page. */
 bool fuzz_translate(u64 gva, bool user, u64 *gpa);
 u64 fuzz_read_base(enum perf_guest_read_base base);
-u64 *fuzz_read_regs(u64 mask, u64 *data);
+void fuzz_read_regs(u64 mask, u64 *data);
 /* An address at which a read may find something. */
 u64 fuzz_any_address(void);
 /* Memory that the guest uses. */

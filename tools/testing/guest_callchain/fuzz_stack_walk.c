@@ -161,7 +161,7 @@ u64 fuzz_read_base(enum perf_guest_read_base base)
 	return v->cpl == 0 && vcpu.gs_base >> 63 ? vcpu.gs_base : vcpu.kernel_gs_base;
 }
 
-u64 *fuzz_read_regs(u64 mask, u64 *data)
+void fuzz_read_regs(u64 mask, u64 *data)
 {
 	const struct oracle_vcpu *v = &c.vcpu;
 	const bool is_64_bit = v->lma && v->cs_l;
@@ -182,7 +182,6 @@ u64 *fuzz_read_regs(u64 mask, u64 *data)
 		if (mask >> i & 1)
 			*data++ = regs[i];
 	}
-	return data;
 }
 
 u64 fuzz_any_address(void)

@@ -569,7 +569,7 @@ static void check_walk(void)
 	FUZZ_ASSERT(chain->nr <= f.max, "finds %u callers, not up to %u", chain->nr, f.max);
 	memcpy(chain->ips, ips, chain->nr * sizeof(*ips));
 	free(ips);
-	before.peek_vma = vcpu.peek_vma;
+	before.peek = vcpu.peek;
 	FUZZ_ASSERT(!memcmp(&before, &vcpu, sizeof(before)), "changes the vCPU");
 
 	/* The record that ends the chain also costs. */
@@ -601,7 +601,7 @@ u64 fuzz_read_base(enum perf_guest_read_base base)
 					    vcpu.arch.sys_regs[TPIDR_EL1];
 }
 
-u64 *fuzz_read_regs(u64 mask, u64 *data)
+void fuzz_read_regs(u64 mask, u64 *data)
 {
 	unsigned int i;
 
@@ -614,7 +614,6 @@ u64 *fuzz_read_regs(u64 mask, u64 *data)
 			*data++ = i < 31 ? vcpu.arch.regs.regs[i] :
 				  i == 31 ? oracle_sp(&f.v) : f.v.pc;
 	}
-	return data;
 }
 
 u64 fuzz_any_address(void)

@@ -16,18 +16,19 @@
 #define ARRAY_SIZE(x)		(sizeof(x) / sizeof((x)[0]))
 
 #define EFAULT			14
+#define ERANGE			34
 #define U32_MAX			UINT32_MAX
 #define U64_MAX			UINT64_MAX
 
 #define BITS_PER_BYTE		8
 #define BITS_PER_TYPE(x)	(sizeof(x) * BITS_PER_BYTE)
 #define BIT(nr)			(1UL << (nr))
+#define __ffs64(x)		__builtin_ctzll(x)
 #define BIT_ULL(nr)		(1ULL << (nr))
 #define GENMASK_ULL(h, l)	((~0ULL >> (63 - (h))) & (~0ULL << (l)))
 #define FIELD_GET(mask, reg)	(((reg) & (mask)) >> __builtin_ctzll(mask))
 #define ALIGN_DOWN(x, a)	((x) & ~((u64)(a) - 1))
 #define IS_ALIGNED(x, a)	(((x) & ((u64)(a) - 1)) == 0)
-#define round_up(x, a)		ALIGN_DOWN((x) + (a) - 1, a)
 #define min_t(type, x, y)	((type)(x) < (type)(y) ? (type)(x) : (type)(y))
 #define clamp(x, lo, hi)	((x) < (lo) ? (lo) : (x) > (hi) ? (hi) : (x))
 #define lower_32_bits(x)	((u32)(x))
@@ -79,60 +80,9 @@ struct vm_area_struct {
 enum { PERF_GUEST_ACTIVE = 1, PERF_GUEST_USER };
 enum { PERF_SAMPLE_REGS_ABI_NONE, PERF_SAMPLE_REGS_ABI_32, PERF_SAMPLE_REGS_ABI_64 };
 
-enum perf_guest_read_base {
-	PERF_GUEST_READ_SP,
-	PERF_GUEST_READ_PERCPU,
-	PERF_GUEST_READ_ADDRESS,
-	PERF_GUEST_READ_BASE_MAX,
+struct perf_output_handle {
+	u8 *addr;
 };
-
-#define PERF_GUEST_READ_IN_KERNEL	(1U << 0)
-#define PERF_GUEST_READ_IN_USER		(1U << 1)
-#define PERF_GUEST_READ_AS_USER		(1U << 2)
-
-#define PERF_GUEST_READ_DEREFS		4
-#define PERF_GUEST_READ_MAX		8
-
-struct perf_guest_read {
-	__u8	base;
-	__u8	nr_derefs;
-	__u16	flags;
-	__u32	size;
-	__u32	within;
-	__s32	offset[PERF_GUEST_READ_DEREFS + 1];
-	__u64	address;
-};
-
-struct perf_guest_reads {
-	__u64	regs;
-	__u32	nr;
-	__u32	__reserved;
-	struct perf_guest_read read[PERF_GUEST_READ_MAX];
-};
-
-/* As in kvm_host.h. */
-#define KVM_PEEK_SIZE	SZ_4K
-
-struct kvm_peek {
-	struct kvm_vcpu	*vcpu;
-	bool		user;
-	gva_t		gva;
-	const void __user *piece;
-};
-
-void kvm_peek_begin(struct kvm_vcpu *vcpu);
-void kvm_peek_end(struct kvm_vcpu *vcpu);
-int kvm_peek_slot(struct kvm_vcpu *vcpu, const struct kvm_memory_slot *slot, gpa_t gpa,
-		  void *data, unsigned int len);
-int kvm_peek_guest(struct kvm_vcpu *vcpu, gpa_t gpa, void *data, unsigned int len);
-int kvm_peek_map(struct kvm_peek *peek, gva_t gva);
-bool kvm_arch_vcpu_can_peek(struct kvm_vcpu *vcpu);
-gpa_t kvm_arch_vcpu_peek_gva(struct kvm_vcpu *vcpu, gva_t gva, bool user);
-unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned int max);
-unsigned int kvm_guest_read(struct kvm_vcpu *vcpu, const struct perf_guest_reads *reads,
-			    unsigned int guest_state, void *data, unsigned int size);
-u64 *kvm_arch_vcpu_read_regs(struct kvm_vcpu *vcpu, u64 mask, u64 *data);
-u64 kvm_arch_vcpu_read_base(struct kvm_vcpu *vcpu, enum perf_guest_read_base base);
 
 /* Defined in fuzz_guest.c. */
 struct kvm_memory_slot *kvm_vcpu_gfn_to_memslot(struct kvm_vcpu *vcpu, gfn_t gfn);
@@ -144,7 +94,8 @@ struct vm_area_struct *lock_vma_under_rcu(struct mm_struct *mm, unsigned long ad
 void vma_end_read(struct vm_area_struct *vma);
 bool user_read_access_begin(const void __user *from, size_t size);
 void user_read_access_end(void);
-unsigned long __copy_from_user_inatomic(void *to, const void __user *from, unsigned long size);
+unsigned int perf_output_copy_user(struct perf_output_handle *handle, const void __user *buf,
+				   unsigned int len);
 int fuzz_get_user(u64 *word, const void __user *from, unsigned int size, bool unsafe);
 
 /* A read that faults stores zero. */
@@ -164,34 +115,7 @@ do {										\
 		goto label;							\
 } while (0)
 
-static inline int kvm_peek_word(struct kvm_peek *peek, gva_t gva, u64 *word)
-{
-	if ((!peek->piece || peek->gva != ALIGN_DOWN(gva, KVM_PEEK_SIZE)) &&
-	    kvm_peek_map(peek, gva))
-		return -EFAULT;
-
-	return __get_user(*word, (const u64 __user *)(peek->piece + gva % KVM_PEEK_SIZE));
-}
-
-static inline int kvm_peek_pair(struct kvm_peek *peek, gva_t gva, u64 *first, u64 *second)
-{
-	const u64 __user *words;
-
-	if (unlikely(!peek->piece || gva - peek->gva > KVM_PEEK_SIZE - 2 * sizeof(u64)))
-		return kvm_peek_word(peek, gva, first) ?:
-		       kvm_peek_word(peek, gva + sizeof(u64), second);
-
-	words = peek->piece + gva % KVM_PEEK_SIZE;
-	if (!user_read_access_begin(words, 2 * sizeof(u64)))
-		return -EFAULT;
-
-	unsafe_get_user(*first, words, fault);
-	unsafe_get_user(*second, words + 1, fault);
-	user_read_access_end();
-	return 0;
-fault:
-	user_read_access_end();
-	return -EFAULT;
-}
+/* As in kvm_host.h and uapi/linux/perf_event.h, from which the Makefile makes it. */
+#include "fuzz_types.h"
 
 #endif /* GUEST_CALLCHAIN_FUZZ_KERNEL_H */

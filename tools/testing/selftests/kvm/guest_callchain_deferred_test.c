@@ -464,8 +464,10 @@ CALLCHAIN_TEST(deferred, host_and_guest)
 		    samples.nr_host);
 	if (!samples.nr_host)
 		SKIP(return, "The host defers no callchains of user mode, or is not hit");
+	/* The ioctl() that disables the event may be sampled: its record comes too late. */
 	for (i = 0; i < samples.nr_host; i++)
-		nr_missing += !is_among(samples.host_cookies[i], samples.user_records,
+		nr_missing += samples.host_cookies[i] != samples.host_cookies[samples.nr_host - 1] &&
+			      !is_among(samples.host_cookies[i], samples.user_records,
 					samples.nr_user_records);
 	TEST_ASSERT(nr_missing <= samples.nr_no_cookie,
 		    "%u of the host's %u cookies have no record, and %u records no cookie",

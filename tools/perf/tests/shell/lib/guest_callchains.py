@@ -96,7 +96,10 @@ class PerfData:
         """What was read of the guest: SP, and pieces of memory."""
         body = struct.pack("<6Q", cookie, 2, 0x2000, 1 << REG_SP, GUEST_SP, len(pieces))
         for address, data in pieces:
-            body += struct.pack("<QQ", address, len(data)) + data + b"\0" * (-len(data) % 8)
+            # A word behind the data could not be read.
+            size = len(data) + 8 if data else 0
+            body += struct.pack("<QQ", address, size)
+            body += struct.pack(f"<{size}sQ", data, len(data)) if data else b""
         self.event(RECORD_GUEST_READ, cpumode, body + self._id(tid))
 
 

@@ -35,7 +35,7 @@ struct kvm_segment {
 struct kvm_vcpu {
 	unsigned int vcpu_id;
 	struct kvm *kvm;
-	struct vm_area_struct *peek_vma;
+	struct kvm_peek peek;
 	struct {
 		bool guest_state_protected;
 	} arch;
@@ -49,6 +49,7 @@ struct kvm_vcpu {
 };
 
 gpa_t kvm_mmu_gva_to_gpa_peek(struct kvm_vcpu *vcpu, gva_t gva, u64 access);
+static inline void kvm_request_l1tf_flush_l1d(void) {}
 
 #define kvm_x86_call(func)		fuzz_##func
 #define kvm_arch_has_private_mem(kvm)	((void)(kvm), false)
@@ -131,5 +132,7 @@ static inline u64 kvm_read_cr3(struct kvm_vcpu *vcpu)
 {
 	return vcpu->state.cr3;
 }
+
+#include "fuzz_peek.h"
 
 #endif /* GUEST_CALLCHAIN_KVM_HOST_H */

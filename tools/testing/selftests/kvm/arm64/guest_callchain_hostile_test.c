@@ -129,7 +129,7 @@ TEST_F_TIMEOUT(hostile, stacks, TIMEOUT)
 	compare_broken(g, "top of memory", -16ULL);
 	compare_broken(g, "near the top of memory", -32ULL);
 	compare_broken(g, "skips frames", g->frames[SMALL_FRAMES]);
-	/* A kernel may go to a lower stack.  A kernel in the upper half has its stacks there. */
+	/* A kernel may go to a lower stack, but nothing is there. */
 	compare_broken(g, "first page", 8);
 	compare_return_address(g, "lowest marker", PERF_CONTEXT_MAX);
 

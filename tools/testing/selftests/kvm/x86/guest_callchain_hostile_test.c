@@ -54,7 +54,6 @@ struct hostile_case {
 	u64 arg;
 	unsigned int nr_frames;
 	bool user;
-	bool no_chain;		/* not even the IP */
 	int levels;		/* run only with this many paging levels; zero for any */
 	unsigned long vm_type;
 };
@@ -518,8 +517,7 @@ static const struct hostile_case huge_page_cases[] = {
 
 static const struct hostile_case private_memory_cases[] = {
 	/* A walk reads no memory of such a guest, not even shared memory. */
-	{ "page is private",	make_private, 1, .no_chain = true,
-		.vm_type = KVM_X86_SW_PROTECTED_VM },
+	{ "page is private",	make_private, 1, 0, .vm_type = KVM_X86_SW_PROTECTED_VM },
 };
 
 PMI_LEVELS_FIXTURE(hostile)
@@ -551,8 +549,6 @@ static void run_case(const struct hostile_case *c, enum pmi_source source, int l
 
 	create_guest(&guest, levels, c->vm_type, c->user);
 	expect_guest_stack(&e, c->name, c->user, &guest.stack, 1 + c->nr_frames);
-	if (c->no_chain)
-		e.nr = 0;
 	if (c->tamper)
 		c->tamper(&guest, c->arg);
 

@@ -54,7 +54,7 @@ struct user_pt_regs {
 struct kvm_vcpu {
 	unsigned int vcpu_id;
 	struct kvm *kvm;
-	struct vm_area_struct *peek_vma;
+	struct kvm_peek peek;
 	struct {
 		struct user_pt_regs regs;
 		bool sysregs_on_cpu;
@@ -135,5 +135,7 @@ static inline bool kvm_vcpu_is_be(struct kvm_vcpu *vcpu)
 	return vcpu_read_sys_reg(vcpu, SCTLR_EL1) &
 	       (vcpu_mode_priv(vcpu) ? SCTLR_ELx_EE : SCTLR_EL1_E0E);
 }
+
+#include "fuzz_peek.h"
 
 #endif /* GUEST_CALLCHAIN_ARM64_KVM_HOST_H */

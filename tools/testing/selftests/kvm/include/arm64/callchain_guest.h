@@ -36,6 +36,8 @@
 #define TEST_PTE_USER	BIT_ULL(6)
 #define TEST_PTE_RDONLY	BIT_ULL(7)
 
+#define TCR_TBI0	BIT_ULL(37)
+
 #define PSTATE_EL0	0x0ULL
 #define PSTATE_EL1H	0x3c5ULL
 #define PSTATE_PAN_SET	BIT_ULL(22)
@@ -221,13 +223,16 @@ do {									\
 		SKIP(return, "%s", why_not);				\
 } while (0)
 
-#define SKIP_UNLESS_4_KIB_GUESTS()						\
-do {										\
-	if (!guest_modes[VM_MODE_P40V48_4K].supported)				\
-		SKIP(return, "The host has no guests with pages of 4 KiB");	\
+#define SKIP_UNLESS_SUPPORTED(_mode)					\
+do {									\
+	if (!guest_modes[_mode].supported)				\
+		SKIP(return, "The host has no guests of mode %s",	\
+		     vm_guest_mode_string(_mode));			\
 } while (0)
 
-/* For tests that page out, map or count single pages: the host's must be of the guest's size. */
+#define SKIP_UNLESS_4_KIB_GUESTS()	SKIP_UNLESS_SUPPORTED(VM_MODE_P40V48_4K)
+
+/* For tests that drop, map or count single pages: the host's must be of the guest's size. */
 #define SKIP_UNLESS_4_KIB_HOST()						\
 do {										\
 	if (getpagesize() != 0x1000)						\

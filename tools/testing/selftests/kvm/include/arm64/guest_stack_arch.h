@@ -10,17 +10,11 @@
 
 #define GUEST_MAX_LEVELS	4
 
-/* PMIs don't walk: a sample has the IP only, unless its walk is deferred. */
-#define PMIS_WALK	0
-
 /*
  * A PMI that hits KVM while a vCPU is loaded counts as the guest's.  Unless it came right after
  * the exit, its callchain is empty.
  */
 #define PMIS_HIT_KVM	1
-
-/* perf dumps no guest's stack. */
-#define STACK_DUMPS	0
 
 /* The host's kernel has no unwinder that could defer callchains of user mode. */
 #define HOST_DEFERS	0

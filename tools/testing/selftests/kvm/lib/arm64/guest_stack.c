@@ -152,44 +152,6 @@ void guest_stack_use(struct kvm_vcpu *vcpu, const struct guest_stack *stack, gva
 	vcpu_set_fp(vcpu, stack->fp);
 }
 
-/* A return address in the kernel, and what a Linux kernel saves when user mode enters it. */
-#define LINUX_KERNEL_IP		0x600000001000ULL
-#define LINUX_TYPE_FINAL	1
-
-enum {
-	LINUX_REGS_X29		= 29,
-	LINUX_REGS_SP		= 31,
-	LINUX_REGS_PC		= 32,
-	LINUX_REGS_PSTATE	= 33,
-	LINUX_REGS_RECORD	= 37,
-	LINUX_REGS_TYPE		= 39,
-};
-
-/*
- * guest_stack_enter_linux - turn a stack into that of a Linux kernel which user mode has entered
- * @vm:		the VM
- * @stack:	the stack
- * @user_ip:	where user mode was
- * @e:		what to expect of @stack; the kernel's return address is appended
- *
- * The outermost frame gets a return address, and leads to the record in user mode's registers.
- */
-void guest_stack_enter_linux(struct kvm_vm *vm, const struct guest_stack *stack, u64 user_ip,
-			     struct callchain_expectation *e)
-{
-	gva_t frame = stack->frames[stack->nr_frames], regs = (frame + 16 + 15) & ~15ULL;
-	u64 *words = addr_gva2hva(vm, regs);
-
-	write_guest_word(vm, frame, regs + 8 * LINUX_REGS_RECORD);
-	write_guest_word(vm, frame + 8, LINUX_KERNEL_IP);
-	words[LINUX_REGS_X29] = 0;
-	words[LINUX_REGS_SP] = 0;
-	words[LINUX_REGS_PC] = user_ip;
-	words[LINUX_REGS_PSTATE] = PSTATE_EL0;
-	words[LINUX_REGS_TYPE] = LINUX_TYPE_FINAL;
-	e->ips[e->nr++] = LINUX_KERNEL_IP;
-}
-
 /*
  * vcpu_use_upper_half - let a vCPU use the upper half of the addresses, TTBR1's
  * @vcpu:	the vCPU
