@@ -227,8 +227,7 @@ void perf_guest_callchain_serve(struct perf_guest_callchain_request *request)
 	if (entry) {
 		max = min3(max, request->max, (unsigned int)MAX_ENTRIES);
 		entry->ip[0] = request->chain[CHAIN_MARKER];
-		record.nr = static_call(__perf_guest_stack_walk)(&entry->ip[1],
-								   max - !!max);
+		record.nr = static_call(__perf_guest_stack_walk)(&entry->ip[1], max - !!max);
 		record.nr += !!record.nr;
 		record.ips = entry->ip;
 	}

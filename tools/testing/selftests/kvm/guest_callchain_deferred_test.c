@@ -340,6 +340,21 @@ CALLCHAIN_TEST(deferred, ip_like_a_marker)
 	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &self->e);
 }
 
+/* Zero is the IP of a guest whose registers the host can't see. */
+CALLCHAIN_TEST(deferred, ip_zero)
+{
+	gpa_t gpa = vm_phy_page_alloc(self->vm, KVM_GUEST_PAGE_TABLE_MIN_PADDR, 0);
+
+	virt_pg_map(self->vm, 0, gpa);
+	/* One instruction of at most 4 bytes. */
+	memcpy(addr_gpa2hva(self->vm, gpa), guest_loop, sizeof(u32));
+	guest_stack_use(self->vcpu, &self->stack, 0);
+
+	self->e.ip = 0;
+	self->e.nr = 0;
+	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &self->e);
+}
+
 /* The samples of an event, and the records it was sent. */
 struct samples {
 	const struct callchain_expectation *e;
@@ -451,7 +466,7 @@ CALLCHAIN_TEST(deferred, host_and_guest)
 {
 	unsigned int i, nr_missing = 0;
 	struct samples samples = {};
-	u64 period;
+	u64 period, last;
 
 	/* As in vcpu_run_and_compare(), a slow host needs time between PMIs. */
 	for (period = 300000; samples.nr_guest < NR_SAMPLES && period < 20000000; period *= 2) {
@@ -465,8 +480,9 @@ CALLCHAIN_TEST(deferred, host_and_guest)
 	if (!samples.nr_host)
 		SKIP(return, "The host defers no callchains of user mode, or is not hit");
 	/* The ioctl() that disables the event may be sampled: its record comes too late. */
+	last = samples.host_cookies[samples.nr_host - 1];
 	for (i = 0; i < samples.nr_host; i++)
-		nr_missing += samples.host_cookies[i] != samples.host_cookies[samples.nr_host - 1] &&
+		nr_missing += samples.host_cookies[i] != last &&
 			      !is_among(samples.host_cookies[i], samples.user_records,
 					samples.nr_user_records);
 	TEST_ASSERT(nr_missing <= samples.nr_no_cookie,

@@ -136,12 +136,14 @@ static void next_is_above_hole(struct hostile_guest *guest, u64 bytes)
 	next_is_mapped(guest, -noncanonical_hole(guest) + bytes);
 }
 
+/* The frame behind the bad one leads to one at the end of its own page. */
 static void next_straddles(struct hostile_guest *guest, u64 unused)
 {
 	gva_t absent = (guest->stack.frames[BAD + 1] & PAGE_MASK) + PAGE_SIZE;
 
+	set_word(guest, guest->stack.frames[BAD + 1], absent - 8);
 	set_word(guest, absent - 8, guest->stack.frames[BAD + 3]);
-	next_is(guest, absent - 8);
+	set_word(guest, absent, guest->stack.ras[BAD + 2]);
 	*vm_get_pte_level(guest->vm, absent, PG_LEVEL_4K) &= ~PTE_PRESENT_MASK(&guest->vm->mmu);
 }
 
@@ -402,7 +404,7 @@ static const struct hostile_case stack_cases[] = {
 	{ "reaches into the hole", next_is_below_hole, 8, BAD + 1 },
 	{ "last word of the hole", next_is_in_hole, 8, BAD + 1 },
 	{ "begins above the hole", next_is_above_hole, 0, BAD + 2 },
-	{ "straddles into nothing", next_straddles, 0, BAD + 1 },
+	{ "straddles into nothing", next_straddles, 0, BAD + 2 },
 	{ "no return address",	return_address_is, 0, BAD },
 	{ "return to a context marker", return_address_is, PERF_CONTEXT_KERNEL, BAD },
 	{ "return to the lowest marker", return_address_is, PERF_CONTEXT_MAX, BAD },

@@ -565,9 +565,12 @@ CALLCHAIN_TEST(read, unreadable)
 	struct expectation *e = &self->e;
 	gva_t absent;
 
+	/* What lies behind the last page, and behind the absent one, can be read. */
 	map_upper_page(self->vm, TOP_GVA);
-	absent = vm_alloc(self->vm, 2 * PAGE_SIZE, UNMAPPED_GVA + BIT(24));
+	map_upper_page(self->vm, 0);
+	absent = vm_alloc(self->vm, 3 * PAGE_SIZE, UNMAPPED_GVA + BIT(24));
 	fill_page(self->vm, absent);
+	fill_page(self->vm, absent + 2 * PAGE_SIZE);
 	TEST_ASSERT(!madvise(addr_gva2hva(self->vm, absent + PAGE_SIZE), PAGE_SIZE, MADV_DONTNEED),
 		    "MADV_DONTNEED: %s", strerror(errno));
 
@@ -580,6 +583,12 @@ CALLCHAIN_TEST(read, unreadable)
 	add_read(e, read_at(-1ULL, 8, IN_BOTH), -1ULL, 1);
 	add_read(e, read_at(TOP_GVA, PAGE_SIZE + 8, IN_BOTH), TOP_GVA, PAGE_SIZE);
 	add_read(e, read_at(BIT_ULL(47) - 4, 8, IN_BOTH), BIT_ULL(47) - 4, 0);
+	run_and_compare(self->vcpu, variant->source, e);
+
+	start(e, "unreadable twice");
+	add_read(e, read_at(DATA_GVA, 8, IN_BOTH), DATA_GVA, 8);
+	add_read(e, read_at(end, 8, IN_BOTH), end, 0);
+	add_read(e, read_at(end + 8, 8, IN_BOTH), end + 8, 0);
 	run_and_compare(self->vcpu, variant->source, e);
 }
 
@@ -776,6 +785,9 @@ TEST_F(set_reads, errors)
 	reads.read[0] = good;
 	reads.read[0].size = MAX_SIZE;
 	expect_set(&self->event, &reads, "the largest size", 0);
+	reads.regs = BIT_ULL(PERF_REG_X86_SP);
+	expect_set(&self->event, &reads, "the largest size and a register", EINVAL);
+	reads.regs = 0;
 	reads.read[0].size += 8;
 	expect_set(&self->event, &reads, "a size that is too large", EINVAL);
 	reads.read[0].size = 12;
