@@ -97,10 +97,14 @@ def _data(content: bytes) -> bytes:
 
 
 def content(top: Path = REPO) -> str:
-    """Return a digest of the patches and new files of the repository."""
+    """Return a digest of the patches and new files of the repository; a patch's name may change."""
     patches.check_listed(top)
     digest = hashlib.sha256()
-    for path in (top / name for name in sorted(_files(top))):
+    for topic in patches.topics(top):
+        digest.update(f"{topic.series} {' '.join(topic.new_files)}\n".encode())
+        digest.update(hashlib.sha256(topic.patch.read_bytes()).digest())
+    named = {"patches/series", *(f"patches/{topic.patch.name}" for topic in patches.topics(top))}
+    for path in (top / name for name in sorted(_files(top) - named)):
         digest.update(f"{path.relative_to(top)} {path.stat().st_mode & 0o100}\n".encode())
         digest.update(hashlib.sha256(path.read_bytes()).digest())
     return digest.hexdigest()

@@ -212,6 +212,13 @@ class BranchTest(unittest.TestCase):
         self.assertEqual([topic.patch.name for topic in patches.topics(self.top)][:3],
                          ["fix.patch", "kvm-x86-mend-another-thing.patch", "add.patch"])
 
+    def test_a_patch_is_renamed_before_the_next_import(self) -> None:
+        (self.top / "patches/add.patch").rename(self.top / "patches/new-name.patch")
+        order = self.top / "patches/series"
+        order.write_text(order.read_text().replace("add.patch", "new-name.patch"))
+        self.before = _read(self.top)
+        self.assertEqual(self.changed(self.import_()), set())
+
     def test_a_dropped_commit_takes_its_files_with_it(self) -> None:
         self.git("reset", "-q", "--hard", "HEAD~1")
         self.commit("selftests: Add another test", tools__testing__b_c="b\n")
