@@ -95,6 +95,7 @@ gpa_t kvm_arch_vcpu_peek_gva(struct kvm_vcpu *vcpu, gva_t gva, bool user)
 		.peek	= true,
 	};
 
+	gva = guest_untag(vcpu, gva);
 	if (guest_extend(vcpu, gva) != gva || __kvm_translate_va(vcpu, &wi, &wr, gva) ||
 	    !(user ? wr.ur : wr.pr))
 		return INVALID_GPA;
@@ -183,6 +184,7 @@ unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned 
 			break;
 
 		ra = guest_word(vcpu, ra);
+		fp = guest_word(vcpu, next);
 
 		/* Remove the signature that pointer authentication has put into the address. */
 		if (vcpu_has_ptrauth(vcpu))
@@ -193,7 +195,6 @@ unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned 
 
 		ips[nr] = ra;
 		state.stack.high = frame + 2 * sizeof(u64);
-		fp = guest_word(vcpu, next);
 	}
 
 	/* Zero at the outermost record, else the record that was tried last */
