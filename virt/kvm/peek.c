@@ -80,7 +80,7 @@ int kvm_peek_guest(struct kvm_vcpu *vcpu, gpa_t gpa, void *data, unsigned int le
 	return kvm_is_visible_memslot(slot) ? kvm_peek_slot(vcpu, slot, gpa, data, len) : -EFAULT;
 }
 
-/* Read on with the rights of the guest's user mode, or of its kernel. */
+/* Begin a walk or a read with the rights of the guest's user mode, or of its kernel. */
 void kvm_peek_with_rights(struct kvm_vcpu *vcpu, bool user)
 {
 	/* The piece was found with the other mode's rights. */
@@ -89,12 +89,13 @@ void kvm_peek_with_rights(struct kvm_vcpu *vcpu, bool user)
 		vcpu->peek.pairs = 0;
 	}
 	vcpu->peek.user = user;
+	vcpu->peek.nr = 0;
 }
 
 /*
  * Find the piece of the guest's virtual memory in which @gva lies, for vcpu->peek.  Return zero, or
- * -EFAULT if the guest can't read there with the reader's rights, or if that isn't memory of the
- * VMM.  Called as kvm_peek_slot().
+ * -EFAULT if the guest can't read there with the reader's rights, if that isn't memory of the VMM,
+ * or if KVM_PEEK_MAX pieces were looked for.  Called as kvm_peek_slot().
  */
 int kvm_peek_map(struct kvm_vcpu *vcpu, gva_t gva)
 {
@@ -106,7 +107,8 @@ int kvm_peek_map(struct kvm_vcpu *vcpu, gva_t gva)
 	peek->piece = NULL;
 	peek->pairs = 0;
 	peek->gva = ALIGN_DOWN(gva, KVM_PEEK_SIZE);
-	gpa = kvm_arch_vcpu_peek_gva(vcpu, peek->gva, peek->user);
+	gpa = peek->nr++ < KVM_PEEK_MAX ?
+	      kvm_arch_vcpu_peek_gva(vcpu, peek->gva, peek->user) : INVALID_GPA;
 	if (gpa == INVALID_GPA)
 		return -EFAULT;
 

@@ -76,11 +76,11 @@ static u64 guest_untag(struct kvm_vcpu *vcpu, u64 addr)
  * host must ask for the others.
  *
  * Guests with nested virtualization are not supported: they have more translation regimes,
- * and their own guests have a second stage.
+ * and their own guests have a second stage.  A 32-bit kernel has page tables of another format.
  */
 bool kvm_arch_vcpu_can_peek(struct kvm_vcpu *vcpu)
 {
-	return !is_protected_kvm_enabled() && !vcpu_has_nv(vcpu);
+	return !is_protected_kvm_enabled() && !vcpu_has_nv(vcpu) && !vcpu_el1_is_32bit(vcpu);
 }
 
 /* Translate for virt/kvm/peek.c. */
@@ -147,6 +147,9 @@ static u64 guest_word(struct kvm_vcpu *vcpu, u64 word)
 /* The stack pointer.  Preemption is disabled, so that registers stay where they are. */
 static u64 guest_sp(struct kvm_vcpu *vcpu)
 {
+	if (vcpu_mode_is_32bit(vcpu))
+		return vcpu_get_reg(vcpu, 13);
+
 	if ((*vcpu_cpsr(vcpu) & PSR_MODE_MASK) != PSR_MODE_EL1h)
 		return vcpu_gp_regs(vcpu)->sp;
 
@@ -219,7 +222,9 @@ void kvm_arch_vcpu_read_regs(struct kvm_vcpu *vcpu, u64 mask, u64 *words)
 	*words++ = mask;
 	for (; mask; mask &= mask - 1) {
 		reg = __ffs64(mask);
-		if (reg < PERF_REG_ARM64_SP)
+		if (reg == PERF_REG_ARM64_LR && vcpu_mode_is_32bit(vcpu))
+			*words++ = vcpu_get_reg(vcpu, 14);
+		else if (reg < PERF_REG_ARM64_SP)
 			*words++ = vcpu_get_reg(vcpu, reg);
 		else if (reg == PERF_REG_ARM64_SP)
 			*words++ = guest_sp(vcpu);

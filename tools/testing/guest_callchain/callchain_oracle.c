@@ -16,6 +16,9 @@
 /* PERF_CONTEXT_MAX, see perf_event_open(2): from here on, entries are markers. */
 #define ORACLE_FIRST_MARKER	(~0ULL - 4094)
 
+/* KVM_PEEK_MAX: a walk that reaches more pages ends there. */
+#define ORACLE_MAX_PAGES	64
+
 /* Return a mask of bits @hi down to @lo; zero if @hi is below @lo. */
 static u64 bits(unsigned int hi, unsigned int lo)
 {
@@ -227,6 +230,7 @@ u64 oracle_ip(const struct oracle_vcpu *v)
  * @have_page:	@page and @page_gpa are valid
  * @page:	linear address of the page that was translated last
  * @page_gpa:	physical address of that page
+ * @nr_pages:	how many pages were translated, or could not be
  */
 struct walk {
 	const struct oracle_vcpu *v;
@@ -241,6 +245,7 @@ struct walk {
 	bool have_page;
 	u64 page;
 	u64 page_gpa;
+	unsigned int nr_pages;
 };
 
 static bool read_stack(struct walk *w, u64 la, u64 *word)
@@ -251,8 +256,9 @@ static bool read_stack(struct walk *w, u64 la, u64 *word)
 		return false;
 
 	if (!w->have_page || w->page != page) {
-		/* Ring 3 reads as user mode, the other rings as the kernel. */
-		w->have_page = oracle_translate(w->v, w->read, w->arg, page, w->v->cpl != 0,
+		/* Ring 0 reads as the kernel, the other rings as user mode. */
+		w->have_page = w->nr_pages++ < ORACLE_MAX_PAGES &&
+			       oracle_translate(w->v, w->read, w->arg, page, w->v->cpl != 0,
 						&w->page_gpa);
 		w->page = page;
 	}

@@ -10,11 +10,14 @@
 
 #define MAX_STACK	"/proc/sys/kernel/perf_event_max_stack"
 
+/* KVM_PEEK_MAX: no walk translates more pages. */
+#define PEEK_MAX			64U
+
 /*
  * The bound from the comment on kvm_arch_vcpu_stack_walk().  It applies to each entry of a chain,
  * except for the IP, which costs nothing.
  */
-#define MAX_TABLE_WALKS(_depth)		(2 * ((_depth) - 1))
+#define MAX_TABLE_WALKS(_depth)		min(2 * ((_depth) - 1), PEEK_MAX)
 
 /* In a peek at an L1 guest's tables, walk_addr_generic() reads one entry per level, once each. */
 #define MAX_ELEMENTS(_depth, _levels)	(MAX_TABLE_WALKS(_depth) * (_levels))
@@ -188,14 +191,21 @@ static void run_depth(struct bound_guest *guest, const struct bound_case *c, int
 	struct guest_walk_result r;
 	gva_t page = 0;
 
-	/* A walk translates a page when it reaches the page, again only after leaving it. */
-	for (i = 0; i < min(depth - 1, guest->nr_frames); i++) {
+	/*
+	 * A walk translates a page when it reaches the page, again only after leaving it, and ends
+	 * at the frame that would take one page too many.
+	 */
+	for (i = 0; i < min(depth - 1, guest->nr_frames) && walks <= PEEK_MAX; i++) {
 		for (word = 0; word < 2; word++) {
 			gva_t p = (guest->frames[i] + word * 8) & PAGE_MASK;
 
 			walks += p != page;
 			page = p;
 		}
+	}
+	if (walks > PEEK_MAX) {
+		walks = PEEK_MAX;
+		depth = i;
 	}
 
 	expect_guest_stack(&e, c->name, false, &guest->stack, depth);

@@ -353,25 +353,32 @@ struct totals {
 
 static void run_case(u64 nr, struct totals *totals)
 {
-	const struct oracle_chain *chain;
 	struct oracle_chain oracle;
-	struct samples samples = {};
-	bool judged;
+	struct samples samples;
+	const struct oracle_chain *chain = &samples.chain;
+	bool judged, right = false;
+	unsigned int try;
 
 	fuzz.nr = nr;
 	seed_rnd(fuzz.seed, nr);
 	case_generate(&fuzz.c);
 	enter_case();
 
-	if (fuzz.c.race)
-		start_race();
-	sample_case(&samples);
-	if (fuzz.c.race)
-		stop_race();
-
-	chain = &samples.chain;
-	FUZZ_ASSERT(!samples.wrong, "The chain has %s", samples.wrong);
-	if (!is_right(chain, &oracle, &judged, false)) {
+	/*
+	 * The guest's CPU may set an Accessed bit after the sample, in an entry that is a PDPTE as
+	 * well, where this bit is reserved.  The bit stays, so that the next sample is judged.
+	 */
+	for (try = 0; try < 2 && !right; try++) {
+		samples = (struct samples) {};
+		if (fuzz.c.race)
+			start_race();
+		sample_case(&samples);
+		if (fuzz.c.race)
+			stop_race();
+		FUZZ_ASSERT(!samples.wrong, "The chain has %s", samples.wrong);
+		right = is_right(chain, &oracle, &judged, false);
+	}
+	if (!right) {
 		is_right(chain, &oracle, &judged, true);
 		case_print_chain("perf", chain);
 		FUZZ_ASSERT(false, "The chain is not the oracle's");

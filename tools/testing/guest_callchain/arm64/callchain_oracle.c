@@ -11,6 +11,9 @@
 /* The lowest number that perf may use as a context marker. */
 #define FIRST_MARKER	(-4095ULL)
 
+/* KVM_PEEK_MAX: a walk that reaches more pieces ends there. */
+#define MAX_PIECES		64
+
 static u64 bit(unsigned int nr)
 {
 	return 1ULL << nr;
@@ -233,6 +236,7 @@ bool oracle_may_read(const struct oracle_vcpu *v, bool el0, const struct oracle_
  * @have_page:	@page and @page_pa are valid
  * @page:	virtual address of the 4 KiB piece that was translated last
  * @page_pa:	its physical address
+ * @nr_pieces:	how many pieces were translated, or could not be
  */
 struct walk {
 	const struct oracle_vcpu *v;
@@ -249,6 +253,7 @@ struct walk {
 	bool have_page;
 	u64 page;
 	u64 page_pa;
+	unsigned int nr_pieces;
 };
 
 static bool read_stack(struct walk *w, u64 va, u64 *word)
@@ -257,7 +262,7 @@ static bool read_stack(struct walk *w, u64 va, u64 *word)
 	u64 page = va & ~bits(11, 0), bytes;
 
 	if (!w->have_page || w->page != page) {
-		w->have_page = oracle_is_canonical(w->v, va) &&
+		w->have_page = w->nr_pieces++ < MAX_PIECES && oracle_is_canonical(w->v, va) &&
 			       oracle_translate(w->v, w->read, w->arg, page, w->el0, &w->page_pa,
 						&rights) &&
 			       oracle_may_read(w->v, w->el0, &rights);

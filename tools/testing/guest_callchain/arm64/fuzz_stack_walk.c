@@ -590,14 +590,27 @@ bool fuzz_translate(u64 gva, bool user, u64 *gpa)
 {
 	struct oracle_rights rights;
 
+	gva = oracle_untagged(&f.v, gva);
 	return oracle_is_canonical(&f.v, gva) &&
 	       oracle_translate(&f.v, oracle_read, NULL, gva, user, gpa, &rights) &&
 	       oracle_may_read(&f.v, user, &rights);
 }
 
+/* M[4] of PSTATE. */
+static bool is_aarch32(void)
+{
+	return f.v.pstate & 16;
+}
+
+/* D1.21.1: R13 of AArch32's user mode is X13. */
+static u64 fuzz_sp(void)
+{
+	return is_aarch32() ? vcpu.arch.regs.regs[13] : oracle_sp(&f.v);
+}
+
 u64 fuzz_read_base(enum perf_guest_read_base base)
 {
-	return base == PERF_GUEST_READ_SP ? oracle_untagged(&f.v, oracle_sp(&f.v)) :
+	return base == PERF_GUEST_READ_SP ? oracle_untagged(&f.v, fuzz_sp()) :
 					    vcpu.arch.sys_regs[TPIDR_EL1];
 }
 
@@ -605,14 +618,14 @@ void fuzz_read_regs(u64 mask, u64 *data)
 {
 	unsigned int i;
 
-	/* M[4] of PSTATE: AArch32. */
-	*data++ = f.v.pstate & 16 ? PERF_SAMPLE_REGS_ABI_32 : PERF_SAMPLE_REGS_ABI_64;
+	*data++ = is_aarch32() ? PERF_SAMPLE_REGS_ABI_32 : PERF_SAMPLE_REGS_ABI_64;
 	*data++ = vcpu.arch.sys_regs[TTBR0_EL1];
 	*data++ = mask;
 	for (i = 0; i < 33; i++) {
+		/* The link register is X30, or R14, which is X14. */
 		if (mask >> i & 1)
-			*data++ = i < 31 ? vcpu.arch.regs.regs[i] :
-				  i == 31 ? oracle_sp(&f.v) : f.v.pc;
+			*data++ = i < 31 ? vcpu.arch.regs.regs[i == 30 && is_aarch32() ? 14 : i] :
+				  i == 31 ? fuzz_sp() : f.v.pc;
 	}
 }
 

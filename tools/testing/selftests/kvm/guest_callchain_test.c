@@ -85,6 +85,18 @@ CALLCHAIN_TEST(guest_callchain, known_stacks)
 	}
 }
 
+/* KVM_PEEK_MAX: a walk reads no more pages, wherever the guest puts its frames. */
+#define MAX_PAGES	64
+
+CALLCHAIN_TEST(guest_callchain, pages)
+{
+	const struct guest_stack_layout each_page = { 127, 4096, 0x100 };
+	struct callchain_expectation e;
+
+	build(self->vcpu, variant->user, &e, "a frame on each page", &each_page, 1 + MAX_PAGES);
+	vcpu_run_and_compare(self->vcpu, variant->source, NULL, NR_SAMPLES, &e);
+}
+
 CALLCHAIN_TEST(guest_callchain, sample_max_stack)
 {
 	struct perf_event_attr attr = {};

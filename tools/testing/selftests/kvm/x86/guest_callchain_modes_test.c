@@ -376,6 +376,22 @@ CALLCHAIN_TEST(modes, all)
 	}
 }
 
+/* No chain goes through an entry that the guest's CPU would refuse. */
+CALLCHAIN_TEST(modes, pae_reserved)
+{
+	const struct mode mode = { "a reserved bit in a PDPTE", PAGING_PAE, 4 };
+	struct mode_guest g = { .mode = &mode };
+	struct callchain_expectation e;
+	u64 *pdpt;
+
+	create_in_mode(&g, &e, variant->source);
+	pdpt = addr_gpa2hva(g.vm, g.cr3);
+	pdpt[STACK_GVA >> 30] |= BIT(5);
+	e.nr = 2;
+	vcpu_run_and_compare(g.vcpu, variant->source, NULL, NR_SAMPLES, &e);
+	kvm_vm_free(g.vm);
+}
+
 /* Without unrestricted guest, VMX can't run real mode with the tests' segments: KVM emulates it. */
 #define SKIP_UNLESS_UNRESTRICTED()						\
 do {										\
@@ -474,6 +490,31 @@ CALLCHAIN_TEST(modes, two_loops)
 	TEST_ASSERT(loops.first.nr_guest >= NR_SAMPLES && loops.second.nr_guest >= NR_SAMPLES,
 		    "Only %u samples hit the first loop, %u the second one",
 		    loops.first.nr_guest, loops.second.nr_guest);
+	kvm_vm_free(vm);
+}
+
+/* Ring 1 counts as user mode, and so a walk reads what user mode can read: not the kernel's stack. */
+CALLCHAIN_TEST(modes, ring_1)
+{
+	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100 };
+	struct callchain_expectation e;
+	struct guest_stack stack;
+	struct kvm_vcpu *vcpu;
+	struct kvm_sregs sregs;
+	struct kvm_vm *vm;
+
+	vm = vm_create_looping(&vcpu, 4, false);
+	guest_stack_build_and_use(vcpu, &stack, &layout, false);
+	vcpu_sregs_get(vcpu, &sregs);
+	sregs.cs.selector |= 1;
+	sregs.cs.dpl = 1;
+	sregs.ss.selector |= 1;
+	sregs.ss.dpl = 1;
+	vcpu_sregs_set(vcpu, &sregs);
+
+	expect_guest_stack(&e, "ring 1", true, &stack, DEFAULT_MAX_STACK);
+	e.nr = 2;
+	vcpu_run_and_compare(vcpu, variant->source, NULL, NR_SAMPLES, &e);
 	kvm_vm_free(vm);
 }
 
@@ -778,6 +819,8 @@ static void test_nested(enum pmi_source source, bool tdp)
 		tdp_ptes[1] = tdp_get_pte(vm, gpa);
 		for (i = 0; i < ARRAY_SIZE(tdp_ptes); i++)
 			*tdp_ptes[i] &= ~accessed;
+		/* A walk must not ask for the right to set bits in it, either. */
+		*tdp_ptes[1] &= ~PTE_WRITABLE_MASK(&vm->stage2_mmu);
 	}
 
 	expect_guest_stack(&e, tdp ? "L2 with NPT or EPT" : "L2 with shadow paging", false,

@@ -33,7 +33,7 @@ typedef u64 __le64;
 #define TCR_TBI0		BIT(37)
 #define TCR_TBI1		BIT(38)
 
-enum { PERF_REG_ARM64_SP = 31, PERF_REG_ARM64_PC };
+enum { PERF_REG_ARM64_LR = 30, PERF_REG_ARM64_SP, PERF_REG_ARM64_PC };
 
 enum vcpu_sysreg {
 	TCR_EL1,
@@ -119,6 +119,12 @@ static inline u64 vcpu_get_reg(struct kvm_vcpu *vcpu, u8 nr)
 static inline bool vcpu_mode_is_32bit(struct kvm_vcpu *vcpu)
 {
 	return *vcpu_cpsr(vcpu) & PSR_MODE32_BIT;
+}
+
+/* The guests here have 64-bit kernels. */
+static inline bool vcpu_el1_is_32bit(struct kvm_vcpu *vcpu)
+{
+	return false;
 }
 
 static inline bool vcpu_mode_priv(struct kvm_vcpu *vcpu)
