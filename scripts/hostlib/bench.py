@@ -253,11 +253,11 @@ def plan(arch: Arch, quick: bool, timed: bool) -> List[Run]:
              if source == "nmi" else ())
     runs = _pieces(PIECES, source) + _exits(source)
     if quick:
-        return (runs + _latencies(DEPTHS, ways, source) + _pages((_FRAME, 4096), ways)
+        return (runs + _latencies(DEPTHS, ways, source) + _pages((_FRAME, 2048), ways)
                 + _slowdowns("counted", (64,), RATES, 50, ways) + _ladder(rates[2::2], ways, 64)
                 + (7 * _slowdowns("timed", (64,), RATES, 100, ways) if timed else []))
     return (runs + _latencies((0, 1, 2, 4, 8, 16, 32, 64, 96, 127), ways, source)
-            + _pages((16, 32, 64, 128, 256, 512, 1024, 2048, 4096), ways)
+            + _pages((16, 32, 64, 128, 256, 512, 1024, 2048), ways)
             # In a shorter run, or at 100 Hz, the samples would cost no more than the other
             # interrupts, whose number varies from run to run.
             + _slowdowns("counted", DEPTHS, RATES, 300, ways)
@@ -281,7 +281,7 @@ def gate_plan(arch: Arch = X86) -> List[Run]:
     """The runs of "make gate", on a host that does not have the walk of 2023."""
     source = pmis(arch.name)
     runs = (_latencies(DEPTHS, ("callchain",), source) + _costs(DEPTHS)
-            + _pages((512, 4096), ("callchain",)) + _pieces((GATE_PIECE,), source)
+            + _pages((512, 2048), ("callchain",)) + _pieces((GATE_PIECE,), source)
             + _exits(source))
     # If PMIs are IRQs, runs for the latency are those for the whole cost, too.
     return list(dict.fromkeys(runs))

@@ -99,7 +99,7 @@ def _cost(results: Results, **wanted: Any) -> float:
 def figures(results: Results) -> Dict[str, float]:
     """Return the figures that have a limit, by name, in instructions."""
     few, many = (_figure(results, "cost", source="irq", depth=127, stride=stride)
-                 for stride in (512, 4096))
+                 for stride in (512, 2048))
     assert few.cost is not None and many.cost is not None
     whole = {depth: _cost(results, depth=depth) for depth in bench.DEPTHS}
     ends = (bench.DEPTHS[0], bench.DEPTHS[-1])
