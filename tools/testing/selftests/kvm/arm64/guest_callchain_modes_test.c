@@ -106,7 +106,7 @@ FIXTURE_TEARDOWN(whole)
 /* Each record lies on two pieces of 4 KiB, and some on two pages. */
 TEST_F_TIMEOUT(whole, chain, TIMEOUT)
 {
-	build_stack(&self->g, 100, 0x1000, self->g.vm->page_size - 0x408);
+	build_stack(&self->g, 60, 0x1000, self->g.vm->page_size - 0x408);
 	compare(&self->g);
 }
 
