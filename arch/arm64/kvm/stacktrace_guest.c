@@ -50,9 +50,8 @@ static bool is_upper_half(u64 addr)
  * Values of TxSZ that the architecture does not have are brought into range; translation refuses
  * them.
  */
-static u64 guest_extend(struct kvm_vcpu *vcpu, u64 addr)
+static u64 guest_extend(u64 tcr, u64 addr)
 {
-	u64 tcr = vcpu_read_sys_reg(vcpu, TCR_EL1);
 	u64 txsz = is_upper_half(addr) ? FIELD_GET(TCR_T1SZ_MASK, tcr) :
 					 FIELD_GET(TCR_T0SZ_MASK, tcr);
 	u64 above = GENMASK_ULL(63, 64 - clamp(txsz, 12, 48));
@@ -61,11 +60,11 @@ static u64 guest_extend(struct kvm_vcpu *vcpu, u64 addr)
 }
 
 /* Set the topmost byte of a data address to copies of bit 55 if the guest's CPU ignores it. */
-static u64 guest_untag(struct kvm_vcpu *vcpu, u64 addr)
+static u64 guest_untag(u64 tcr, u64 addr)
 {
 	u64 tbi = is_upper_half(addr) ? TCR_TBI1 : TCR_TBI0;
 
-	return vcpu_read_sys_reg(vcpu, TCR_EL1) & tbi ? (u64)sign_extend64(addr, 55) : addr;
+	return tcr & tbi ? (u64)sign_extend64(addr, 55) : addr;
 }
 
 /*
@@ -86,6 +85,7 @@ bool kvm_arch_vcpu_can_peek(struct kvm_vcpu *vcpu)
 /* Translate for virt/kvm/peek.c. */
 gpa_t kvm_arch_vcpu_peek_gva(struct kvm_vcpu *vcpu, gva_t gva, bool user)
 {
+	u64 tcr = vcpu_read_sys_reg(vcpu, TCR_EL1);
 	struct s1_walk_result wr = {};
 	struct s1_walk_info wi = {
 		.regime	= TR_EL10,
@@ -95,8 +95,8 @@ gpa_t kvm_arch_vcpu_peek_gva(struct kvm_vcpu *vcpu, gva_t gva, bool user)
 		.peek	= true,
 	};
 
-	gva = guest_untag(vcpu, gva);
-	if (guest_extend(vcpu, gva) != gva || __kvm_translate_va(vcpu, &wi, &wr, gva) ||
+	gva = guest_untag(tcr, gva);
+	if (guest_extend(tcr, gva) != gva || __kvm_translate_va(vcpu, &wi, &wr, gva) ||
 	    !(user ? wr.ur : wr.pr))
 		return INVALID_GPA;
 
@@ -138,10 +138,9 @@ static bool guest_unwind_step(struct guest_unwind_state *state, u64 frame)
 	return true;
 }
 
-static u64 guest_word(struct kvm_vcpu *vcpu, u64 word)
+static u64 guest_word(bool be, u64 word)
 {
-	return kvm_vcpu_is_be(vcpu) ? be64_to_cpu((__force __be64)word) :
-				      le64_to_cpu((__force __le64)word);
+	return be ? be64_to_cpu((__force __be64)word) : le64_to_cpu((__force __le64)word);
 }
 
 /* The stack pointer.  Preemption is disabled, so that registers stay where they are. */
@@ -170,6 +169,9 @@ unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned 
 {
 	struct guest_unwind_state state = { .user = !vcpu_mode_priv(vcpu) };
 	u64 fp = vcpu_get_reg(vcpu, 29), frame = fp, next, ra;
+	/* Each of these takes more instructions than the rest of a frame. */
+	u64 tcr = vcpu_read_sys_reg(vcpu, TCR_EL1);
+	bool be = kvm_vcpu_is_be(vcpu), pauth = vcpu_has_ptrauth(vcpu);
 	unsigned int nr;
 
 	/* 32-bit code has no frame records of this kind. */
@@ -177,23 +179,23 @@ unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned 
 		return 0;
 
 	kvm_peek_with_rights(vcpu, state.user);
-	state.stack.low = guest_untag(vcpu, guest_sp(vcpu));
+	state.stack.low = guest_untag(tcr, guest_sp(vcpu));
 	state.stack.high = state.stack.low;
 	/* A frame pointer of zero marks the outermost record, by the AAPCS. */
 	for (nr = 0; nr < max && fp; nr++) {
-		frame = guest_untag(vcpu, fp);
+		frame = guest_untag(tcr, fp);
 		if (!guest_unwind_step(&state, frame) ||
 		    kvm_peek_pair(vcpu, frame, &next, &ra))
 			break;
 
-		ra = guest_word(vcpu, ra);
-		fp = guest_word(vcpu, next);
+		ra = guest_word(be, ra);
+		fp = guest_word(be, next);
 
 		/* Remove the signature that pointer authentication has put into the address. */
-		if (vcpu_has_ptrauth(vcpu))
-			ra = guest_extend(vcpu, ra);
+		if (pauth)
+			ra = guest_extend(tcr, ra);
 		/* perf would take the highest addresses for context markers. */
-		if (!ra || guest_extend(vcpu, ra) != ra || ra >= PERF_CONTEXT_MAX)
+		if (!ra || guest_extend(tcr, ra) != ra || ra >= PERF_CONTEXT_MAX)
 			break;
 
 		ips[nr] = ra;
@@ -208,8 +210,9 @@ unsigned int kvm_arch_vcpu_stack_walk(struct kvm_vcpu *vcpu, u64 *ips, unsigned 
 /* Return where a read begins.  Called as kvm_arch_vcpu_stack_walk(). */
 u64 kvm_arch_vcpu_read_base(struct kvm_vcpu *vcpu, enum perf_guest_read_base base)
 {
-	return base == PERF_GUEST_READ_SP ? guest_untag(vcpu, guest_sp(vcpu)) :
-					    vcpu_read_sys_reg(vcpu, TPIDR_EL1);
+	return base == PERF_GUEST_READ_SP ?
+	       guest_untag(vcpu_read_sys_reg(vcpu, TCR_EL1), guest_sp(vcpu)) :
+	       vcpu_read_sys_reg(vcpu, TPIDR_EL1);
 }
 
 /* Store abi, root, mask and regs of PERF_RECORD_GUEST_READ. */
