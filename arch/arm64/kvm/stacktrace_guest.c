@@ -17,7 +17,7 @@
 
 /*
  * The number of times that a walk may leave a stack for a lower one: a kernel has several, e.g.
- * for interrupts, in any order.
+ * for interrupts.  One that lies between two that were walked ends the walk.
  */
 #define UNWIND_MAX_LEFT		3
 
@@ -90,7 +90,7 @@ gpa_t kvm_arch_vcpu_peek_gva(struct kvm_vcpu *vcpu, gva_t gva, bool user)
 	struct s1_walk_info wi = {
 		.regime	= TR_EL10,
 		.as_el0	= user,
-		/* Obey PAN: don't read user memory that the guest's kernel can't read. */
+		/* Obey PAN as it is: don't read user memory that the kernel couldn't read now. */
 		.pan	= !user && (*vcpu_cpsr(vcpu) & PSR_PAN_BIT),
 		.peek	= true,
 	};
@@ -147,7 +147,7 @@ static u64 guest_word(bool be, u64 word)
 static u64 guest_sp(struct kvm_vcpu *vcpu)
 {
 	if (vcpu_mode_is_32bit(vcpu))
-		return vcpu_get_reg(vcpu, 13);
+		return lower_32_bits(vcpu_get_reg(vcpu, 13));
 
 	if ((*vcpu_cpsr(vcpu) & PSR_MODE_MASK) != PSR_MODE_EL1h)
 		return vcpu_gp_regs(vcpu)->sp;
@@ -225,9 +225,12 @@ void kvm_arch_vcpu_read_regs(struct kvm_vcpu *vcpu, u64 mask, u64 *words)
 	*words++ = mask;
 	for (; mask; mask &= mask - 1) {
 		reg = __ffs64(mask);
-		if (reg == PERF_REG_ARM64_LR && vcpu_mode_is_32bit(vcpu))
-			*words++ = vcpu_get_reg(vcpu, 14);
-		else if (reg < PERF_REG_ARM64_SP)
+		/* As perf_reg_value() of 32-bit tasks, where r14 and r15 are LR and PC. */
+		if (vcpu_mode_is_32bit(vcpu) && reg == PERF_REG_ARM64_LR)
+			reg = 14;
+		else if (vcpu_mode_is_32bit(vcpu) && reg == 15)
+			reg = PERF_REG_ARM64_PC;
+		if (reg < PERF_REG_ARM64_SP)
 			*words++ = vcpu_get_reg(vcpu, reg);
 		else if (reg == PERF_REG_ARM64_SP)
 			*words++ = guest_sp(vcpu);

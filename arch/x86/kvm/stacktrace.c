@@ -114,7 +114,7 @@ static __always_inline unsigned int guest_walk(struct kvm_vcpu *vcpu, struct gue
  * them, in @ips; return how many.  Addresses are linear.  The stack is read with the rights of
  * the code that was interrupted.
  *
- * @max bounds the work: a frame takes two words, and at most two translations.
+ * @max and KVM_PEEK_MAX bound the work: a frame takes two words, and at most two translations.
  *
  * Called in the vCPU's thread, before the exit is handled, see kvm_peek_begin().
  */

@@ -605,7 +605,7 @@ static bool is_aarch32(void)
 /* D1.21.1: R13 of AArch32's user mode is X13. */
 static u64 fuzz_sp(void)
 {
-	return is_aarch32() ? vcpu.arch.regs.regs[13] : oracle_sp(&f.v);
+	return is_aarch32() ? vcpu.arch.regs.regs[13] & ~0U : oracle_sp(&f.v);
 }
 
 u64 fuzz_read_base(enum perf_guest_read_base base)
@@ -622,10 +622,11 @@ void fuzz_read_regs(u64 mask, u64 *data)
 	*data++ = vcpu.arch.sys_regs[TTBR0_EL1];
 	*data++ = mask;
 	for (i = 0; i < 33; i++) {
-		/* The link register is X30, or R14, which is X14. */
+		/* The link register is X30, or R14, which is X14; R15 is the PC. */
 		if (mask >> i & 1)
-			*data++ = i < 31 ? vcpu.arch.regs.regs[i == 30 && is_aarch32() ? 14 : i] :
-				  i == 31 ? fuzz_sp() : f.v.pc;
+			*data++ = i == 32 || (i == 15 && is_aarch32()) ? f.v.pc :
+				  i == 31 ? fuzz_sp() :
+				  vcpu.arch.regs.regs[i == 30 && is_aarch32() ? 14 : i];
 	}
 }
 
