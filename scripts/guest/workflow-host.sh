@@ -223,6 +223,11 @@ record all --guest -a
 show all kvm --guest -i all report --stdio --no-children -g none --sort guest,comm,dso,sym
 record both "--host --guest" -a
 show both kvm --host --guest -i both report --stdio --no-children -g none --sort comm,dso,sym
+# For versions of perf that don't know the records of guests.
+perf inject --join-callchains -i both -o $out/joined.data > $out/inject.log 2>&1 ||
+	fail "perf inject failed, see inject.log"
+show joined-addresses script -i $out/joined.data --guest-code -G -F time,ip
+show joined-callchains script -i $out/joined.data --guest-code --no-inline -F time,ip
 record host "--host --no-guest" -p $web
 show host kvm --host --no-guest -i host report --stdio --no-children -g none
 show host-callers kvm --host --no-guest -i host report --stdio --children -g none

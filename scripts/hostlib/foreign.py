@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: GPL-2.0-only
-"""The user space of an emulated host of another architecture, made by mmdebstrap."""
+"""Programs of another architecture or another Debian, unpacked by mmdebstrap."""
 
 import hashlib
 import shutil
@@ -24,19 +24,19 @@ _OPTIONS = ("--variant=extract", "--mode=chrootless", "--skip=check/chrootless,o
             '--extract-hook=ln -s mawk "$1/usr/bin/awk"')
 
 
-def fetch(architecture: str, packages: Sequence[str] = PACKAGES) -> Path:
+def fetch(architecture: str, packages: Sequence[str] = PACKAGES, suite: str = SUITE) -> Path:
     """Return a tarball of Debian's packages with all dependencies; make it only once."""
     options = [*_OPTIONS, f"--architectures={architecture}", f"--include={','.join(packages)}"]
     digest = hashlib.sha256(" ".join(options).encode()).hexdigest()
     folder = cache_dir() / architecture
     with one_at_a_time(folder):
-        tarball = folder / f"{SUITE}-{digest[:12]}.tar.gz"
+        tarball = folder / f"{suite}-{digest[:12]}.tar.gz"
         if not tarball.exists():
             incoming = folder / "incoming"
             shutil.rmtree(incoming, ignore_errors=True)
             incoming.mkdir()
-            run_logged(f"Download Debian's packages for {architecture}, 60 MB",
-                       ["mmdebstrap", *options, SUITE, str(incoming / tarball.name), mirror()],
+            run_logged(f"Download packages of {suite} for {architecture}",
+                       ["mmdebstrap", *options, suite, str(incoming / tarball.name), mirror()],
                        folder / "mmdebstrap.log", env={"TMPDIR": str(incoming)})
             (incoming / tarball.name).rename(tarball)
     return tarball

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from . import guest
+from . import guest, oldperf
 from .build import GUEST_PROGRAM, Build
 from .emulated import EmulatedHost, check_console, pass_on
 from .selftests import Counts, count_test
@@ -218,4 +218,7 @@ def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts
         check_console(folder / f"{name}.log", f"guest {name}")
     if outcome.status:
         raise Failure(f"perf kvm failed on the host, what it says is above; see {folder}")
-    return judge(folder)
+    counts = judge(folder)
+    ours = {what: (folder / f"joined-{what}.txt").read_text() for what in oldperf.SCRIPTS}
+    counts.add(oldperf.judge_file(folder / "joined.data", ours, folder / "older"))
+    return counts
