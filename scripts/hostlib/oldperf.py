@@ -78,8 +78,8 @@ def judge_file(data: Path, ours: Mapping[str, str], folder: Path) -> Counts:
         for what, options in SCRIPTS.items():
             said = _run(root, "usr/bin/perf", "script", "-f", *options.split(), "-i", str(data))
             (folder / f"{suite}-{what}.txt").write_text(said.stdout + said.stderr)
-            cases[f"{version}: script shows all {what}"] = (
-                not said.returncode and bool(ours[what]) and lines(said.stdout) == lines(ours[what]))
+            cases[f"{version}: script shows all {what}"] = bool(
+                not said.returncode and ours[what] and lines(said.stdout) == lines(ours[what]))
         report = _run(root, "usr/bin/perf", "kvm", "--host", "--guest", f"--guestmount={root}",
                       "report", "-f", "--stdio", "-g", "none", "-i", str(data))
         (folder / f"{suite}-report.txt").write_text(report.stdout + report.stderr)
