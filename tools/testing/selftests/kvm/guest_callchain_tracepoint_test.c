@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only
 /*
  * Samples of tracepoints that hit while KVM runs a guest, but in no PMI's context: right after the
- * exit, and in softirqs.  On x86, an event right after the exit has the guest's chain, and a
- * softirq's sample is the host's.  On arm64, neither event has a chain.
+ * exit, and in softirqs.  On x86, an event right after the exit has the guest's chain, on arm64 it
+ * has none.  A softirq's sample is the host's.
  */
 #include <sys/mman.h>
 #include <unistd.h>
@@ -95,11 +95,6 @@ static void count_softirq(const struct callchain_sample *s, void *arg)
 {
 	unsigned int *nr = arg;
 
-	if (PMIS_HIT_KVM) {
-		count_guest_ip(s, arg);
-		return;
-	}
-
 	TEST_ASSERT(s->cpumode == PERF_RECORD_MISC_KERNEL && s->ip != (u64)guest_loop &&
 		    s->nr && s->ips[0] == (u64)PERF_CONTEXT_KERNEL,
 		    "A softirq's sample has cpumode %u, IP 0x%lx, %lu entries, from 0x%lx",
@@ -107,7 +102,7 @@ static void count_softirq(const struct callchain_sample *s, void *arg)
 	++*nr;
 }
 
-/* On x86, softirqs that follow the IRQ which has ended guest mode are the host's. */
+/* Softirqs that follow the IRQ which has ended guest mode are the host's. */
 CALLCHAIN_TEST(tracepoint, softirq)
 {
 	const struct perf_event_attr attr = {
