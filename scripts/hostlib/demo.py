@@ -23,8 +23,8 @@ _SUITE = "bookworm"
 # Seconds for two boots, one inside the other, and a profile; a slow emulator needs most of them.
 _DEADLINE = 1200
 
-# The share of the guest-kernel samples that must carry more than the IP, and of the samples in
-# system calls whose chains must begin in user mode.
+# The share of the guest-kernel samples, but for those of entries, that must carry more than the IP,
+# and of the samples in system calls whose chains must begin in user mode.
 _ENOUGH = 0.90
 
 # What perf record says if events read guests.
@@ -134,7 +134,8 @@ def run(build: Build, accel: str, folder: Path, whose: str, kernel_args: str = "
     with Step("Fold the stacks, and draw the flame graph"):
         samples = stacks.read_bytes((folder / "samples.txt").read_bytes())
         hits = [sample for sample in samples if sample.is_guest]
-        kernel = [sample for sample in hits if sample.is_guest_kernel]
+        kernel = [sample for sample in hits
+                  if sample.is_guest_kernel and not is_entry(sample, functions)]
         folded = stacks.fold(hits)
         (folder / "folded.txt").write_text(stacks.folded_text(folded))
         whose = "A Linux guest" if build.arch is X86 else f"An {build.arch.name} Linux guest"
@@ -150,6 +151,12 @@ def run(build: Build, accel: str, folder: Path, whose: str, kernel_args: str = "
                    sum(1 for sample in converted["samples"]
                        if any(frame.get("symbol") == functions.dispatch
                               for frame in sample["callchain"])))
+
+
+def is_entry(sample: stacks.Sample, functions: _Functions) -> bool:
+    """Return True if the kernel's entry was sampled, which has no callers in the kernel."""
+    frames = sample.frames()
+    return len(frames) == 1 and bool(re.fullmatch(functions.outermost, frames[0].name))
 
 
 def is_whole(sample: stacks.Sample, functions: _Functions) -> bool:
@@ -176,9 +183,10 @@ def show(profile: Profile) -> None:
     for stack, count in profile.folded.most_common(10):
         say(f"{100 * count / profile.guest_samples:5.1f} %  {' > '.join(stack)}")
     say(f"\n{profile.guest_samples} samples hit the guest, {profile.kernel_samples} of them its "
-        f"kernel; {profile.kernel_with_frames} of these ({100 * profile.share:.1f} %) carry two "
-        f"frames or more, {profile.kernel_whole} ({100 * profile.whole:.1f} %) reach the kernel's "
-        "entry or a thread's start.")
+        f"kernel behind its entries; {profile.kernel_with_frames} of these "
+        f"({100 * profile.share:.1f} %) carry two frames or more, {profile.kernel_whole} "
+        f"({100 * profile.whole:.1f} %) reach the kernel's entry or a thread's "
+        "start.")
     say(f"Report: {profile.folder}/report.txt")
     say(f"Flame graph: {profile.folder}/flamegraph.svg (open it in a browser)")
 

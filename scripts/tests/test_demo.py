@@ -34,6 +34,13 @@ class SamplesTest(unittest.TestCase):
                    Sample("g", ("main",), (_USER,))]
         self.assertEqual(demo.system_calls(samples, entry), (2, 1))
 
+    def test_only_an_entry_alone_has_no_callers(self) -> None:
+        for names, entry in ((("vectors",), True), (("el0t_64_sync",), True),
+                             (("vfs_read",), False), (("vectors", "main"), False), ((), False)):
+            sample = Sample("G", names, tuple(_USER if name == "main" else _KERNEL
+                                              for name in names))
+            self.assertEqual(demo.is_entry(sample, demo._FUNCTIONS["arm64"]), entry, names)
+
     def test_whole_if_the_kernel_begins_where_it_is_entered(self) -> None:
         for arch, names, whole in (
                 ("arm64", ("vfs_read", "el0_svc", "el0t_64_sync", "main"), True),
