@@ -493,7 +493,7 @@ CALLCHAIN_TEST(modes, two_loops)
 	kvm_vm_free(vm);
 }
 
-/* Ring 1 counts as user mode, and so a walk reads what user mode can read: not the kernel's stack. */
+/* Ring 1 counts as user mode, and so a walk reads what user mode can: not the kernel's stack. */
 CALLCHAIN_TEST(modes, ring_1)
 {
 	const struct guest_stack_layout layout = { NR_FRAMES, 64, 0x100 };
