@@ -356,7 +356,7 @@ static void run_case(u64 nr, struct totals *totals)
 	struct oracle_chain oracle;
 	struct samples samples;
 	const struct oracle_chain *chain = &samples.chain;
-	bool judged, right = false;
+	bool judged, pae, right = false;
 	unsigned int try;
 
 	fuzz.nr = nr;
@@ -365,10 +365,11 @@ static void run_case(u64 nr, struct totals *totals)
 	enter_case();
 
 	/*
-	 * The guest's CPU may set an Accessed bit after the sample, in an entry that is a PDPTE as
-	 * well, where this bit is reserved.  The bit stays, so that the next sample is judged.
+	 * With PAE paging, the guest's CPU may set an Accessed bit after the sample, in an entry
+	 * that is a PDPTE as well, where this bit is reserved.  The bit stays: judge one more sample.
 	 */
-	for (try = 0; try < 2 && !right; try++) {
+	pae = fuzz.c.vcpu.pg && fuzz.c.vcpu.pae && !fuzz.c.vcpu.lma;
+	for (try = 0; try < 1 + pae && !right; try++) {
 		samples = (struct samples) {};
 		if (fuzz.c.race)
 			start_race();
