@@ -42,10 +42,13 @@ class _Functions:
         entry: the entry of system calls
         dispatch: a function on the path from that entry to the system call
         outermost: a pattern of all entries, and of the functions where threads and CPUs start
+        alone: a pattern of entries from user mode at which the emulator looks for interrupts: they
+            are often sampled before there is a caller
     """
     entry: str
     dispatch: str
     outermost: str
+    alone: str = ""
 
     @property
     def expected(self) -> Tuple[str, ...]:
@@ -58,7 +61,8 @@ _FUNCTIONS = {
                       r"(asm|entry|ret_from_fork|secondary_startup|x86_64_start)\w*"),
     "arm64": _Functions("el0t_64_sync", "el0_svc",
                         r"(vectors|tramp_vectors|__bp_harden_el1_vectors|el0t_|ret_from_fork|"
-                        r"ret_to_user|__secondary_switched|__primary_switched)\w*"),
+                        r"ret_to_user|__secondary_switched|__primary_switched)\w*",
+                        r"(vectors|el0t_|ret_to_user)\w*"),
 }
 
 
@@ -154,9 +158,9 @@ def run(build: Build, accel: str, folder: Path, whose: str, kernel_args: str = "
 
 
 def is_entry(sample: stacks.Sample, functions: _Functions) -> bool:
-    """Return True if the kernel's entry was sampled, which has no callers in the kernel."""
+    """Return True if an entry from user mode was sampled that has no callers in the kernel."""
     frames = sample.frames()
-    return len(frames) == 1 and bool(re.fullmatch(functions.outermost, frames[0].name))
+    return len(frames) == 1 and bool(re.fullmatch(functions.alone, frames[0].name))
 
 
 def is_whole(sample: stacks.Sample, functions: _Functions) -> bool:
@@ -183,7 +187,7 @@ def show(profile: Profile) -> None:
     for stack, count in profile.folded.most_common(10):
         say(f"{100 * count / profile.guest_samples:5.1f} %  {' > '.join(stack)}")
     say(f"\n{profile.guest_samples} samples hit the guest, {profile.kernel_samples} of them its "
-        f"kernel behind its entries; {profile.kernel_with_frames} of these "
+        f"kernel (entries left out); {profile.kernel_with_frames} of these "
         f"({100 * profile.share:.1f} %) carry two frames or more, {profile.kernel_whole} "
         f"({100 * profile.whole:.1f} %) reach the kernel's entry or a thread's "
         "start.")

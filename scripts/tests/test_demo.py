@@ -40,6 +40,9 @@ class SamplesTest(unittest.TestCase):
             sample = Sample("G", names, tuple(_USER if name == "main" else _KERNEL
                                               for name in names))
             self.assertEqual(demo.is_entry(sample, demo._FUNCTIONS["arm64"]), entry, names)
+        # x86's entries are not sampled alone: there, nothing is left out.
+        sample = Sample("G", ("asm_exc_page_fault",), (_KERNEL,))
+        self.assertFalse(demo.is_entry(sample, demo._FUNCTIONS["x86"]))
 
     def test_whole_if_the_kernel_begins_where_it_is_entered(self) -> None:
         for arch, names, whole in (

@@ -366,7 +366,7 @@ static void run_case(u64 nr, struct totals *totals)
 
 	/*
 	 * With PAE paging, the guest's CPU may set an Accessed bit after the sample, in an entry
-	 * that is a PDPTE as well, where this bit is reserved.  The bit stays: judge one more sample.
+	 * that is a PDPTE as well, where this bit is reserved.  It stays: judge one more sample.
 	 */
 	pae = fuzz.c.vcpu.pg && fuzz.c.vcpu.pae && !fuzz.c.vcpu.lma;
 	for (try = 0; try < 1 + pae && !right; try++) {
