@@ -264,8 +264,12 @@ static void add_map_types(struct btf *btf, int u32_id, int u64_id)
 	btf__add_field(btf, "i_pages", cache, (M_CACHE - 8) * 8, 0);
 	slots = btf__add_array(btf, u64_id, u64_id, 64);
 	btf__add_struct(btf, "xa_node", C_SLOTS + 64 * 8);
+	btf__add_field(btf, "shift", u32_id, C_SHIFT * 8, 0);
 	btf__add_field(btf, "slots", slots, C_SLOTS * 8, 0);
 	btf__add_struct(btf, "page", or_usual(fake_kernel.page_size, STRUCT_PAGE));
+	btf__add_struct(btf, "folio", 64);
+	btf__add_field(btf, "mapping", u64_id, P_MAPPING * 8, 0);
+	btf__add_field(btf, "index", u64_id, P_INDEX * 8, 0);
 	btf__add_struct(btf, "inode", 64);
 	btf__add_field(btf, "i_ino", u64_id, I_INO * 8, 0);
 	btf__add_field(btf, "i_sb", u64_id, I_SB * 8, 0);
@@ -462,6 +466,7 @@ static void make_program(void)
 {
 	const Elf64_Ehdr ehdr = {
 		.e_ident	= { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB },
+		.e_type		= ET_DYN,
 		.e_phoff	= sizeof(ehdr),
 		.e_phentsize	= sizeof(Elf64_Phdr),
 		.e_phnum	= 2,
@@ -485,14 +490,25 @@ static void make_program(void)
 	}
 }
 
+/* Have the page cache of a file hold a page. */
+void fake__put_page(u64 gpa, u64 mapping, u64 index)
+{
+	u64 page = VMEMMAP + gpa / PAGE * or_usual(fake_kernel.page_size, STRUCT_PAGE);
+
+	fake__put_u64(page + P_MAPPING, mapping);
+	fake__put_u64(page + P_INDEX, index);
+	fake__put_u64(CACHE(1) + C_SLOTS + index * sizeof(u64), page);
+}
+
 static void make_maps(void)
 {
 	make_program();
 	/* Nothing is cached of the second file. */
 	fake__put_u64(MAPPING(0) + M_CACHE, CACHE(0) | 2);
+	fake__put_u32(CACHE(0) + C_SHIFT, 6);
 	fake__put_u64(CACHE(0) + C_SLOTS, CACHE(1) | 2);
-	fake__put_u64(CACHE(1) + C_SLOTS, VMEMMAP + PROGRAM_GPA / PAGE *
-		      or_usual(fake_kernel.page_size, STRUCT_PAGE));
+	if (fake_kernel.page_size != NONE)
+		fake__put_page(PROGRAM_GPA, MAPPING(0), 0);
 
 	fake__put_u64(MM + MM_PGD, PAGE_OFFSET + USER_PGD_GPA);
 	fake__put_u64(MM + MM_EXEC_VM, 7);
@@ -716,6 +732,119 @@ void fake__make(const struct fake_guest *guest)
 void fake__make_usual(void)
 {
 	fake__make(&(const struct fake_guest){});
+}
+
+static const Elf64_Sym program_symbols[] = {
+	{},
+	{ .st_name = 1, .st_info = STT_FUNC },
+	{ 10, STT_FUNC, 0, 1, ADDR(CODE, 0x100), 0x20 },
+	{ SECOND_AT, STT_FUNC, 0, 1, ADDR(CODE, 0x200), 0x30 },
+	{ 16, STT_OBJECT, 0, 1, ADDR(CODE, 0x300), 0x10 },
+	{ 16, STT_FUNC, 0, 1, ADDR(CODE, 0x400), 0 },
+	{ 16, STT_FUNC, 0, 1, ADDR(DYNAMIC, 0), 0x10 },
+	{ 22, STT_FUNC, 0, 1, ADDR(CODE, 0x500), 0x10 },
+};
+
+/* One bucket; symbols from the second one on have hashes, and the last of these is odd. */
+static const u32 program_hashes[] = { 1, 2, 1, 0, 0, 0, 2, 2, 4, 6, 8, 10, 13 };
+
+static void put_in_program(unsigned int page, u64 at, const void *data, size_t size)
+{
+	fake__put(PROGRAM_RAM(page, at), data, size);
+}
+
+static void put_rule(u64 at, u64 function, u32 size)
+{
+	const struct {
+		u32 len, common;
+		s32 ip;
+		u32 size;
+		u8 rules[8];
+	} rule = {
+		RULE_SIZE - sizeof(u32), at + sizeof(u32),
+		(s32)(function - ADDR(RULES_1, at + 8)), size, {},
+	};
+
+	put_in_program(RULES_1, at, &rule, sizeof(rule));
+}
+
+static void put_table(void)
+{
+	const struct {
+		u8 format[4];
+		s32 rules;
+		u32 nr;
+		s32 entries[6];
+	} table = {
+		{ 1, 0x1b, 0x03, 0x3b }, ADDR(RULES_1, 0) - ADDR(TABLE, 4), 3,
+		{
+			ADDR(CODE, 0x100) - ADDR(TABLE, 0), ADDR(RULES_1, RULE_1) - ADDR(TABLE, 0),
+			ADDR(CODE, 0x200) - ADDR(TABLE, 0), ADDR(RULES_1, RULE_2) - ADDR(TABLE, 0),
+			ADDR(CODE, 0x500) - ADDR(TABLE, 0), ADDR(RULES_1, RULE_3) - ADDR(TABLE, 0),
+		},
+	};
+	static const u8 common[RULE_1] = {
+		RULE_1 - 4, 0, 0, 0, 0, 0, 0, 0, 1, 'z', 'R', 0, 1, 0x78, 16, 1, 0x1b, 0x0c, 7, 8,
+		0x90, 1,
+	};
+
+	put_in_program(TABLE, 0, &table, sizeof(table));
+	put_in_program(RULES_1, 0, common, sizeof(common));
+	put_rule(RULE_1, ADDR(CODE, 0x100), 0x20);
+	put_rule(RULE_2, ADDR(CODE, 0x200), 0x30);
+	put_rule(RULE_3, ADDR(CODE, 0x500), 0x10);
+}
+
+/* Put a jump by the pointer at the place in the code. */
+static void put_jump(u64 at)
+{
+	const s32 offset = ADDR(DYNAMIC, POINTER_AT) - ADDR(CODE, at + 10);
+	u8 jump[16] = { 0xf3, 0x0f, 0x1e, 0xfa, 0xff, 0x25 };
+
+	memcpy(&jump[6], &offset, sizeof(offset));
+	put_in_program(CODE, at, jump, sizeof(jump));
+}
+
+/* Make a program with code, symbols and rules, in place of the one that has no code. */
+void fake__make_program(void)
+{
+	const Elf64_Phdr phdrs[] = {
+		{ PT_LOAD, PF_R, 0, ADDR(0, 0), 0, CODE * PAGE, CODE * PAGE, PAGE },
+		{ PT_NOTE, PF_R, 0x200, ADDR(0, 0x200), 0, 56, 56, 4 },
+		{ PT_LOAD, PF_R | PF_X, CODE * PAGE, ADDR(CODE, 0), 0, PAGE, PAGE, PAGE },
+		{ PT_LOAD, PF_R, TABLE * PAGE, ADDR(TABLE, 0), 0, 3 * PAGE, 3 * PAGE, PAGE },
+		{ PT_DYNAMIC, PF_R, DYNAMIC * PAGE, ADDR(DYNAMIC, 0), 0, PAGE, PAGE, 8 },
+		{ PT_GNU_EH_FRAME, PF_R, TABLE * PAGE, ADDR(TABLE, 0), 0, 0x100, 0x100, 4 },
+	};
+	const Elf64_Dyn dynamic[] = {
+		{ DT_SYMTAB, { ADDR(HASHES, 0) } }, { DT_STRTAB, { ADDR(NAMES_1, 0) } },
+		{ DT_STRSZ, { 2 * PAGE } }, { DT_GNU_HASH, { ADDR(HASHES, HASH_AT) } },
+		{ DT_JMPREL, { ADDR(DYNAMIC, RELOCS_AT) } },
+		{ DT_PLTRELSZ, { sizeof(Elf64_Rela) } },
+		{},
+	};
+	const Elf64_Rela reloc = {
+		ADDR(DYNAMIC, POINTER_AT), ELF64_R_INFO(1, R_X86_64_JUMP_SLOT), 0,
+	};
+	static const u8 plt0[16] = { 0xff, 0x35, 0, 0, 0, 0, 0xff, 0x25 };
+	static const u16 nr = ARRAY_SIZE(phdrs), machine = EM_X86_64;
+
+	for (unsigned int i = 0; i < NR_PAGES; i++)
+		fake__put_page(PROGRAM_RAM(i, 0), MAPPING(0), i);
+	put_in_program(HEADERS, offsetof(Elf64_Ehdr, e_phnum), &nr, sizeof(nr));
+	put_in_program(HEADERS, offsetof(Elf64_Ehdr, e_machine), &machine, sizeof(machine));
+	put_in_program(HEADERS, sizeof(Elf64_Ehdr), phdrs, sizeof(phdrs));
+	put_in_program(HASHES, 0, program_symbols, sizeof(program_symbols));
+	put_in_program(HASHES, HASH_AT, program_hashes, sizeof(program_hashes));
+	put_in_program(NAMES_1, 0, "\0imported\0first\0other\0esc\x1b[2J", 30);
+	put_in_program(NAMES_1, SECOND_AT, "second", 7);
+	put_in_program(DYNAMIC, 0, dynamic, sizeof(dynamic));
+	put_in_program(DYNAMIC, RELOCS_AT, &reloc, sizeof(reloc));
+	/* Other code comes first.  A function may begin with a jump as those of the table do. */
+	put_in_program(CODE, 0x10, plt0, sizeof(plt0));
+	put_jump(0x20);
+	put_jump(0x100);
+	put_table();
 }
 
 /*

@@ -106,6 +106,29 @@
 #define PROGRAM		0x400000UL
 #define LIBRARY		0x7f0000001000UL
 
+/* The pages of the file that fake__make_program() makes, by what they have. */
+enum { HEADERS, HASHES, NAMES_1, NAMES_2, DYNAMIC, CODE, TABLE, RULES_1, RULES_2, NR_PAGES };
+
+/* Offset in the file, address as the linker gave it, and offset in RAM, of a place on a page. */
+#define FILE_AT(page, at)	((page) * PAGE + (at))
+#define ADDR(page, at)		((int)(0x10000 + FILE_AT(page, at)))
+#define PROGRAM_RAM(page, at)	(PROGRAM_GPA + FILE_AT(page, at))
+#define PROGRAM_SLOT(page)	(CACHE(1) + C_SLOTS + (page) * sizeof(u64))
+#define PROGRAM_FOLIO(page)	PAGE_OF(PROGRAM_RAM(page, 0))
+
+#define HASH_AT		0x400
+#define RELOCS_AT	0x400
+#define POINTER_AT	0x800
+
+/* The name of the second function begins on one page and ends on the next. */
+#define SECOND_AT	(PAGE - 3)
+
+/* A rule lies on both pages; all rules have the first record in common. */
+#define RULE_1		24
+#define RULE_2		(PAGE - 8)
+#define RULE_3		(PAGE + 16)
+#define RULE_SIZE	24
+
 /* The release of the kernel and its build-id, in VMCOREINFO. */
 #define RELEASE		"6.1.0-test"
 #define KERNEL_ID	"000102030405060708090a0b0c0d0e0fff01faaf"
@@ -161,8 +184,9 @@
 #define MM_EXEC_VM	0x30
 /* Where the guest has its direct map of RAM and its array of struct page. */
 #define PAGE_OFFSET	0xffff9d4000000000ULL
-#define VMEMMAP		0xfffff0c180000000ULL
 #define STRUCT_PAGE	64
+/* Of this array, the guest has the part for the pages of the program. */
+#define VMEMMAP		(SMALL + 0xa0000 - PROGRAM_GPA / PAGE * STRUCT_PAGE)
 /* The address of a page's struct page. */
 #define PAGE_OF(gpa)	(VMEMMAP + (gpa) / PAGE * STRUCT_PAGE)
 
@@ -176,7 +200,10 @@
 #define F_INODE		0x28
 #define F_MAPPING	0x30
 #define M_CACHE		0x18
+#define C_SHIFT		0
 #define C_SLOTS		0x28
+#define P_MAPPING	0x18
+#define P_INDEX		0x20
 #define I_INO		8
 #define I_SB		0x10
 #define S_DEV		0x10
@@ -304,6 +331,7 @@ void fake__put(u64 at, const void *data, size_t size);
 void fake__put_u32(u64 at, u32 value);
 void fake__put_u64(u64 at, u64 value);
 void fake__change_info(const char *from, const char *to);
+void fake__put_page(u64 gpa, u64 mapping, u64 index);
 void fake__put_release(size_t len);
 char *fake__put_other_info(u64 gpa, char digit, const char *tables);
 void fake__make_contents(const struct fake_kernel *kernel);
@@ -311,6 +339,7 @@ void fake__make_kernel(const struct fake_kernel *kernel);
 void fake__change(const struct fake_guest *guest);
 void fake__make(const struct fake_guest *guest);
 void fake__make_usual(void);
+void fake__make_program(void);
 void fake__make_arm64(const struct fake_arm64 *guest);
 size_t fake__print_kallsyms(char *text, size_t size, bool modules);
 

@@ -265,7 +265,7 @@ static int test_looks(const char *dir)
 	file = fopen(path, "we");
 	snprintf(path, sizeof(path), "%s/%d/files", dir, getpid());
 	maps = fopen(path, "we");
-	found = file && maps ? guest_task_writer__new(kernel, file, maps) : NULL;
+	found = file && maps ? guest_task_writer__new(kernel, file, maps, ".") : NULL;
 	good = found && look(found, 1, true);
 	if (good)
 		rewind(file);

@@ -148,7 +148,7 @@ static void write_build_id(const struct guest_vmcoreinfo *info, const char *top)
 static bool make_dirs(const char *top)
 {
 	static const char * const names[] = {
-		"proc", "boot", "boot/modules", "sys", "sys/kernel", "sys/module",
+		"proc", "boot", "boot/modules", "sys", "sys/kernel", "sys/module", "programs",
 	};
 	char path[PATH_MAX];
 

@@ -337,6 +337,21 @@ static bool is_at_hand(const struct file *file)
 	       !memcmp(build_id.data, file->id.build_id.data, build_id.size);
 }
 
+/* Have perf find what guest_map_writer__write_programs() has written of a file. */
+static void use_program(struct machine *machine, struct dso *dso, const struct build_id *build_id)
+{
+	char name[SBUILD_ID_SIZE], *path;
+
+	if (dso__guest_filename(dso) || build_id__snprintf(build_id, name, sizeof(name)) <= 0 ||
+	    asprintf(&path, "%s/programs/%s", machine->root_dir, name) < 0)
+		return;
+
+	if (is_regular_file(path))
+		dso__set_guest_filename(dso, path);
+	else
+		free(path);
+}
+
 static void add_map(struct machine *machine, struct thread *thread, const struct file *file)
 {
 	const char *suffix = build_id__is_defined(&file->id.build_id) ? GUEST_ONLY : UNKNOWN;
@@ -351,6 +366,8 @@ static void add_map(struct machine *machine, struct thread *thread, const struct
 	if (map) {
 		map__set_end(map, file->end);
 		map__set_pgoff(map, file->pgoff);
+		if (build_id__is_defined(&file->id.build_id))
+			use_program(machine, dso, &file->id.build_id);
 		maps__fixup_overlap_and_insert(thread__maps(thread), map);
 	}
 	map__put(map);

@@ -4,13 +4,12 @@
  * executable.  A process's tree of VMAs leads to the files, and dentries have their paths.  Both
  * may change while perf reads them, so two reads in a row must agree.
  */
-#include <elf.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-#include <linux/align.h>
 #include <linux/kernel.h>
 #include <linux/unaligned.h>
 #include <linux/zalloc.h>
@@ -22,6 +21,8 @@
 #include "guest-btf.h"
 #include "guest-map-writer.h"
 #include "guest-memory.h"
+#include "guest-page-cache.h"
+#include "guest-program.h"
 
 /* Linux's VM_EXEC. */
 #define VM_EXEC		4
@@ -42,14 +43,6 @@
 /* No tree of VMAs is deeper than this, even with as many VMAs as processes may have by default. */
 #define MAX_DEPTH	8
 
-/* Entries of the page cache, see include/linux/xarray.h. */
-#define XA_INTERNAL_MASK 3
-#define XA_INTERNAL	2
-#define XA_MAX_INTERNAL	4096
-
-/* No file's tree of pages is deeper than this, even with as many pages as a file can have. */
-#define MAX_CACHE_DEPTH	12
-
 /* All fields of a VMA that perf reads lie within this size. */
 #define MAX_VMA_SIZE	512
 
@@ -63,7 +56,9 @@
  */
 #define MAX_FILE	(16L << 20)
 
-/* Further VMAs of a process are left out. */
+/* Further files with code are left out, and so are further VMAs of a process. */
+#define MAX_PROGRAMS	4096
+
 #define MAX_VMAS	8192
 
 /* Read the files of a process at most this many times, until two reads in a row agree. */
@@ -100,9 +95,6 @@ struct node_layout {
  * @f_dentry:	... the dentry, which is the last component of the path
  * @f_inode:	... the inode
  * @f_mapping:	... the struct address_space
- * @cache:	in struct address_space: the root of the tree of cached pages
- * @slots:	in struct xa_node: the array of slots
- * @page_size:	the size of struct page
  * @i_ino:	in struct inode: the number of the inode
  * @i_sb:	... the superblock
  * @s_dev:	in struct super_block: the device number
@@ -130,9 +122,6 @@ struct map_layout {
 	u32			f_dentry;
 	u32			f_inode;
 	u32			f_mapping;
-	u32			cache;
-	u32			slots;
-	u32			page_size;
 	u32			i_ino;
 	u32			i_sb;
 	u32			s_dev;
@@ -147,18 +136,42 @@ struct map_layout {
 };
 
 /**
+ * struct program - a file with code
+ * @mapping:	address of its struct address_space
+ * @ino:	the number of its inode
+ * @build_id:	its build-id
+ * @size:	the size of that
+ * @tried:	true if perf has tried to write what names and unwinds it
+ * @written:	what was written
+ */
+struct program {
+	u64			mapping;
+	u64			ino;
+	u8			build_id[BUILD_ID_SIZE];
+	size_t			size;
+	bool			tried;
+	enum guest_program	written;
+};
+
+/**
  * struct guest_map_writer - the files that a guest's processes run
  * @mem:	the guest's memory
  * @file:	the file that they are written to
+ * @dir:	the directory with the files of the guest's kernel
  * @layout:	offsets of the fields of the guest's structures
- * @vmemmap:	where the guest's kernel has an array of struct page, one for each page of RAM
+ * @cache:	how to find pages of files
+ * @programs:	the files that were found
+ * @nr_programs: number of these
  * @warned:	true after a warning that @file has become too large
  */
 struct guest_map_writer {
 	struct guest_memory	*mem;
 	FILE			*file;
+	char			*dir;
 	struct map_layout	layout;
-	u64			vmemmap;
+	struct guest_page_cache	cache;
+	struct program		*programs;
+	size_t			nr_programs;
 	bool			warned;
 };
 
@@ -208,14 +221,6 @@ static bool find_node(const struct btf *btf, const char *type, struct node_layou
 	       node->slots <= NODE_SIZE - node->nr_slots * sizeof(u64);
 }
 
-static bool find_page_size(const struct btf *btf, u32 *size)
-{
-	int id = btf__find_by_name_kind(btf, "page", BTF_KIND_STRUCT);
-
-	*size = id < 0 ? 0 : btf__type_by_id(btf, id)->size;
-	return *size;
-}
-
 static bool find_layout(const struct btf *btf, struct map_layout *layout)
 {
 	const struct {
@@ -230,8 +235,6 @@ static bool find_layout(const struct btf *btf, struct map_layout *layout)
 		{ "file",	"f_path",	"dentry",	&layout->f_dentry },
 		{ "file",	"f_inode",	NULL,		&layout->f_inode },
 		{ "file",	"f_mapping",	NULL,		&layout->f_mapping },
-		{ "address_space", "i_pages",	"xa_head",	&layout->cache },
-		{ "xa_node",	"slots",	NULL,		&layout->slots },
 		{ "inode",	"i_ino",	NULL,		&layout->i_ino },
 		{ "inode",	"i_sb",		NULL,		&layout->i_sb },
 		{ "super_block", "s_dev",	NULL,		&layout->s_dev },
@@ -264,8 +267,7 @@ static bool find_layout(const struct btf *btf, struct map_layout *layout)
 		layout->vma_end = max(layout->vma_end,
 				      *vma_fields[i].offset + (u32)sizeof(u64));
 	}
-	return find_page_size(btf, &layout->page_size) &&
-	       find_node(btf, "maple_range_64", &layout->range) &&
+	return find_node(btf, "maple_range_64", &layout->range) &&
 	       find_node(btf, "maple_arange_64", &layout->arange);
 }
 
@@ -275,26 +277,36 @@ static bool find_layout(const struct btf *btf, struct map_layout *layout)
  * @btf:	types of the guest's kernel
  * @vmemmap:	address of the kernel's array of struct page
  * @file:	the file to write to
+ * @dir:	the directory with the files of the guest's kernel
  *
  * Return: the state; NULL if the types lack a field that perf reads, as those of Linux before 6.1.
  */
 struct guest_map_writer *guest_map_writer__new(struct guest_memory *mem, const struct btf *btf,
-					       u64 vmemmap, FILE *file)
+					       u64 vmemmap, FILE *file, const char *dir)
 {
 	struct guest_map_writer *maps = zalloc(sizeof(*maps));
 
-	if (!maps || !find_layout(btf, &maps->layout)) {
+	if (!maps || !find_layout(btf, &maps->layout) ||
+	    !guest_page_cache__init(&maps->cache, mem, btf, vmemmap)) {
 		free(maps);
 		return NULL;
 	}
 	maps->mem = mem;
-	maps->vmemmap = vmemmap;
 	maps->file = file;
+	maps->dir = strdup(dir);
+	if (!maps->dir) {
+		free(maps);
+		return NULL;
+	}
 	return maps;
 }
 
 void guest_map_writer__delete(struct guest_map_writer *maps)
 {
+	if (maps) {
+		free(maps->dir);
+		free(maps->programs);
+	}
 	free(maps);
 }
 
@@ -382,84 +394,51 @@ static bool read_inode(struct guest_map_writer *maps, u64 file, u32 *dev, u64 *i
 	       guest_memory__read(maps->mem, sb + layout->s_dev, dev, sizeof(*dev));
 }
 
-/* Find the build-id in the notes of an ELF file; return its size, zero if there is none. */
-static size_t find_in_notes(const u8 *notes, size_t size, u8 *build_id)
-{
-	size_t pos = 0;
-
-	while (pos + sizeof(Elf64_Nhdr) <= size) {
-		const Elf64_Nhdr *note = (const Elf64_Nhdr *)&notes[pos];
-		size_t desc = pos + sizeof(*note) + ALIGN((size_t)note->n_namesz, 4);
-
-		if (desc > size || note->n_descsz > size - desc)
-			return 0;
-		if (note->n_type == NT_GNU_BUILD_ID && note->n_namesz == sizeof(ELF_NOTE_GNU) &&
-		    !memcmp(note + 1, ELF_NOTE_GNU, sizeof(ELF_NOTE_GNU)) &&
-		    note->n_descsz && note->n_descsz <= BUILD_ID_SIZE) {
-			memcpy(build_id, &notes[desc], note->n_descsz);
-			return note->n_descsz;
-		}
-		pos = desc + ALIGN((size_t)note->n_descsz, 4);
-	}
-	return 0;
-}
-
-static bool is_node(u64 entry)
-{
-	return (entry & XA_INTERNAL_MASK) == XA_INTERNAL && entry > XA_MAX_INTERNAL;
-}
-
 /*
- * Read a file's first page from the guest's page cache.  The page got there when the file was
- * loaded.  No process need have it mapped, but the guest may have reclaimed it since.
+ * Read the build-id of a file, and note the file for guest_map_writer__write_programs(); return the
+ * size of the build-id, zero if there is none.
  */
-static bool read_first_page(struct guest_map_writer *maps, u64 file, u8 page[GUEST_PAGE_SIZE])
+static size_t note_program(struct guest_map_writer *maps, u64 file, u64 ino, u8 *build_id)
 {
-	const struct map_layout *layout = &maps->layout;
-	u64 mapping, entry;
+	struct program *program;
+	u64 mapping;
+	size_t size;
 
-	if (!read_u64(maps, file + layout->f_mapping, &mapping) ||
-	    !read_u64(maps, mapping + layout->cache, &entry))
-		return false;
-
-	for (unsigned int i = 0; i < MAX_CACHE_DEPTH && is_node(entry); i++) {
-		if (!read_u64(maps, entry - XA_INTERNAL + layout->slots, &entry))
-			return false;
-	}
-	/*
-	 * The entry of a page that is swapped out is odd, but the address of a struct page
-	 * is not: the checks below refuse that entry.
-	 */
-	if (entry < maps->vmemmap)
-		return false;
-
-	entry -= maps->vmemmap;
-	return !(entry % layout->page_size) &&
-	       guest_memory__read_page(maps->mem, entry / layout->page_size, page);
-}
-
-/* Read the build-id of a file; return its size, zero if there is none. */
-static size_t read_build_id(struct guest_map_writer *maps, u64 file, u8 *build_id)
-{
-	u8 page[GUEST_PAGE_SIZE] __aligned(8);
-	const Elf64_Ehdr *ehdr = (const Elf64_Ehdr *)page;
-	const Elf64_Phdr *phdr;
-	size_t size = 0;
-
-	if (!read_first_page(maps, file, page) ||
-	    memcmp(ehdr->e_ident, ELFMAG, SELFMAG) || ehdr->e_ident[EI_CLASS] != ELFCLASS64 ||
-	    ehdr->e_ident[EI_DATA] != ELFDATA2LSB || ehdr->e_phentsize != sizeof(*phdr) ||
-	    ehdr->e_phoff % 8 || ehdr->e_phoff > sizeof(page) ||
-	    ehdr->e_phnum > (sizeof(page) - ehdr->e_phoff) / sizeof(*phdr))
+	if (!read_u64(maps, file + maps->layout.f_mapping, &mapping))
 		return 0;
-
-	phdr = (const Elf64_Phdr *)&page[ehdr->e_phoff];
-	for (unsigned int i = 0; i < ehdr->e_phnum && !size; i++, phdr++) {
-		if (phdr->p_type == PT_NOTE && !(phdr->p_offset % 4) &&
-		    phdr->p_offset <= sizeof(page) &&
-		    phdr->p_filesz <= sizeof(page) - phdr->p_offset)
-			size = find_in_notes(&page[phdr->p_offset], phdr->p_filesz, build_id);
+	/* Most files are run by several processes. */
+	for (size_t i = 0; i < maps->nr_programs; i++) {
+		program = &maps->programs[i];
+		if (program->mapping == mapping && program->ino == ino) {
+			memcpy(build_id, program->build_id, program->size);
+			return program->size;
+		}
 	}
+	size = guest_program__read_build_id(&maps->cache, mapping, build_id);
+	if (!size || maps->nr_programs == MAX_PROGRAMS)
+		return size;
+
+	for (size_t i = 0; i < maps->nr_programs; i++) {
+		program = &maps->programs[i];
+		if (program->size != size || memcmp(program->build_id, build_id, size))
+			continue;
+		/* Another copy, or the file was cached anew: use what is there now. */
+		program->mapping = mapping;
+		program->ino = ino;
+		return size;
+	}
+
+	/* The array is full if the number is zero or a power of two. */
+	if (!(maps->nr_programs & (maps->nr_programs - 1))) {
+		program = realloc(maps->programs,
+				  max(2 * maps->nr_programs, (size_t)1) * sizeof(*program));
+		if (!program)
+			return size;
+		maps->programs = program;
+	}
+	program = &maps->programs[maps->nr_programs++];
+	*program = (struct program) { .mapping = mapping, .ino = ino, .size = size };
+	memcpy(program->build_id, build_id, size);
 	return size;
 }
 
@@ -482,7 +461,7 @@ static void write_vma(struct guest_map_writer *maps, struct process *process, co
 	if (!path)
 		return;
 
-	size = read_build_id(maps, file, build_id);
+	size = note_program(maps, file, ino, build_id);
 	fprintf(process->out, "%" PRIx64 " %" PRIx64 " %" PRIx64 " %x:%x %" PRIu64 " ", first,
 		last + 1, get_unaligned_le64(vma + layout->pgoff) << GUEST_PAGE_SHIFT,
 		dev >> MINOR_BITS, dev & MINOR_MASK, ino);
@@ -618,4 +597,62 @@ void guest_map_writer__note(struct guest_map_writer *maps, u64 root, u32 pid, u6
 	if (!maps->warned)
 		pr_warning("New programs of a guest have no names: there are too many\n");
 	maps->warned = true;
+}
+
+/* Write one program; return false if the budget is used up. */
+static bool write_program(struct guest_map_writer *maps, struct program *program)
+{
+	char path[PATH_MAX], new_path[PATH_MAX + sizeof(".new")], hex[2 * BUILD_ID_SIZE + 1];
+	enum guest_program written;
+	FILE *file;
+	bool good;
+
+	program->tried = true;
+	for (size_t i = 0; i < program->size; i++)
+		sprintf(&hex[2 * i], "%02x", program->build_id[i]);
+	if (snprintf(path, sizeof(path), "%s/programs/%s", maps->dir, hex) >= (int)sizeof(path))
+		return true;
+
+	/* Readers never see half a file.  A file of that name is somebody else's. */
+	snprintf(new_path, sizeof(new_path), "%s.new", path);
+	file = fopen(new_path, "wxe");
+	if (!file)
+		return true;
+	written = guest_program__write(&maps->cache, program->mapping, file);
+	good = !ferror(file);
+	if (fclose(file) || !good || !written || rename(new_path, path))
+		unlink(new_path);
+	else
+		program->written = written;
+	program->tried = written || !guest_memory__is_exhausted(maps->mem);
+	return program->tried;
+}
+
+/**
+ * guest_map_writer__write_programs - write what names and unwinds the files that were found
+ * @maps: state of the guest
+ *
+ * Each goes to the file programs/BUILD-ID in the directory of guest_map_writer__new().
+ *
+ * Return: true if all were tried; false if the budget of one look does not suffice.
+ */
+bool guest_map_writer__write_programs(struct guest_map_writer *maps)
+{
+	for (size_t i = 0; i < maps->nr_programs; i++) {
+		if (!maps->programs[i].tried && !write_program(maps, &maps->programs[i]))
+			return false;
+	}
+	return true;
+}
+
+/**
+ * guest_map_writer__retry_programs - have those programs written anew of which pages were missing
+ * @maps: state of the guest
+ *
+ * By now, the guest may have cached these pages.
+ */
+void guest_map_writer__retry_programs(struct guest_map_writer *maps)
+{
+	for (size_t i = 0; i < maps->nr_programs; i++)
+		maps->programs[i].tried &= maps->programs[i].written == GUEST_PROGRAM_WHOLE;
 }

@@ -45,8 +45,11 @@
 #define DESC_TABLE		BIT_ULL(1)
 #define DESC_ADDRESS		GENMASK_ULL(47, GUEST_PAGE_SHIFT)
 
-/* Enough pages for the tables of each level, and for the data that they lead to. */
-#define NR_CACHED		64
+/*
+ * Enough pages for all structures that lead to the files of a process, and for the page tables that
+ * lead to these: most of them are read several times.
+ */
+#define NR_CACHED		1024
 
 #define GIB			BIT_ULL(30)
 

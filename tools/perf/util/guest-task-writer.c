@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <linux/kernel.h>
+#include <linux/time64.h>
 #include <linux/unaligned.h>
 #include <linux/zalloc.h>
 
@@ -29,6 +30,19 @@
 #define MAX_TASKS	65536
 #define MAX_CPUS	8192
 #define MAX_FILE	(16L << 20)
+
+/*
+ * Look for changes for NEW_NSEC after a process began, as it maps its files after that.  Such looks
+ * read no more than the last MAX_NEW processes.  They end at the first
+ * NR_UNCHANGED in a row that have not changed: those that a shell starts together may call exec
+ * later than those after them.
+ */
+#define MAX_NEW		64
+#define NEW_NSEC	(200 * NSEC_PER_MSEC)
+#define NR_UNCHANGED	8
+
+/* When the recording ends, spend the budgets of this many looks on programs. */
+#define MAX_LAST_LOOKS	8
 
 /* TASK_COMM_LEN */
 #define COMM_SIZE	16
@@ -111,6 +125,8 @@ struct task_layout {
  * @nr_found:	number of these
  * @noted:	tasks of the last look that was written
  * @nr_noted:	number of these
+ * @newest:	address of the task that began last
+ * @new_until:	when to stop to look at new tasks, in perf's clock
  * @warned:	true after a warning that tasks are missing
  * @unsettled:	true if the last look found a new process, or could not read the files of one
  */
@@ -128,6 +144,8 @@ struct guest_task_writer {
 	size_t			nr_found;
 	struct task		*noted;
 	size_t			nr_noted;
+	u64			newest;
+	u64			new_until;
 	bool			warned;
 	bool			unsettled;
 };
@@ -186,11 +204,12 @@ static bool read_base(const struct guest_kernel *kernel, const char *name, u64 f
  * @kernel:	the guest's kernel, which must outlive the result
  * @file:	the file to write tasks to
  * @maps:	receives the files that the tasks run; NULL to leave these out
+ * @dir:	directory with the files of the kernel; what names and unwinds programs goes there
  *
  * Return: the state; NULL if the kernel's BTF or symbols do not describe the tasks.
  */
 struct guest_task_writer *guest_task_writer__new(struct guest_kernel *kernel, FILE *file,
-						 FILE *maps)
+						 FILE *maps, const char *dir)
 {
 	struct guest_task_writer *tasks = zalloc(sizeof(*tasks));
 	struct btf *btf = guest_btf__read(kernel);
@@ -203,7 +222,8 @@ struct guest_task_writer *guest_task_writer__new(struct guest_kernel *kernel, FI
 		goto err;
 
 	tasks->mem = kernel->mem;
-	tasks->maps = maps ? guest_map_writer__new(kernel->mem, btf, vmemmap, maps) : NULL;
+	tasks->maps = maps ? guest_map_writer__new(kernel->mem, btf, vmemmap, maps, dir) :
+			      NULL;
 	tasks->file = file;
 	tasks->init_task = symbol_addr(kernel, "init_task");
 	tasks->idle = symbol_addr(kernel, "idle_threads");
@@ -332,6 +352,19 @@ static int cmp_tasks(const void *a, const void *b)
 	return x->stack < y->stack ? -1 : x->stack > y->stack;
 }
 
+/* Add the process whose struct task_struct is at @task; put the one before it into @task. */
+static bool add_process(struct guest_task_writer *tasks, u64 *task)
+{
+	u8 raw[MAX_TASK_SIZE];
+
+	if (!guest_memory__read(tasks->mem, *task, raw, tasks->layout.end) ||
+	    !add_task(tasks, raw) || !add_threads(tasks, *task, raw))
+		return false;
+
+	*task = get_unaligned_le64(raw + tasks->layout.tasks + sizeof(u64)) - tasks->layout.tasks;
+	return true;
+}
+
 /* Return true if the list of all tasks was read to its end. */
 static bool find_tasks(struct guest_task_writer *tasks)
 {
@@ -405,6 +438,62 @@ static void note_maps(struct guest_task_writer *tasks, const struct task *old, s
 	free(files);
 }
 
+/* Return where a task with this stack is among those of the last look, or where it belongs. */
+static size_t find_noted(const struct guest_task_writer *tasks, u64 stack)
+{
+	size_t low = 0, high = tasks->nr_noted;
+
+	while (low < high) {
+		size_t mid = low + (high - low) / 2;
+
+		if (tasks->noted[mid].stack < stack)
+			low = mid + 1;
+		else
+			high = mid;
+	}
+	return low;
+}
+
+/* Put a task among those of the last look. */
+static bool insert_noted(struct guest_task_writer *tasks, size_t i, const struct task *task)
+{
+	/* Arrays are full if the number is zero or a power of two. */
+	if (!(tasks->nr_noted & (tasks->nr_noted - 1))) {
+		struct task *larger = realloc(tasks->noted, max(2 * tasks->nr_noted, (size_t)1) *
+					      sizeof(*larger));
+
+		if (!larger)
+			return false;
+		tasks->noted = larger;
+	}
+	memmove(&tasks->noted[i + 1], &tasks->noted[i],
+		(tasks->nr_noted - i) * sizeof(*tasks->noted));
+	tasks->noted[i] = *task;
+	tasks->nr_noted++;
+	return true;
+}
+
+/* Write a task if it is new or has changed; return true if so. */
+static bool note_new(struct guest_task_writer *tasks, struct task *new, u64 time)
+{
+	size_t i = find_noted(tasks, new->stack);
+	struct task *old = i < tasks->nr_noted && tasks->noted[i].stack == new->stack ?
+			   &tasks->noted[i] : NULL;
+	bool changed = !old || !is_same(old, new) || old->exec_vm != new->exec_vm;
+
+	if (!changed)
+		return false;
+
+	if (!old || !is_same(old, new))
+		note_task(tasks, new, time);
+	note_maps(tasks, old, new, time);
+	if (old)
+		*old = *new;
+	else
+		insert_noted(tasks, i, new);
+	return true;
+}
+
 /* Write how this look differs from the last one; both are sorted by stack. */
 static void note(struct guest_task_writer *tasks, u64 time)
 {
@@ -467,7 +556,67 @@ bool guest_task_writer__update(struct guest_task_writer *tasks, u64 time)
 	tasks->nr_noted = tasks->nr_found;
 	tasks->found = noted;
 	tasks->nr_found = 0;
+	if (tasks->maps) {
+		guest_memory__refresh(tasks->mem);
+		guest_map_writer__write_programs(tasks->maps);
+	}
 	return !fflush(tasks->file);
+}
+
+/**
+ * guest_task_writer__finish - write what is still missing of the programs that tasks run
+ * @tasks: the guest's tasks
+ */
+void guest_task_writer__finish(struct guest_task_writer *tasks)
+{
+	bool all = !tasks->maps;
+
+	if (!all)
+		guest_map_writer__retry_programs(tasks->maps);
+	for (unsigned int i = 0; i < MAX_LAST_LOOKS && !all; i++) {
+		guest_memory__refresh(tasks->mem);
+		all = guest_map_writer__write_programs(tasks->maps);
+	}
+}
+
+/**
+ * guest_task_writer__look_for_new - look at the processes that began last
+ * @tasks:	the guest's tasks
+ * @time:	time of the look, in perf's clock
+ *
+ * Processes may end before the next regular look.  New ones are at the end of the list, so that
+ * this takes much less time than guest_task_writer__update(), which finds all changes.
+ */
+void guest_task_writer__look_for_new(struct guest_task_writer *tasks, u64 time)
+{
+	unsigned int unchanged = 0;
+	u64 task;
+
+	guest_memory__refresh(tasks->mem);
+	if (ftell(tasks->file) > MAX_FILE ||
+	    !guest_memory__read(tasks->mem, tasks->init_task + tasks->layout.tasks + sizeof(u64),
+				&task, sizeof(task)))
+		return;
+
+	task -= tasks->layout.tasks;
+	if (task != tasks->newest)
+		tasks->new_until = time + NEW_NSEC;
+	tasks->newest = task;
+	if (time > tasks->new_until)
+		return;
+
+	for (unsigned int i = 0; i < MAX_NEW && unchanged < NR_UNCHANGED; i++) {
+		bool changed = false;
+
+		tasks->nr_found = 0;
+		if (task == tasks->init_task || !add_process(tasks, &task))
+			break;
+		for (size_t j = 0; j < tasks->nr_found; j++)
+			changed |= note_new(tasks, &tasks->found[j], time);
+		unchanged = changed ? 0 : unchanged + 1;
+	}
+	tasks->nr_found = 0;
+	fflush(tasks->file);
 }
 
 /**

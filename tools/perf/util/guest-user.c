@@ -19,7 +19,11 @@
 #include "event.h"
 #include "guest-reads.h"
 #include "guest-user.h"
+#include "machine.h"
+#include "maps.h"
 #include "sample.h"
+#include "thread.h"
+#include "unwind.h"
 
 /* Kernels live in the upper half, user mode in the lower half; 57 bits are translated at most. */
 #define is_kernel_address(addr)	((s64)(addr) < 0)
@@ -243,3 +247,170 @@ void sample__add_guest_user(struct perf_sample *sample)
 	sample->callchain = chain;
 	sample->merged_callchain = true;
 }
+
+#ifdef HAVE_LIBDW_SUPPORT
+/* The registers in struct pt_regs, by their places; ORIG_AX is none. */
+static const s8 saved_regs[] = {
+	PERF_REG_X86_R15, PERF_REG_X86_R14, PERF_REG_X86_R13, PERF_REG_X86_R12, PERF_REG_X86_BP,
+	PERF_REG_X86_BX, PERF_REG_X86_R11, PERF_REG_X86_R10, PERF_REG_X86_R9, PERF_REG_X86_R8,
+	PERF_REG_X86_AX, PERF_REG_X86_CX, PERF_REG_X86_DX, PERF_REG_X86_SI, PERF_REG_X86_DI, -1,
+	PERF_REG_X86_IP, PERF_REG_X86_CS, PERF_REG_X86_FLAGS, PERF_REG_X86_SP, PERF_REG_X86_SS,
+};
+
+/* The addresses that the unwinder finds. */
+struct user_chain {
+	u64		ips[MAX_FRAMES];
+	unsigned int	nr;
+};
+
+static int add_entry(struct unwind_entry *entry, void *arg)
+{
+	struct user_chain *chain = arg;
+
+	if (chain->nr < MAX_FRAMES)
+		chain->ips[chain->nr++] = entry->ip;
+	return 0;
+}
+
+static void reverse(struct user_chain *chain)
+{
+	for (unsigned int i = 0; i < chain->nr / 2; i++) {
+		u64 ip = chain->ips[i];
+
+		chain->ips[i] = chain->ips[chain->nr - 1 - i];
+		chain->ips[chain->nr - 1 - i] = ip;
+	}
+}
+
+/* Fill in user mode's registers, as those of a process are, from the kernel's stack. */
+static void take_saved(const struct guest_read *read, struct regs_dump *regs, u64 *values)
+{
+	const u8 *saved = read->pieces[GUEST_READ_USER_REGS].data;
+
+	for (size_t i = 0; i < ARRAY_SIZE(saved_regs); i++) {
+		if (saved_regs[i] >= 0) {
+			regs->mask |= BIT_ULL(saved_regs[i]);
+			values[saved_regs[i]] = get_unaligned_le64(saved + i * sizeof(u64));
+		}
+	}
+}
+
+/* Fill in user mode's registers from those that the CPU had when it was sampled. */
+static void take_current(const struct guest_read *read, struct regs_dump *regs, u64 *values)
+{
+	regs->mask = read->record->mask;
+	for (unsigned int reg = 0; reg < PERF_REG_X86_64_MAX; reg++)
+		values[reg] = guest_read__reg(read, reg);
+}
+
+/*
+ * Take user mode's registers and stack; return false if they were not read, or if they are those of
+ * a 32-bit program.
+ */
+static bool take_user(const struct perf_sample *sample, struct perf_sample *user,
+		      struct regs_dump *regs, u64 *values)
+{
+	const struct guest_read *read = &sample->guest_read;
+	const struct guest_piece *stack = &read->pieces[GUEST_READ_CURRENT_STACK];
+	struct user_regs found;
+	unsigned int nr = 0;
+
+	if (sample->cpumode == PERF_RECORD_MISC_GUEST_USER) {
+		take_current(read, regs, values);
+		if (values[PERF_REG_X86_CS] == USER32_CS)
+			return false;
+	} else if (find_saved(read, &found) && found.word == sizeof(u64)) {
+		take_saved(read, regs, values);
+		stack = &read->pieces[GUEST_READ_USER_STACK];
+	} else {
+		return false;
+	}
+
+	if (!stack->size || stack->addr != values[PERF_REG_X86_SP])
+		return false;
+
+	/* Values stand without gaps. */
+	for (unsigned int reg = 0; reg < PERF_REG_X86_64_MAX; reg++) {
+		if (regs->mask & BIT_ULL(reg))
+			values[nr++] = values[reg];
+	}
+	regs->abi = PERF_SAMPLE_REGS_ABI_64;
+	regs->regs = values;
+	user->user_regs = regs;
+	user->user_stack.size = stack->size;
+	user->user_stack.data = (char *)stack->data;
+	return true;
+}
+
+/* Return the index after the marker of user mode's part of a chain; zero if there is none. */
+static u64 find_user_part(const struct ip_callchain *chain)
+{
+	for (u64 i = 0; i < chain->nr; i++) {
+		if (chain->ips[i] == PERF_CONTEXT_GUEST_USER)
+			return i + 1;
+	}
+	return 0;
+}
+
+/* Put the addresses that were found in the place of those of frame pointers. */
+static void replace_user_part(struct perf_sample *sample, const struct user_chain *found)
+{
+	struct ip_callchain *old = sample->callchain, *chain;
+	u64 first = find_user_part(old);
+
+	if (!first || first >= old->nr || found->ips[0] != old->ips[first])
+		return;
+
+	chain = malloc(sizeof(*chain) + (first + found->nr) * sizeof(u64));
+	if (!chain)
+		return;
+
+	memcpy(chain->ips, old->ips, first * sizeof(u64));
+	memcpy(&chain->ips[first], found->ips, found->nr * sizeof(u64));
+	chain->nr = first + found->nr;
+	if (sample->merged_callchain)
+		free(old);
+	sample->callchain = chain;
+	sample->merged_callchain = true;
+}
+
+/**
+ * sample__unwind_guest_user - replace user mode's part of a guest's callchain
+ * @sample:	a sample with its deferred parts, and with the pid and tid of the guest's task
+ * @machine:	the guest
+ *
+ * Unwind user mode's stack by the rules of the files that the task has mapped, as the stacks of the
+ * host's processes are.  Keep the part that frame pointers have found only if the file isn't known:
+ * in a program that has rules, they lead to addresses that are no caller's.
+ */
+void sample__unwind_guest_user(struct perf_sample *sample, struct machine *machine)
+{
+	const struct guest_read *read = &sample->guest_read;
+	struct user_chain found = { .nr = 0 };
+	struct perf_sample user = { .cpumode = PERF_RECORD_MISC_GUEST_USER };
+	struct regs_dump regs = { .mask = 0 };
+	u64 values[PERF_REG_X86_64_MAX] = {};
+	struct thread *thread;
+
+	if (!read->record || !machine || machine__is_host(machine) || !sample->callchain ||
+	    read->record->abi != PERF_SAMPLE_REGS_ABI_64 || perf_sample__lacks_deferred(sample) ||
+	    !take_user(sample, &user, &regs, values))
+		return;
+
+	thread = machine__find_thread(machine, sample->pid, sample->tid);
+	if (thread && !maps__empty(thread__maps(thread)) &&
+	    libdw__get_entries(add_entry, &found, thread, &user, MAX_FRAMES, true) > 0 &&
+	    found.nr) {
+		/* The entries come in the order in which callchains are shown. */
+		if (callchain_param.order == ORDER_CALLER)
+			reverse(&found);
+		replace_user_part(sample, &found);
+	}
+	thread__put(thread);
+}
+#else
+void sample__unwind_guest_user(struct perf_sample *sample __maybe_unused,
+			       struct machine *machine __maybe_unused)
+{
+}
+#endif

@@ -5,9 +5,11 @@
 #include <linux/types.h>
 
 struct guest_read;
+struct machine;
 struct perf_sample;
 
 u64 guest_read__reg(const struct guest_read *read, unsigned int reg);
 void sample__add_guest_user(struct perf_sample *sample);
+void sample__unwind_guest_user(struct perf_sample *sample, struct machine *machine);
 
 #endif /* __PERF_GUEST_USER_H */

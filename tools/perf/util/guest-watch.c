@@ -42,6 +42,7 @@
  * the next kernel began.
  */
 #define INTERVAL_MSEC	50
+#define NEW_MSEC	5
 #define TASKS_MSEC	1000
 
 /* Look at tasks once more this long after a look that found new processes. */
@@ -214,7 +215,7 @@ static void use_tasks(struct guest *guest, struct guest_kernel *kernel, const ch
 	guest->file = guest_files__create(dir, "tasks");
 	guest->maps = guest_files__create(dir, "maps");
 	guest->tasks = guest->file ?
-		       guest_task_writer__new(kernel, guest->file, guest->maps) : NULL;
+		       guest_task_writer__new(kernel, guest->file, guest->maps, dir) : NULL;
 	if (!guest->tasks)
 		pr_warning("Tasks of the guest of process %d have no names: %s\n", guest->pid,
 			   guest->file ? "its kernel's BTF does not describe them" :
@@ -327,6 +328,17 @@ static void look_again(struct guest *guest, const struct perf_clock *clock)
 		guest_task_writer__update(guest->tasks, time);
 }
 
+/* Look for processes that began a moment ago: they may not last until the next look at all. */
+static void look_for_new(const struct perf_clock *clock)
+{
+	u64 time = get_time(clock);
+
+	for (struct guest *guest = watch.guests; guest && time; guest = guest->next) {
+		if (guest->tasks && !guest->forbidden)
+			guest_task_writer__look_for_new(guest->tasks, time);
+	}
+}
+
 static void look_at_all(struct perf_clock *clock)
 {
 	set_clock(clock);
@@ -358,8 +370,12 @@ static void *watch_guests(void *arg __maybe_unused)
 	set_clock(&clock);
 	if (!clock.time)
 		pr_warning("New tasks and reboots of guests go unnoticed: perf's clock can't be read\n");
-	while (!poll(&stop, 1, INTERVAL_MSEC)) {
-		if (!(++i % (TASKS_MSEC / INTERVAL_MSEC))) {
+	while (!poll(&stop, 1, NEW_MSEC)) {
+		if (++i % (INTERVAL_MSEC / NEW_MSEC)) {
+			look_for_new(&clock);
+			continue;
+		}
+		if (!(i % (TASKS_MSEC / NEW_MSEC))) {
 			look_at_all(&clock);
 			continue;
 		}
@@ -367,7 +383,7 @@ static void *watch_guests(void *arg __maybe_unused)
 			if (guest->forbidden)
 				continue;
 			look_at_kernel(guest, &clock);
-			if (i % (TASKS_MSEC / INTERVAL_MSEC) == AGAIN_MSEC / INTERVAL_MSEC)
+			if (i % (TASKS_MSEC / NEW_MSEC) == AGAIN_MSEC / NEW_MSEC)
 				look_again(guest, &clock);
 		}
 	}
@@ -476,6 +492,8 @@ void guest_watch__stop(void)
 	guest_reads__end();
 	while ((guest = watch.guests)) {
 		watch.guests = guest->next;
+		if (guest->tasks && !guest->forbidden)
+			guest_task_writer__finish(guest->tasks);
 		drop_kernel(guest);
 		free(guest->top);
 		free(guest);

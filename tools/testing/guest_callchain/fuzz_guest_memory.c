@@ -18,11 +18,14 @@
 #include "../../perf/tests/fake-guest.c"
 
 #include "debug.h"
+#include "guest-btf.h"
 #include "guest-kernel.h"
 #include "guest-memory.h"
 #include "guest-memslots.h"
 #include "guest-modules.h"
+#include "guest-page-cache.h"
 #include "guest-policy.h"
+#include "guest-program.h"
 #include "guest-task-writer.h"
 #include "guest-vmlinux.h"
 
@@ -140,8 +143,10 @@ static const u64 places[] = {
 	KERNEL, NUM_SYMS, NAMES, TOKEN_TABLE, TOKEN_INDEX, OFFSETS, MODULES, MODULE(0), MODULE(1),
 	STRINGS, SYMTAB, TYPES, ORC_HEADER, BTF, PAGE_OFFSET_AT, CPU_OFFSETS, IDLE_THREADS,
 	TASK(0), TASK(1), TASK(2), TASK(3), SIGNAL, MM, VMA(0), FILE_OF(0), DENTRY(0), MOUNT(0),
-	NAME_OF(0), INODE(0), MAPPING(0), CACHE(0), CACHE(1), VMEMMAP_AT,
-	PGD_GPA, PUD_GPA, PMD_GPA, PTE_GPA, INFO_GPA, PROGRAM_GPA,
+	NAME_OF(0), INODE(0), MAPPING(0), CACHE(0), CACHE(1), VMEMMAP_AT, PROGRAM_FOLIO(HEADERS),
+	PGD_GPA, PUD_GPA, PMD_GPA, PTE_GPA, INFO_GPA, PROGRAM_GPA, PROGRAM_RAM(HASHES, 0),
+	PROGRAM_RAM(NAMES_1, 0), PROGRAM_RAM(DYNAMIC, 0), PROGRAM_RAM(CODE, 0),
+	PROGRAM_RAM(TABLE, 0), PROGRAM_RAM(RULES_1, 0),
 };
 
 #define MAX_CHANGES	256
@@ -163,6 +168,7 @@ static void init(void)
 				.kallsyms = i / 2, .old = i % 2 });
 		else
 			fake__make_arm64(&fake_arm64_guests[i - NR_X86]);
+		fake__make_program();
 		guests[i].ram = fake_ram;
 		guests[i].btf_size = btf_size;
 		for (size_t j = 0; j < LOW_SIZE; j++) {
@@ -181,6 +187,36 @@ static no_coverage void check_text(const char *name, const char *text, size_t si
 			(u8)text[i]);
 		abort();
 	}
+}
+
+/* Write the program that the guest has in its page cache; its names must be text. */
+static no_coverage void write_program(struct guest_kernel *kernel)
+{
+	struct btf *btf = guest_btf__read(kernel);
+	struct guest_page_cache cache;
+	char *text = NULL;
+	size_t size = 0;
+	FILE *file;
+
+	if (btf && guest_page_cache__init(&cache, kernel->mem, btf, VMEMMAP)) {
+		file = open_memstream(&text, &size);
+		guest_memory__refresh(kernel->mem);
+		guest_program__write(&cache, MAPPING(0), file);
+		fclose(file);
+		if (size) {
+			const Elf64_Ehdr *ehdr = (void *)text;
+			const Elf64_Shdr *names = (void *)&text[ehdr->e_shoff];
+
+			while (names->sh_type != SHT_STRTAB)
+				names++;
+			for (u64 i = 0; i < names->sh_size; i++) {
+				if (text[names->sh_offset + i])
+					check_text("a program", &text[names->sh_offset + i], 1);
+			}
+		}
+		free(text);
+	}
+	btf__free(btf);
 }
 
 static no_coverage void look_at_guest(void)
@@ -206,10 +242,12 @@ static no_coverage void look_at_guest(void)
 	/* Build-ids are read, but can't be written, as /dev/null is no directory. */
 	guest_modules__write(kernel, modules, kallsyms, "/dev/null", false);
 	guest_vmlinux__write(kernel, vmlinux);
-	tasks = guest_task_writer__new(kernel, tasks_file, maps_file);
+	/* Programs are not written there. */
+	tasks = guest_task_writer__new(kernel, tasks_file, maps_file, "/dev/null");
 	if (tasks)
 		guest_task_writer__update(tasks, 0);
 	guest_task_writer__delete(tasks);
+	write_program(kernel);
 	fclose(kallsyms);
 	fclose(modules);
 	fclose(tasks_file);

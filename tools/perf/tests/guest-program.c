@@ -1,0 +1,381 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Test what perf writes of a guest's program from the guest's page cache: names and rules that are
+ * wholly there, and no others.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <unistd.h>
+
+#include <elf.h>
+#include <linux/bits.h>
+#include <linux/kernel.h>
+#include <perf/event.h>
+
+#include "../../arch/x86/include/uapi/asm/perf_regs.h"
+#include "dso.h"
+#include "event.h"
+#include "fake-guest.h"
+#include "guest-reads.h"
+#include "guest-user.h"
+#include "machine.h"
+#include "map.h"
+#include "maps.h"
+#include "sample.h"
+#include "symbol.h"
+#include "tests.h"
+#include "thread.h"
+#include "util.h"
+
+#define BUILD_ID_FILE	"programs/0102030405060708090a0b0c0d0e0f1011121314"
+
+/* All that perf writes: functions by their order in the table, and rules by address. */
+static const char all[] =
+	"15100+20 first\n"
+	"15200+30 second\n"
+	"15500+10 esc?[2J\n"
+	"15020+10 imported@plt\n"
+	"rule 15100+20\n"
+	"rule 15200+30\n"
+	"rule 15500+10\n";
+
+#define NO_PAGE(page)	WORD(PROGRAM_SLOT(page), 0)
+#define THE_SAME	.from = "", .to = ""
+#define LEAVES(text)	.from = all, .to = text
+#define NO_SYMBOLS	LEAVES("rule 15100+20\nrule 15200+30\nrule 15500+10\n")
+#define NO_SECOND	.from = "15200+30 second\n", .to = ""
+#define NO_RULES	.from = "rule 15100+20\nrule 15200+30\nrule 15500+10\n", .to = ""
+#define NO_RULE_1	.from = "rule 15100+20\n", .to = ""
+
+/* The tests change the program after fake__make_program(). */
+static const struct fake_guest programs[] = {
+	{ "all pages",			THE_SAME },
+	{ "no page with hashes",	.bytes = { NO_PAGE(HASHES) }, NO_SYMBOLS },
+	{ "no dynamic section",		.bytes = { NO_PAGE(DYNAMIC) }, NO_SYMBOLS },
+	{ "no code",			.bytes = { NO_PAGE(CODE) },
+	  .from = "15020+10 imported@plt\n", .to = "" },
+	{ "no page with the names",	.bytes = { NO_PAGE(NAMES_1) }, NO_SYMBOLS },
+	{ "half a name",		.bytes = { NO_PAGE(NAMES_2) }, NO_SECOND },
+	{ "no table",			.bytes = { NO_PAGE(TABLE) }, NO_RULES },
+	{ "nothing in common",		.bytes = { NO_PAGE(RULES_1) }, NO_RULES },
+	{ "half a rule",		.bytes = { NO_PAGE(RULES_2) },
+	  .from = "rule 15200+30\nrule 15500+10\n", .to = "" },
+
+	{ "a large folio",
+	  .bytes = { WORD(PROGRAM_SLOT(NAMES_2), NAMES_1 << 2 | 2),
+		     WORD(PROGRAM_FOLIO(NAMES_2) + P_MAPPING, 0) }, THE_SAME },
+	{ "a folio that leads to itself",
+	  .bytes = { WORD(PROGRAM_SLOT(NAMES_2), NAMES_2 << 2 | 2) }, NO_SECOND },
+	{ "a page of another file",
+	  .bytes = { WORD(PROGRAM_FOLIO(NAMES_2) + P_MAPPING, MAPPING(1)) }, NO_SECOND },
+	{ "a page behind this one",
+	  .bytes = { WORD(PROGRAM_FOLIO(NAMES_2) + P_INDEX, NAMES_2 + 1) }, NO_SECOND },
+	{ "a folio of terabytes",
+	  .bytes = { WORD(PROGRAM_SLOT(NAMES_2), PROGRAM_FOLIO(NAMES_2)),
+		     WORD(PROGRAM_FOLIO(NAMES_2) + P_INDEX, 0) },
+	  NO_SECOND },
+
+	{ "hashes without end",
+	  .bytes = { HALF(PROGRAM_RAM(HASHES, HASH_AT + 12 * sizeof(u32)), 12) }, THE_SAME },
+	{ "buckets without end",	.bytes = { HALF(PROGRAM_RAM(HASHES, HASH_AT), ~0U) },
+	  .from = "15100+20 first\n15200+30 second\n15500+10 esc?[2J\n", .to = "" },
+	{ "names without end",
+	  .bytes = { WORD(PROGRAM_RAM(DYNAMIC, 2 * 16 + 8), SECOND_AT + 4) }, NO_SECOND },
+	{ "a pointer of no function",
+	  .bytes = { WORD(PROGRAM_RAM(DYNAMIC, RELOCS_AT), ADDR(DYNAMIC, POINTER_AT + 8)) },
+	  .from = "15020+10 imported@plt\n", .to = "" },
+
+	{ "rules in another format",	.bytes = { BYTES(PROGRAM_RAM(TABLE, 3), "\x1b") },
+	  NO_RULES },
+	{ "rules that are nowhere",	.bytes = { HALF(PROGRAM_RAM(TABLE, 4), 1 << 30) },
+	  NO_RULES },
+	{ "a rule of no code",
+	  .bytes = { HALF(PROGRAM_RAM(TABLE, 12), ADDR(DYNAMIC, 0) - ADDR(TABLE, 0)) }, NO_RULE_1 },
+	{ "a table that is not sorted",
+	  .bytes = { HALF(PROGRAM_RAM(TABLE, 20), ADDR(CODE, 0x80) - ADDR(TABLE, 0)) },
+	  .from = "rule 15200+30\n", .to = "" },
+	{ "a rule without end",
+	  .bytes = { HALF(PROGRAM_RAM(RULES_1, RULE_1), ~0U) }, NO_RULE_1 },
+	{ "a rule that goes too far",
+	  .bytes = { HALF(PROGRAM_RAM(RULES_1, RULE_1), 2 * PAGE) }, NO_RULE_1 },
+	{ "a rule of no size",
+	  .bytes = { HALF(PROGRAM_RAM(RULES_1, RULE_1), 0) }, NO_RULE_1 },
+	{ "a rule in common with itself",
+	  .bytes = { HALF(PROGRAM_RAM(RULES_1, RULE_1 + 4), 4) }, NO_RULE_1 },
+	{ "a rule in common with what comes later",
+	  .bytes = { HALF(PROGRAM_RAM(RULES_1, RULE_1 + 4), -4096) }, NO_RULE_1 },
+	{ "a rule before all others",
+	  .bytes = { HALF(PROGRAM_RAM(TABLE, 16), ADDR(TABLE, 0x100) - ADDR(TABLE, 0)) },
+	  NO_RULE_1 },
+};
+
+/* Find a section of the file; return NULL if there is none. */
+static const Elf64_Shdr *find_section(const char *file, const char *name)
+{
+	const Elf64_Ehdr *ehdr = (void *)file;
+	const Elf64_Shdr *shdrs = (void *)&file[ehdr->e_shoff];
+
+	for (unsigned int i = 1; i < ehdr->e_shnum; i++) {
+		if (!strcmp(&file[shdrs[ehdr->e_shstrndx].sh_offset + shdrs[i].sh_name], name))
+			return &shdrs[i];
+	}
+	return NULL;
+}
+
+/* Print functions and rules of the file. */
+static void print_program(const char *file, char *text, size_t size)
+{
+	const Elf64_Shdr *symtab = find_section(file, ".dynsym");
+	const Elf64_Shdr *strings = find_section(file, ".dynstr");
+	const Elf64_Shdr *table = find_section(file, ".eh_frame_hdr");
+	const Elf64_Shdr *rules = find_section(file, ".eh_frame");
+	const Elf64_Sym *symbol = (void *)&file[symtab->sh_offset];
+	const u32 *nr = (void *)&file[table->sh_offset + 8];
+	const s32 *entries = (const s32 *)(nr + 1);
+
+	*text = 0;
+	for (size_t i = 1; i < symtab->sh_size / sizeof(*symbol); i++)
+		snprintf(text + strlen(text), size - strlen(text), "%" PRIx64 "+%" PRIx64 " %s\n",
+			 (u64)symbol[i].st_value, (u64)symbol[i].st_size,
+			 &file[strings->sh_offset + symbol[i].st_name]);
+	for (u32 i = 0; table->sh_size && i < *nr; i++) {
+		u64 at = table->sh_addr + entries[2 * i + 1] - rules->sh_addr;
+		const u32 *rule = (void *)&file[rules->sh_offset + at];
+		u64 ip = rules->sh_addr + at + 8 + (s32)rule[2];
+
+		if (ip == table->sh_addr + entries[2 * i])
+			snprintf(text + strlen(text), size - strlen(text),
+				 "rule %" PRIx64 "+%x\n", ip, rule[3]);
+	}
+}
+
+static bool has_program(const char *dir, const struct fake_guest *guest)
+{
+	const char *at = strstr(all, guest->from);
+	char expected[1024], found[1024] = "nothing";
+	size_t size;
+	char *file;
+
+	snprintf(expected, sizeof(expected), "%.*s%s%s", (int)(at - all), all, guest->to,
+		 at + strlen(guest->from));
+	file = fake__read_file(dir, BUILD_ID_FILE, &size);
+	if (file && size)
+		print_program(file, found, sizeof(found));
+	free(file);
+	if (strcmp(found, expected))
+		pr_debug("%s:\n%sand not\n%s", guest->name, found, expected);
+	return !strcmp(found, expected);
+}
+
+static int test_programs(const char *dir)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(programs); i++) {
+		fake__make_usual();
+		fake__make_program();
+		fake__change(&programs[i]);
+		TEST_ASSERT_VAL(programs[i].name, fake__find(dir) == GUEST_FILES_TABLES);
+		TEST_ASSERT_VAL(programs[i].name, has_program(dir, &programs[i]));
+	}
+	return TEST_OK;
+}
+
+/* Where a task has mapped the code, and its stack; the program begins at BASE. */
+#define BASE		0x7f0000000000ULL
+#define IP		(BASE + FILE_AT(CODE, 0x110))
+#define CALLER_1	(BASE + FILE_AT(CODE, 0x210))
+#define CALLER_2	(BASE + FILE_AT(CODE, 0x508))
+#define USER_SP		0x7fff00001000ULL
+#define KERNEL_IP	0xffffffff81000010ULL
+#define NO_CALLER	0x1234ULL
+
+/* A sample with registers up to R15; its chain by frame pointers has an address that is wrong. */
+struct program_sample {
+	struct perf_record_guest_read	record;
+	u64				regs[PERF_REG_X86_64_MAX];
+	u64				saved[GUEST_PT_REGS_SIZE / sizeof(u64)];
+	u64				stack[3];
+	struct {
+		u64	nr;
+		u64	ips[5];
+	} chain;
+	struct perf_sample		sample;
+};
+
+/* Registers in struct pt_regs, by their index. */
+enum { R_IP = 16, R_CS = 17, R_FLAGS = 18, R_SP = 19 };
+
+static const struct {
+	const char	*name;
+	int		missing;	/* a page; zero if none is */
+	bool		in_kernel;
+	u64		cs;
+	u64		sp;
+	u64		ips[3];		/* of user mode */
+} chains[] = {
+	{ "whole",		0, false, 0x33, USER_SP, { IP, CALLER_1 - 1, CALLER_2 - 1 } },
+	{ "from the kernel",	0, true, 0x33, USER_SP, { IP, CALLER_1 - 1, CALLER_2 - 1 } },
+	{ "no second rule",	RULES_2, false, 0x33, USER_SP, { IP, CALLER_1 - 1 } },
+	{ "no rule",		RULES_1, false, 0x33, USER_SP, { IP } },
+	{ "no table",		TABLE, false, 0x33, USER_SP, { IP } },
+	{ "no file",		HEADERS + 1000, false, 0x33, USER_SP, { IP, NO_CALLER } },
+	{ "a 32-bit program",	0, false, 0x23, USER_SP, { IP, NO_CALLER } },
+	{ "a 32-bit program's system call", 0, true, 0x23, USER_SP, { IP, NO_CALLER } },
+	{ "another stack",	0, false, 0x33, USER_SP + 8, { IP, NO_CALLER } },
+};
+
+static void make_sample(struct program_sample *s, size_t i)
+{
+	struct guest_piece *pieces = s->sample.guest_read.pieces;
+
+	*s = (struct program_sample) {
+		.record = {
+			.abi = PERF_SAMPLE_REGS_ABI_64,
+			.mask = BIT_ULL(PERF_REG_X86_64_MAX) - 1,
+		},
+		.regs = {
+			[PERF_REG_X86_IP] = chains[i].in_kernel ? KERNEL_IP : IP,
+			[PERF_REG_X86_SP] = chains[i].sp,
+			[PERF_REG_X86_CS] = chains[i].cs,
+		},
+		.saved = {
+			[R_IP] = IP, [R_CS] = chains[i].cs, [R_FLAGS] = 0x246,
+			[R_SP] = chains[i].sp,
+		},
+		.stack = { CALLER_1, CALLER_2, 0 },
+		.chain = { 3, { PERF_CONTEXT_GUEST_USER, IP, NO_CALLER } },
+		.sample = {
+			.pid = 7, .tid = 7,
+			.cpumode = PERF_RECORD_MISC_GUEST_USER,
+			.callchain = (struct ip_callchain *)&s->chain,
+			.guest_read = { .record = &s->record, .nr = NR_GUEST_READ_SLOTS },
+		},
+	};
+	pieces[GUEST_READ_CURRENT_STACK] =
+		(struct guest_piece) { USER_SP, sizeof(s->stack), (const u8 *)s->stack };
+	if (!chains[i].in_kernel)
+		return;
+
+	s->sample.cpumode = PERF_RECORD_MISC_GUEST_KERNEL;
+	s->chain.nr = 5;
+	memmove(&s->chain.ips[2], s->chain.ips, 3 * sizeof(u64));
+	s->chain.ips[0] = PERF_CONTEXT_GUEST_KERNEL;
+	s->chain.ips[1] = KERNEL_IP;
+	pieces[GUEST_READ_USER_STACK] = pieces[GUEST_READ_CURRENT_STACK];
+	pieces[GUEST_READ_USER_REGS] = (struct guest_piece) {
+		0xffffc90000004000 - sizeof(s->saved), sizeof(s->saved), (const u8 *)s->saved,
+	};
+}
+
+/* Have a task map the program's code, with what was written of the program. */
+static bool map_program(struct machine *machine, struct thread *thread, const char *dir)
+{
+	struct dso *dso = machine__findnew_dso(machine, "/bin/a program (guest)");
+	struct map *map = dso ? map__new2(BASE + FILE_AT(CODE, 0), dso) : NULL;
+	bool good = false;
+	char *path;
+
+	if (map && asprintf(&path, "%s/%d/" BUILD_ID_FILE, dir, getpid()) > 0) {
+		dso__set_guest_filename(dso, path);
+		map__set_end(map, BASE + FILE_AT(CODE, PAGE));
+		map__set_pgoff(map, FILE_AT(CODE, 0));
+		good = !maps__fixup_overlap_and_insert(thread__maps(thread), map);
+	}
+	map__put(map);
+	dso__put(dso);
+	return good;
+}
+
+static bool has_symbol_of_program(struct thread *thread, u64 ip, const char *name)
+{
+	struct addr_location al;
+	bool same;
+
+	addr_location__init(&al);
+	thread__find_symbol(thread, PERF_RECORD_MISC_GUEST_USER, ip, &al);
+	same = al.sym ? name && !strcmp(al.sym->name, name) : !name;
+	addr_location__exit(&al);
+	return same;
+}
+
+static bool has_chain(const struct perf_sample *sample, size_t i)
+{
+	u64 first = chains[i].in_kernel ? 3 : 1, nr = 0;
+
+	while (nr < ARRAY_SIZE(chains[i].ips) && chains[i].ips[nr])
+		nr++;
+	return sample->callchain->nr == first + nr &&
+	       sample->callchain->ips[first - 1] == PERF_CONTEXT_GUEST_USER &&
+	       (first == 1 || sample->callchain->ips[1] == KERNEL_IP) &&
+	       !memcmp(&sample->callchain->ips[first], chains[i].ips, nr * sizeof(u64));
+}
+
+static bool unwinds(const char *dir, size_t i)
+{
+	bool guest = perf_guest, good;
+	struct program_sample s;
+	struct machines machines;
+	struct machine *machine;
+	struct thread *thread;
+
+	fake__make_usual();
+	fake__make_program();
+	if (chains[i].missing && chains[i].missing < NR_PAGES)
+		fake__put_u64(PROGRAM_SLOT(chains[i].missing), 0);
+	if (fake__find(dir) != GUEST_FILES_TABLES || machines__init(&machines))
+		return false;
+
+	perf_guest = true;
+	machine = machines__add(&machines, 4242, "");
+	thread = machine ? machine__findnew_thread(machine, 7, 7) : NULL;
+	good = thread && (chains[i].missing > NR_PAGES || map_program(machine, thread, dir));
+	make_sample(&s, i);
+	if (good)
+		sample__unwind_guest_user(&s.sample, machine);
+	good = good && has_chain(&s.sample, i) &&
+	       (chains[i].missing > NR_PAGES ||
+		(has_symbol_of_program(thread, IP, "first") &&
+		 has_symbol_of_program(thread, IP + 0x10, NULL) &&
+		 has_symbol_of_program(thread, BASE + FILE_AT(CODE, 0x28), "imported@plt")));
+	if (s.sample.merged_callchain)
+		free(s.sample.callchain);
+	thread__put(thread);
+	if (machine)
+		machine__delete_threads(machine);
+	machines__exit(&machines);
+	perf_guest = guest;
+	return good;
+}
+
+static int test_chains(const char *dir)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(chains); i++)
+		TEST_ASSERT_VAL(chains[i].name, unwinds(dir, i));
+	return TEST_OK;
+}
+
+#ifdef HAVE_LIBDW_SUPPORT
+#define run_chains	fake__run_btf_test
+#else
+static int run_chains(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	return TEST_SKIP;
+}
+#endif
+
+static struct test_case tests__guest_program[] = {
+	FAKE_GUEST_BTF_TEST("Names and rules of programs", test_programs),
+	{
+		.name = "test_chains", .desc = "Callchains by these rules",
+		.run_case = run_chains, .priv = test_chains,
+		.skip_reason = "no libdw, no libbpf, or perf can't read guests on such a host",
+	},
+	{ .name = NULL, }
+};
+
+struct test_suite suite__guest_program = {
+	.desc = "Programs of guests",
+	.test_cases = tests__guest_program,
+};

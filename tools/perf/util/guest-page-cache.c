@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Find pages of files in a guest's page cache.  No process need have a page mapped, but the guest
+ * may reclaim it at any time.  The guest may have written anything to its structures.
+ */
+#include <linux/kernel.h>
+#include <linux/log2.h>
+
+#include <bpf/btf.h>
+
+#include "guest-btf.h"
+#include "guest-memory.h"
+#include "guest-page-cache.h"
+
+/* Entries of an xarray, see include/linux/xarray.h. */
+#define XA_TYPE_MASK	3
+#define XA_INTERNAL	2
+#define XA_MAX_INTERNAL	4096
+
+/* No index has more bits. */
+#define MAX_SHIFT	60
+
+/**
+ * guest_page_cache__init - find out how a guest's kernel caches pages of files
+ * @cache:	to be filled in
+ * @mem:	the guest's memory
+ * @btf:	the types of its kernel
+ * @vmemmap:	where the kernel has its array of struct page
+ *
+ * Return: true if @btf has all that is needed.
+ */
+bool guest_page_cache__init(struct guest_page_cache *cache, struct guest_memory *mem,
+			    const struct btf *btf, u64 vmemmap)
+{
+	int space = btf__find_by_name_kind(btf, "address_space", BTF_KIND_STRUCT);
+	int node = btf__find_by_name_kind(btf, "xa_node", BTF_KIND_STRUCT);
+	int folio = btf__find_by_name_kind(btf, "folio", BTF_KIND_STRUCT);
+	int page = btf__find_by_name_kind(btf, "page", BTF_KIND_STRUCT);
+	const struct btf_type *slots;
+	u32 head;
+	int id;
+
+	/* Before Linux 5.16, there were no folios. */
+	if (folio < 0)
+		folio = page;
+	*cache = (struct guest_page_cache) { .mem = mem, .vmemmap = vmemmap };
+	id = guest_btf__find(btf, space, "i_pages", &cache->root);
+	if (page < 0 || id < 0 ||
+	    guest_btf__find(btf, btf__resolve_type(btf, id), "xa_head", &head) < 0 ||
+	    guest_btf__find(btf, node, "shift", &cache->shift) < 0 ||
+	    guest_btf__find(btf, folio, "mapping", &cache->mapping) < 0 ||
+	    guest_btf__find(btf, folio, "index", &cache->index) < 0)
+		return false;
+
+	cache->root += head;
+	cache->page_size = btf__type_by_id(btf, page)->size;
+	id = guest_btf__find(btf, node, "slots", &cache->slots);
+	slots = id < 0 ? NULL : btf__type_by_id(btf, id);
+	if (!slots || !btf_is_array(slots) || !is_power_of_2(btf_array(slots)->nelems))
+		return false;
+
+	cache->slot_bits = ilog2(btf_array(slots)->nelems);
+	return cache->page_size && cache->slot_bits;
+}
+
+static bool read_u64(const struct guest_page_cache *cache, u64 gva, u64 *value)
+{
+	return guest_memory__read(cache->mem, gva, value, sizeof(*value));
+}
+
+static bool is_internal(u64 entry)
+{
+	return (entry & XA_TYPE_MASK) == XA_INTERNAL;
+}
+
+static bool is_node(u64 entry)
+{
+	return is_internal(entry) && entry > XA_MAX_INTERNAL;
+}
+
+/*
+ * Find the entry of a page, and put the index of the first page that it is for into @first; return
+ * zero if there is none.
+ */
+static u64 find_entry(const struct guest_page_cache *cache, u64 mapping, u64 index, u64 *first)
+{
+	u64 nr_slots = 1ULL << cache->slot_bits, entry, slot;
+	unsigned int above = MAX_SHIFT + 1;
+	u8 shift;
+
+	*first = 0;
+	if (!read_u64(cache, mapping + cache->root, &entry))
+		return 0;
+	/* Without a node, the tree has no more than the first page. */
+	if (!is_node(entry))
+		return index ? 0 : entry;
+
+	while (is_node(entry)) {
+		u64 node = entry - XA_INTERNAL;
+
+		/* Nodes get closer to the pages, so that there is no cycle. */
+		if (!guest_memory__read(cache->mem, node + cache->shift, &shift, sizeof(shift)) ||
+		    shift >= above)
+			return 0;
+		slot = index >> shift;
+		if (above > MAX_SHIFT && slot >= nr_slots)
+			return 0;
+		above = shift;
+		slot &= nr_slots - 1;
+		if (!read_u64(cache, node + cache->slots + slot * sizeof(entry), &entry))
+			return 0;
+		/* The slots of a large folio, except its first one, tell which slot that is. */
+		if (is_internal(entry) && entry >> 2 < nr_slots) {
+			slot = entry >> 2;
+			if (!read_u64(cache, node + cache->slots + slot * sizeof(entry), &entry))
+				return 0;
+		}
+		*first = ((index >> shift & ~(nr_slots - 1)) | slot) << shift;
+	}
+	return entry;
+}
+
+/**
+ * guest_page_cache__find - find a page of a file
+ * @cache:	how the guest's kernel caches pages
+ * @mapping:	address of the file's struct address_space
+ * @index:	the page's offset in the file, in pages
+ * @pfn:	receives its page frame number
+ *
+ * Return: true if the page is there.  The guest may reclaim it at any time: see that it is still
+ * there after it was read.
+ */
+bool guest_page_cache__find(const struct guest_page_cache *cache, u64 mapping, u64 index, u64 *pfn)
+{
+	u64 owner, first, expected;
+	u64 folio = find_entry(cache, mapping, index, &expected);
+
+	/*
+	 * Entries of pages that are swapped out, and internal ones, are no multiples of four, as
+	 * addresses of structures are.
+	 */
+	if (folio < cache->vmemmap || folio & XA_TYPE_MASK ||
+	    (folio - cache->vmemmap) % cache->page_size ||
+	    !read_u64(cache, folio + cache->mapping, &owner) || owner != mapping ||
+	    !read_u64(cache, folio + cache->index, &first) || first != expected)
+		return false;
+
+	*pfn = (folio - cache->vmemmap) / cache->page_size + index - first;
+	return true;
+}

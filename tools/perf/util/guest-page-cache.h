@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+#ifndef __PERF_GUEST_PAGE_CACHE_H
+#define __PERF_GUEST_PAGE_CACHE_H
+
+#include <stdbool.h>
+#include <linux/types.h>
+
+struct btf;
+struct guest_memory;
+
+/**
+ * struct guest_page_cache - how to find pages of files in a guest's memory
+ * @mem:	the guest's memory
+ * @vmemmap:	where the guest's kernel has an array of struct page, one for each page of RAM
+ * @page_size:	the size of struct page, in bytes; here and below, offsets are in bytes, too
+ * @root:	in struct address_space: the root of the tree of cached pages
+ * @shift:	in struct xa_node: how many bits of an index are below those that choose a slot
+ * @slots:	... the array of slots
+ * @slot_bits:	how many bits of an index choose a slot
+ * @mapping:	in struct folio: the struct address_space that the folio belongs to
+ * @index:	... the index of its first page
+ */
+struct guest_page_cache {
+	struct guest_memory	*mem;
+	u64			vmemmap;
+	u32			page_size;
+	u32			root;
+	u32			shift;
+	u32			slots;
+	u32			slot_bits;
+	u32			mapping;
+	u32			index;
+};
+
+bool guest_page_cache__init(struct guest_page_cache *cache, struct guest_memory *mem,
+			    const struct btf *btf, u64 vmemmap);
+bool guest_page_cache__find(const struct guest_page_cache *cache, u64 mapping, u64 index,
+			    u64 *pfn);
+
+#endif /* __PERF_GUEST_PAGE_CACHE_H */

@@ -1,0 +1,854 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Write a file that names and unwinds a program or a library of a guest, from the pages that the
+ * guest has cached.  Section headers are hardly ever cached, as programs run without them: what the
+ * dynamic linker and exceptions need is found by program headers.
+ *
+ * A page that is missing costs the names and the rules in it.  It must not lead to others: leave
+ * out a symbol whose name is not wholly there, and a rule of which a byte is missing.
+ *
+ * The guest may have written anything there.  Readers of the file see nothing but what was checked
+ * here: symbols of code with printable names, and rules that lie where their table says.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include <elf.h>
+#include <linux/align.h>
+#include <linux/kernel.h>
+#include <linux/unaligned.h>
+#include <linux/zalloc.h>
+
+#include "build-id.h"
+#include "guest-memory.h"
+#include "guest-page-cache.h"
+#include "guest-program.h"
+
+/* No more of a file is looked at than this, in pages and in bytes. */
+#define MAX_PAGES	(1ULL << 18)
+#define MAX_SIZE	(MAX_PAGES << GUEST_PAGE_SHIFT)
+
+/* Further segments, entries of the dynamic section, symbols, rules and bytes are left out. */
+#define MAX_SEGMENTS	16
+#define MAX_DYNAMIC	512
+#define MAX_SYMBOLS	(1U << 20)
+#define MAX_RULES	(1U << 20)
+#define MAX_RULE_SIZE	(1U << 20)
+#define MAX_RULES_SIZE	(64U << 20)
+#define MAX_NAME	4096
+
+/* The size of an entry of a procedure linkage table, and of the code before the first table. */
+#define PLT_ENTRY_SIZE	16
+#define MAX_BEFORE_PLT	256
+
+/* How often to read a file until no page changes meanwhile. */
+#define MAX_TRIES	3
+
+/*
+ * Linkers write .eh_frame_hdr in one way: version 1; the address of .eh_frame relative to the place
+ * where it stands; the number of entries; addresses relative to the header.  See the Linux Standard
+ * Base, "Exception Frames".
+ */
+static const u8 eh_frame_hdr[] = { 1, 0x1b, 0x03, 0x3b };
+
+/* The first bytes of .eh_frame_hdr; an entry of its table. */
+struct rule_table {
+	u8	format[sizeof(eh_frame_hdr)];
+	s32	eh_frame;
+	u32	nr;
+};
+
+struct rule_entry {
+	s32	ip;
+	s32	rule;
+};
+
+/* A page of the file; it is missing if it has no data. */
+struct cached {
+	u64	pfn;
+	u8	*data;
+	bool	tried;
+};
+
+/**
+ * struct program - a program of a guest
+ * @cache:	the guest's page cache
+ * @mapping:	address of the program's struct address_space
+ * @pages:	the pages that were read, by their place in the file
+ * @nr_pages:	number of pages up to the last one that was read
+ * @ehdr:	its ELF header
+ * @segments:	the segments that are loaded
+ * @nr_segments: number of these
+ * @dynamic:	where its dynamic section is; empty if there is none
+ * @unwind:	where its .eh_frame_hdr is; empty if there is none
+ * @notes:	where it has notes
+ * @nr_notes:	number of these
+ * @whole:	false if a page was missing
+ */
+struct program {
+	const struct guest_page_cache	*cache;
+	u64			mapping;
+	struct cached		*pages;
+	u64			nr_pages;
+	Elf64_Ehdr		ehdr;
+	Elf64_Phdr		segments[MAX_SEGMENTS];
+	unsigned int		nr_segments;
+	Elf64_Phdr		dynamic;
+	Elf64_Phdr		unwind;
+	Elf64_Phdr		notes[MAX_SEGMENTS];
+	unsigned int		nr_notes;
+	bool			whole;
+};
+
+/**
+ * struct part - a section of the file that is written
+ * @name:	its name
+ * @shdr:	its header
+ * @data:	its contents; NULL if the file doesn't have them
+ */
+struct part {
+	const char	*name;
+	Elf64_Shdr	shdr;
+	void		*data;
+};
+
+enum {
+	PART_NULL, PART_TEXT, PART_NOTE, PART_SYMBOLS, PART_NAMES, PART_TABLE, PART_RULES,
+	PART_SECTIONS, NR_PARTS
+};
+
+static const u8 *get_page(struct program *program, u64 index)
+{
+	struct cached *page = &program->pages[index];
+
+	if (page->tried)
+		return page->data;
+
+	page->tried = true;
+	program->nr_pages = max_t(u64, program->nr_pages, index + 1);
+	page->data = malloc(GUEST_PAGE_SIZE);
+	if (!page->data ||
+	    !guest_page_cache__find(program->cache, program->mapping, index, &page->pfn) ||
+	    !guest_memory__read_page(program->cache->mem, page->pfn, page->data)) {
+		zfree(&page->data);
+		program->whole = false;
+	}
+	return page->data;
+}
+
+/* Read bytes of the file, if all of them are there; if not, leave @buf as it is. */
+static bool read_at(struct program *program, u64 offset, void *buf, u64 size)
+{
+	u64 len;
+
+	if (offset > MAX_SIZE || size > MAX_SIZE - offset)
+		return false;
+
+	for (u64 at = offset & GUEST_PAGE_MASK; at < offset + size; at += GUEST_PAGE_SIZE) {
+		if (!get_page(program, at >> GUEST_PAGE_SHIFT))
+			return false;
+	}
+	for (; size; size -= len, offset += len, buf += len) {
+		u64 begin = offset & ~GUEST_PAGE_MASK;
+
+		len = min_t(u64, size, (GUEST_PAGE_SIZE - begin));
+		memcpy(buf, get_page(program, offset >> GUEST_PAGE_SHIFT) + begin, len);
+	}
+	return true;
+}
+
+/* Read bytes by the address that the linker has given them. */
+static bool read_addr(struct program *program, u64 addr, void *buf, u64 size)
+{
+	for (unsigned int i = 0; i < program->nr_segments; i++) {
+		const Elf64_Phdr *segment = &program->segments[i];
+		u64 offset = addr - segment->p_vaddr;
+
+		if (addr >= segment->p_vaddr && offset < segment->p_filesz &&
+		    size <= segment->p_filesz - offset)
+			return read_at(program, segment->p_offset + offset, buf, size);
+	}
+	return false;
+}
+
+/* Return the segment with the code at an address; NULL if there is none. */
+static const Elf64_Phdr *find_code(const struct program *program, u64 addr)
+{
+	for (unsigned int i = 0; i < program->nr_segments; i++) {
+		const Elf64_Phdr *segment = &program->segments[i];
+
+		if (segment->p_flags & PF_X && addr >= segment->p_vaddr &&
+		    addr - segment->p_vaddr < segment->p_filesz)
+			return segment;
+	}
+	return NULL;
+}
+
+static bool is_in_file(const Elf64_Phdr *phdr)
+{
+	return phdr->p_offset <= MAX_SIZE && phdr->p_filesz <= MAX_SIZE - phdr->p_offset &&
+	       phdr->p_vaddr + phdr->p_filesz >= phdr->p_vaddr;
+}
+
+/* Read the headers; return false if the file is none of 64-bit code. */
+static bool read_headers(struct program *program)
+{
+	Elf64_Ehdr *ehdr = &program->ehdr;
+	Elf64_Phdr phdr;
+
+	if (!read_at(program, 0, ehdr, sizeof(*ehdr)) ||
+	    memcmp(ehdr->e_ident, ELFMAG, SELFMAG) || ehdr->e_ident[EI_CLASS] != ELFCLASS64 ||
+	    ehdr->e_ident[EI_DATA] != ELFDATA2LSB || ehdr->e_phentsize != sizeof(phdr) ||
+	    (ehdr->e_type != ET_DYN && ehdr->e_type != ET_EXEC) || ehdr->e_phoff > GUEST_PAGE_SIZE)
+		return false;
+
+	for (unsigned int i = 0; i < min_t(unsigned int, ehdr->e_phnum, 4 * MAX_SEGMENTS); i++) {
+		if (!read_at(program, ehdr->e_phoff + i * sizeof(phdr), &phdr, sizeof(phdr)))
+			return false;
+		if (!is_in_file(&phdr))
+			continue;
+		if (phdr.p_type == PT_LOAD && program->nr_segments < MAX_SEGMENTS)
+			program->segments[program->nr_segments++] = phdr;
+		else if (phdr.p_type == PT_NOTE && program->nr_notes < MAX_SEGMENTS)
+			program->notes[program->nr_notes++] = phdr;
+		else if (phdr.p_type == PT_DYNAMIC)
+			program->dynamic = phdr;
+		else if (phdr.p_type == PT_GNU_EH_FRAME)
+			program->unwind = phdr;
+	}
+	return program->nr_segments;
+}
+
+/* Find the build-id in notes; return its size, zero if there is none. */
+static size_t find_in_notes(const u8 *notes, size_t size, u8 *build_id)
+{
+	Elf64_Nhdr note;
+	size_t desc;
+
+	for (size_t pos = 0; pos + sizeof(note) <= size;
+	     pos = desc + ALIGN((size_t)note.n_descsz, 4)) {
+		memcpy(&note, &notes[pos], sizeof(note));
+		desc = pos + sizeof(note) + ALIGN((size_t)note.n_namesz, 4);
+		if (desc > size || note.n_descsz > size - desc)
+			return 0;
+		if (note.n_type == NT_GNU_BUILD_ID && note.n_namesz == sizeof(ELF_NOTE_GNU) &&
+		    !memcmp(&notes[pos + sizeof(note)], ELF_NOTE_GNU, sizeof(ELF_NOTE_GNU)) &&
+		    note.n_descsz && note.n_descsz <= BUILD_ID_SIZE) {
+			memcpy(build_id, &notes[desc], note.n_descsz);
+			return note.n_descsz;
+		}
+	}
+	return 0;
+}
+
+static size_t find_build_id(struct program *program, u8 *build_id)
+{
+	u8 notes[GUEST_PAGE_SIZE];
+	size_t size = 0;
+
+	for (unsigned int i = 0; i < program->nr_notes && !size; i++) {
+		const Elf64_Phdr *phdr = &program->notes[i];
+
+		if (phdr->p_filesz <= sizeof(notes) &&
+		    read_at(program, phdr->p_offset, notes, phdr->p_filesz))
+			size = find_in_notes(notes, phdr->p_filesz, build_id);
+	}
+	return size;
+}
+
+/*
+ * Return the number of dynamic symbols, from the table by whose hashes they are found: symbols
+ * without a hash come first, and the others by their hashes.
+ */
+static u32 count_by_gnu_hash(struct program *program, u64 addr)
+{
+	struct { u32 nr_buckets, first, nr_bloom, shift; } head;
+	u32 last = 0, bucket, hash;
+	u64 chains;
+
+	if (!read_addr(program, addr, &head, sizeof(head)) || head.nr_buckets > MAX_SYMBOLS ||
+	    head.first > MAX_SYMBOLS || head.nr_bloom > MAX_SYMBOLS)
+		return 0;
+
+	addr += sizeof(head) + head.nr_bloom * sizeof(u64);
+	chains = addr + head.nr_buckets * sizeof(u32);
+	for (u32 i = 0; i < head.nr_buckets; i++) {
+		if (read_addr(program, addr + i * sizeof(bucket), &bucket, sizeof(bucket)))
+			last = max_t(u32, last, bucket);
+	}
+	if (last < head.first)
+		return head.first;
+
+	while (last < MAX_SYMBOLS &&
+	       read_addr(program, chains + (u64)(last - head.first) * sizeof(hash), &hash,
+			 sizeof(hash)) && !(hash & 1))
+		last++;
+	return last + 1;
+}
+
+/*
+ * Read the name at @addr, of at most @max bytes; return its length, zero if not all of it is there.
+ */
+static size_t read_name(struct program *program, u64 addr, u64 max, char name[MAX_NAME])
+{
+	for (size_t len = 0; len < min_t(u64, max, MAX_NAME); len++) {
+		if (!read_addr(program, addr + len, &name[len], 1))
+			return 0;
+		if (!name[len])
+			return len;
+		/* Names are printed on terminals. */
+		if (name[len] <= ' ' || name[len] > '~')
+			name[len] = '?';
+	}
+	return 0;
+}
+
+/* Where a program has its dynamic symbols and relocations; zero if it has none. */
+struct dynamic {
+	u64	symbols;
+	u64	names;
+	u64	names_size;
+	u64	gnu_hash;
+	u64	hash;
+	u64	plt_relocs;
+	u64	plt_relocs_size;
+	u64	relocs;
+	u64	relocs_size;
+};
+
+static void read_dynamic(struct program *program, struct dynamic *dynamic)
+{
+	Elf64_Dyn dyn;
+
+	memset(dynamic, 0, sizeof(*dynamic));
+	for (u64 i = 0; i < min_t(u64, program->dynamic.p_filesz / sizeof(dyn), MAX_DYNAMIC); i++) {
+		if (!read_at(program, program->dynamic.p_offset + i * sizeof(dyn), &dyn,
+			     sizeof(dyn)) ||
+		    dyn.d_tag == DT_NULL)
+			return;
+		if (dyn.d_tag == DT_SYMTAB)
+			dynamic->symbols = dyn.d_un.d_ptr;
+		else if (dyn.d_tag == DT_STRTAB)
+			dynamic->names = dyn.d_un.d_ptr;
+		else if (dyn.d_tag == DT_STRSZ)
+			dynamic->names_size = dyn.d_un.d_val;
+		else if (dyn.d_tag == DT_GNU_HASH)
+			dynamic->gnu_hash = dyn.d_un.d_ptr;
+		else if (dyn.d_tag == DT_HASH)
+			dynamic->hash = dyn.d_un.d_ptr;
+		else if (dyn.d_tag == DT_JMPREL)
+			dynamic->plt_relocs = dyn.d_un.d_ptr;
+		else if (dyn.d_tag == DT_PLTRELSZ)
+			dynamic->plt_relocs_size = dyn.d_un.d_val;
+		else if (dyn.d_tag == DT_RELA)
+			dynamic->relocs = dyn.d_un.d_ptr;
+		else if (dyn.d_tag == DT_RELASZ)
+			dynamic->relocs_size = dyn.d_un.d_val;
+	}
+}
+
+static u32 count_symbols(struct program *program, const struct dynamic *dynamic)
+{
+	u32 nr = 0;
+
+	if (!dynamic->symbols || !dynamic->names)
+		return 0;
+	if (dynamic->gnu_hash)
+		nr = count_by_gnu_hash(program, dynamic->gnu_hash);
+	/* The other table of hashes begins with the number of its buckets, and that of symbols. */
+	else if (dynamic->hash)
+		read_addr(program, dynamic->hash + sizeof(nr), &nr, sizeof(nr));
+	return min_t(u32, nr, MAX_SYMBOLS);
+}
+
+/* Return true if the symbol is that of code in the program. */
+static bool is_code(const struct program *program, const Elf64_Sym *symbol)
+{
+	unsigned int type = ELF64_ST_TYPE(symbol->st_info);
+
+	return (type == STT_FUNC || type == STT_GNU_IFUNC || type == STT_NOTYPE) &&
+	       symbol->st_shndx != SHN_UNDEF && find_code(program, symbol->st_value);
+}
+
+/* The symbols that are written, and their names. */
+struct symbols {
+	FILE	*symbols;
+	FILE	*names;
+};
+
+/* Read a symbol and its name; return false if they aren't wholly there. */
+static bool read_symbol(struct program *program, const struct dynamic *dynamic, u32 i,
+			Elf64_Sym *symbol, char name[MAX_NAME])
+{
+	return read_addr(program, dynamic->symbols + i * sizeof(*symbol), symbol,
+			 sizeof(*symbol)) && symbol->st_name < dynamic->names_size &&
+	       read_name(program, dynamic->names + symbol->st_name,
+			 dynamic->names_size - symbol->st_name, name);
+}
+
+static void add_symbol(struct symbols *out, Elf64_Sym symbol, const char *name, const char *suffix)
+{
+	symbol.st_name = ftell(out->names);
+	symbol.st_shndx = PART_TEXT;
+	fwrite(&symbol, sizeof(symbol), 1, out->symbols);
+	fprintf(out->names, "%s%s%c", name, suffix, 0);
+}
+
+static void add_functions(struct program *program, const struct dynamic *dynamic, u32 nr,
+			  struct symbols *out)
+{
+	char name[MAX_NAME];
+	Elf64_Sym symbol;
+
+	for (u32 i = 1; i < nr; i++) {
+		/* A symbol without a size goes as far as to the next one, which may be missing. */
+		if (read_symbol(program, dynamic, i, &symbol, name) &&
+		    is_code(program, &symbol) && symbol.st_size)
+			add_symbol(out, symbol, name, "");
+	}
+}
+
+/* A pointer that the dynamic linker sets to a function of that symbol. */
+struct slot {
+	u64	addr;
+	u32	symbol;
+};
+
+static int cmp_slots(const void *a, const void *b)
+{
+	const struct slot *x = a, *y = b;
+
+	return x->addr < y->addr ? -1 : x->addr > y->addr;
+}
+
+/* Add the slots of relocations; return the number of all slots then. */
+static u32 add_slots(struct program *program, u64 addr, u64 size, struct slot *slots, u32 nr)
+{
+	Elf64_Rela rela;
+
+	for (u64 pos = 0; pos + sizeof(rela) <= size && nr < MAX_SYMBOLS; pos += sizeof(rela)) {
+		if (read_addr(program, addr + pos, &rela, sizeof(rela)) &&
+		    (ELF64_R_TYPE(rela.r_info) == R_X86_64_JUMP_SLOT ||
+		     ELF64_R_TYPE(rela.r_info) == R_X86_64_GLOB_DAT))
+			slots[nr++] = (struct slot) { rela.r_offset, ELF64_R_SYM(rela.r_info) };
+	}
+	return nr;
+}
+
+/*
+ * Return the size of an entry of a procedure linkage table of x86-64, zero if there is none at
+ * @addr; put the address of the pointer by which it jumps into @slot, or zero.
+ */
+static unsigned int read_plt_entry(struct program *program, u64 addr, u64 *slot)
+{
+	static const u8 endbr[] = { 0xf3, 0x0f, 0x1e, 0xfa }, push = 0x68;
+	u8 code[PLT_ENTRY_SIZE];
+	unsigned int at = 0;
+
+	*slot = 0;
+	if (!read_addr(program, addr, code, sizeof(code)))
+		return 0;
+
+	/* The first entry pushes a pointer, and jumps by the next one. */
+	if (code[0] == 0xff && code[1] == 0x35)
+		return sizeof(code);
+	if (!memcmp(code, endbr, sizeof(endbr))) {
+		at = sizeof(endbr);
+		if (code[at] == push)
+			return sizeof(code);
+		/* The prefix BND. */
+		at += code[at] == 0xf2;
+	}
+	if (code[at] != 0xff || code[at + 1] != 0x25)
+		return 0;
+
+	*slot = addr + at + 6 + (s32)get_unaligned_le32(&code[at + 2]);
+	/* An entry that needs not push anything may be a short one. */
+	return at || code[6] == push ? sizeof(code) : sizeof(code) / 2;
+}
+
+/* Name the entries of the tables that begin the code: they are "function@plt". */
+static void add_plt(struct program *program, const struct dynamic *dynamic,
+		    const struct slot *slots, u32 nr, struct symbols *out)
+{
+	const Elf64_Phdr *segment = NULL;
+	char name[MAX_NAME];
+	Elf64_Sym function;
+	bool any = false;
+	unsigned int size;
+	struct slot key;
+
+	for (unsigned int i = 0; i < program->nr_segments && !segment; i++) {
+		if (program->segments[i].p_flags & PF_X)
+			segment = &program->segments[i];
+	}
+	if (!segment)
+		return;
+
+	for (u64 at = 0; at < segment->p_filesz; at += size) {
+		u64 addr = segment->p_vaddr + at;
+		const struct slot *found;
+
+		size = read_plt_entry(program, addr, &key.addr);
+		found = key.addr ? bsearch(&key, slots, nr, sizeof(key), cmp_slots) : NULL;
+		if (found) {
+			Elf64_Sym symbol = {
+				.st_info = ELF64_ST_INFO(STB_LOCAL, STT_FUNC),
+				.st_value = addr,
+				.st_size = size,
+			};
+
+			any = true;
+			if (read_symbol(program, dynamic, found->symbol, &function, name))
+				add_symbol(out, symbol, name, "@plt");
+		} else if (!size || (key.addr && !any)) {
+			/* Other code comes before the tables, and the program's behind them. */
+			if (any || at > MAX_BEFORE_PLT)
+				return;
+			size = PLT_ENTRY_SIZE;
+		}
+	}
+}
+
+/* Make the symbols and their names; return false if there is no memory. */
+static bool make_symbols(struct program *program, struct part *parts)
+{
+	struct part *symbols = &parts[PART_SYMBOLS], *names = &parts[PART_NAMES];
+	const Elf64_Sym none = {};
+	size_t sizes[2] = {};
+	struct dynamic dynamic;
+	struct symbols out;
+	struct slot *slots;
+	u32 nr;
+
+	read_dynamic(program, &dynamic);
+	out.symbols = open_memstream((char **)&symbols->data, &sizes[0]);
+	out.names = open_memstream((char **)&names->data, &sizes[1]);
+	slots = calloc(MAX_SYMBOLS, sizeof(*slots));
+	if (out.symbols && out.names && slots) {
+		fwrite(&none, sizeof(none), 1, out.symbols);
+		fputc(0, out.names);
+		add_functions(program, &dynamic, count_symbols(program, &dynamic), &out);
+		nr = add_slots(program, dynamic.plt_relocs, dynamic.plt_relocs_size, slots, 0);
+		nr = add_slots(program, dynamic.relocs, dynamic.relocs_size, slots, nr);
+		qsort(slots, nr, sizeof(*slots), cmp_slots);
+		if (program->ehdr.e_machine == EM_X86_64)
+			add_plt(program, &dynamic, slots, nr, &out);
+	}
+	free(slots);
+	if (out.symbols && fclose(out.symbols))
+		sizes[0] = 0;
+	if (out.names && fclose(out.names))
+		sizes[1] = 0;
+	symbols->shdr.sh_size = sizes[0];
+	names->shdr.sh_size = sizes[1];
+	return sizes[0] && sizes[1];
+}
+
+/*
+ * Check that a rule, or what rules have in common, lies in .eh_frame, and that all of it is there.
+ * Copy it to its place in @rules; return its size, zero if it can't be used.
+ */
+static u32 copy_record(struct program *program, u64 first, u64 addr, u8 *rules, u64 size)
+{
+	u64 offset = addr - first;
+	u32 len;
+
+	if (addr < first || offset >= size || size - offset < 2 * sizeof(len) ||
+	    !read_addr(program, addr, &len, sizeof(len)) || len < sizeof(len) ||
+	    len > MAX_RULE_SIZE || len > size - offset - sizeof(len) ||
+	    !read_addr(program, addr, &rules[offset], len + sizeof(len)))
+		return 0;
+	return len + sizeof(len);
+}
+
+/* Copy a rule and what it refers to. */
+static bool copy_rule(struct program *program, u64 first, u64 addr, u8 *rules, u64 size)
+{
+	u64 common;
+	u32 id;
+
+	if (!copy_record(program, first, addr, rules, size))
+		return false;
+
+	/* A rule tells how far before this word its common part is; the latter has zero there. */
+	id = get_unaligned_le32(&rules[addr - first + sizeof(id)]);
+	common = addr + sizeof(id) - id;
+	return id && common < addr && copy_record(program, first, common, rules, size) &&
+	       !get_unaligned_le32(&rules[common - first + sizeof(id)]);
+}
+
+/* Return the end of the segment that an address is in; zero if it is in none. */
+static u64 segment_end(const struct program *program, u64 addr)
+{
+	for (unsigned int i = 0; i < program->nr_segments; i++) {
+		const Elf64_Phdr *segment = &program->segments[i];
+
+		if (addr >= segment->p_vaddr && addr - segment->p_vaddr < segment->p_filesz)
+			return segment->p_vaddr + segment->p_filesz;
+	}
+	return 0;
+}
+
+/* Make the table of rules, and the rules; return false if there is no memory. */
+static bool make_rules(struct program *program, struct part *parts)
+{
+	u64 table = program->unwind.p_vaddr, rules, size;
+	struct rule_entry *entries;
+	struct rule_table *head;
+	struct rule_table old;
+	u32 nr, found = 0;
+	u64 end = 0;
+	u8 *data;
+
+	if (!program->unwind.p_filesz)
+		return true;
+
+	/* If the table can't be read, write an empty one: the program has rules. */
+	if (!read_addr(program, table, &old, sizeof(old)) ||
+	    memcmp(old.format, eh_frame_hdr, sizeof(eh_frame_hdr))) {
+		old = (struct rule_table) { .eh_frame = sizeof(old), .nr = 0 };
+		memcpy(old.format, eh_frame_hdr, sizeof(eh_frame_hdr));
+	}
+	rules = table + offsetof(struct rule_table, eh_frame) + old.eh_frame;
+	size = segment_end(program, rules) - rules;
+	if (!segment_end(program, rules) || size > MAX_RULES_SIZE) {
+		old.nr = 0;
+		size = 0;
+	}
+
+	nr = min_t(u32, old.nr, MAX_RULES);
+	data = calloc(1, size + sizeof(u32));
+	head = calloc(1, sizeof(*head) + nr * sizeof(*entries));
+	if (!data || !head) {
+		free(data);
+		free(head);
+		return false;
+	}
+
+	entries = (struct rule_entry *)(head + 1);
+	for (u32 i = 0; i < nr; i++) {
+		struct rule_entry entry;
+		u64 rule;
+
+		if (!read_addr(program, table + sizeof(old) + i * sizeof(entry), &entry,
+			       sizeof(entry)))
+			continue;
+		rule = table + entry.rule;
+		/* Readers search the table by halves: it must be sorted. */
+		if ((found && entries[found - 1].ip >= entry.ip) ||
+		    !find_code(program, table + entry.ip) ||
+		    !copy_rule(program, rules, rule, data, size))
+			continue;
+		entries[found++] = entry;
+		rule += sizeof(u32) + get_unaligned_le32(&data[rule - rules]);
+		end = max_t(u64, end, (rule - rules));
+	}
+	*head = old;
+	head->nr = found;
+	parts[PART_TABLE].data = head;
+	parts[PART_TABLE].shdr.sh_addr = table;
+	parts[PART_TABLE].shdr.sh_size = sizeof(*head) + found * sizeof(*entries);
+	parts[PART_RULES].data = data;
+	parts[PART_RULES].shdr.sh_addr = rules;
+	/* A length of zero ends the rules. */
+	parts[PART_RULES].shdr.sh_size = end + sizeof(u32);
+	return true;
+}
+
+/* Make the note with the build-id; return false if there is no memory. */
+static bool make_note(struct program *program, struct part *parts)
+{
+	struct {
+		Elf64_Nhdr	head;
+		char		name[sizeof(ELF_NOTE_GNU)];
+		u8		build_id[BUILD_ID_SIZE];
+	} *note = zalloc(sizeof(*note));
+
+	if (!note)
+		return false;
+
+	note->head.n_namesz = sizeof(note->name);
+	note->head.n_type = NT_GNU_BUILD_ID;
+	note->head.n_descsz = find_build_id(program, note->build_id);
+	memcpy(note->name, ELF_NOTE_GNU, sizeof(note->name));
+	parts[PART_NOTE].data = note;
+	parts[PART_NOTE].shdr.sh_size = sizeof(note->head) + sizeof(note->name) +
+					note->head.n_descsz;
+	return true;
+}
+
+/* Describe the code, which the file leaves out: of several pieces, the first. */
+static void make_text(const struct program *program, struct part *text)
+{
+	for (unsigned int i = 0; i < program->nr_segments; i++) {
+		const Elf64_Phdr *segment = &program->segments[i];
+
+		if (!(segment->p_flags & PF_X))
+			continue;
+		text->shdr.sh_addr = segment->p_vaddr;
+		text->shdr.sh_offset = segment->p_offset;
+		text->shdr.sh_size = segment->p_filesz;
+		return;
+	}
+}
+
+/* Return true if all pages that were read are still those of the file. */
+static bool is_unchanged(const struct program *program)
+{
+	u64 pfn;
+
+	guest_memory__forget(program->cache->mem);
+	for (u64 i = 0; i < program->nr_pages; i++) {
+		if (program->pages[i].data &&
+		    (!guest_page_cache__find(program->cache, program->mapping, i, &pfn) ||
+		     pfn != program->pages[i].pfn))
+			return false;
+	}
+	return true;
+}
+
+static bool write_padded(FILE *file, const void *data, size_t size)
+{
+	static const u8 zeroes[sizeof(u64)];
+	size_t pad = ALIGN(size, sizeof(u64)) - size;
+
+	return fwrite(data, 1, size, file) == size && fwrite(zeroes, 1, pad, file) == pad;
+}
+
+static bool write_file(const struct program *program, struct part *parts, FILE *file)
+{
+	size_t phdrs = program->nr_segments * sizeof(Elf64_Phdr), len = 1;
+	Elf64_Ehdr ehdr = {
+		.e_ident = { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB,
+			     EV_CURRENT },
+		.e_type = program->ehdr.e_type,
+		.e_machine = program->ehdr.e_machine,
+		.e_version = EV_CURRENT,
+		.e_entry = program->ehdr.e_entry,
+		.e_phoff = sizeof(ehdr),
+		.e_shoff = sizeof(ehdr) + phdrs,
+		.e_ehsize = sizeof(ehdr),
+		.e_phentsize = sizeof(Elf64_Phdr),
+		.e_phnum = program->nr_segments,
+		.e_shentsize = sizeof(Elf64_Shdr),
+		.e_shnum = NR_PARTS,
+		.e_shstrndx = PART_SECTIONS,
+	};
+	char names[128] = "";
+	u64 offset = sizeof(ehdr) + phdrs + NR_PARTS * sizeof(Elf64_Shdr);
+	bool good;
+
+	for (unsigned int i = PART_TEXT; i < NR_PARTS; i++) {
+		parts[i].shdr.sh_name = len;
+		len += scnprintf(&names[len], sizeof(names) - len, "%s", parts[i].name) + 1;
+	}
+	parts[PART_SECTIONS].data = names;
+	parts[PART_SECTIONS].shdr.sh_size = sizeof(names);
+
+	good = write_padded(file, &ehdr, sizeof(ehdr)) &&
+	       write_padded(file, program->segments, phdrs);
+	for (unsigned int i = 0; i < NR_PARTS; i++) {
+		if (parts[i].data) {
+			parts[i].shdr.sh_offset = offset;
+			offset += ALIGN(parts[i].shdr.sh_size, sizeof(u64));
+		}
+		good = good && write_padded(file, &parts[i].shdr, sizeof(parts[i].shdr));
+	}
+	for (unsigned int i = 0; i < NR_PARTS; i++) {
+		if (parts[i].data)
+			good = good && write_padded(file, parts[i].data, parts[i].shdr.sh_size);
+	}
+	parts[PART_SECTIONS].data = NULL;
+	return good;
+}
+
+static void drop_pages(struct program *program)
+{
+	for (u64 i = 0; i < program->nr_pages; i++)
+		free(program->pages[i].data);
+	zfree(&program->pages);
+}
+
+/* Begin to read a program; return false if it can't be read. */
+static bool begin(struct program *program, const struct guest_page_cache *cache, u64 mapping)
+{
+	*program = (struct program) { .cache = cache, .mapping = mapping, .whole = true };
+	program->pages = calloc(MAX_PAGES, sizeof(*program->pages));
+	return program->pages && read_headers(program);
+}
+
+/* Read the program once, and write it unless its pages have changed meanwhile. */
+static enum guest_program try_to_write(const struct guest_page_cache *cache, u64 mapping,
+				       FILE *file)
+{
+	struct part parts[NR_PARTS] = {
+		[PART_TEXT] = { ".text", { .sh_type = SHT_NOBITS,
+					   .sh_flags = SHF_ALLOC | SHF_EXECINSTR } },
+		[PART_NOTE] = { ".note.gnu.build-id", { .sh_type = SHT_NOTE } },
+		[PART_SYMBOLS] = { ".dynsym", { .sh_type = SHT_DYNSYM, .sh_link = PART_NAMES,
+						.sh_info = 1, .sh_entsize = sizeof(Elf64_Sym) } },
+		[PART_NAMES] = { ".dynstr", { .sh_type = SHT_STRTAB } },
+		[PART_TABLE] = { ".eh_frame_hdr", { .sh_type = SHT_PROGBITS,
+						    .sh_flags = SHF_ALLOC } },
+		[PART_RULES] = { ".eh_frame", { .sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC } },
+		[PART_SECTIONS] = { ".shstrtab", { .sh_type = SHT_STRTAB } },
+	};
+	enum guest_program found = GUEST_PROGRAM_NONE;
+	struct program program;
+
+	guest_memory__forget(cache->mem);
+	if (begin(&program, cache, mapping) && make_note(&program, parts) &&
+	    make_rules(&program, parts) && make_symbols(&program, parts) &&
+	    !guest_memory__is_exhausted(cache->mem) && is_unchanged(&program)) {
+		make_text(&program, &parts[PART_TEXT]);
+		if (write_file(&program, parts, file))
+			found = program.whole ? GUEST_PROGRAM_WHOLE : GUEST_PROGRAM_PART;
+	}
+	for (unsigned int i = 0; i < NR_PARTS; i++)
+		free(parts[i].data);
+	drop_pages(&program);
+	return found;
+}
+
+/**
+ * guest_program__write - write what names and unwinds a program, from a guest's page cache
+ * @cache:	how the guest's kernel caches pages
+ * @mapping:	address of the program's struct address_space
+ * @file:	where to write: an empty file
+ *
+ * The ELF file has the program's segments without their contents, dynamic symbols of code, rules to
+ * unwind it, and its build-id.
+ *
+ * Return: what was written; nothing if the guest reclaims pages faster than they can be read, or if
+ * the budget is used up, see guest_memory__is_exhausted().
+ */
+enum guest_program guest_program__write(const struct guest_page_cache *cache, u64 mapping,
+					FILE *file)
+{
+	enum guest_program found = GUEST_PROGRAM_NONE;
+
+	for (unsigned int i = 0; i < MAX_TRIES && !found && !ftell(file); i++)
+		found = try_to_write(cache, mapping, file);
+	return found;
+}
+
+/**
+ * guest_program__read_build_id - read the build-id of a file in a guest's page cache
+ * @cache:	how the guest's kernel caches pages
+ * @mapping:	address of the file's struct address_space
+ * @build_id:	receives it, BUILD_ID_SIZE bytes at most
+ *
+ * Return: its size, zero if there is none or if its page is not cached.
+ */
+size_t guest_program__read_build_id(const struct guest_page_cache *cache, u64 mapping,
+				    u8 *build_id)
+{
+	struct program program;
+	size_t size = 0;
+
+	if (begin(&program, cache, mapping))
+		size = find_build_id(&program, build_id);
+	drop_pages(&program);
+	return size;
+}
