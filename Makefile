@@ -28,7 +28,7 @@ $(error $(UNKNOWN)= is not known; $(patsubst %,did you mean %=? ,$(NEAREST))"mak
 endif
 
 COMMANDS := demo test test-bare test-debug test-intel test-stock test-workflow test-unikernel \
-	test-packages test-abi test-baseline mutants selftests fuzz bench gate \
+	test-distro test-packages test-abi test-baseline mutants selftests fuzz bench gate \
 	check docs build shell deb branch import series clean
 .PHONY: help deps doctor $(COMMANDS)
 .DEFAULT_GOAL := help
@@ -99,6 +99,9 @@ test-stock: ## sample Debian's own kernels as guests, and unwind them by their O
 	$(HOST)
 
 test-workflow: ## use perf kvm on two guests as an operator would: record, report, diff, top
+	$(HOST)
+
+test-distro: ## sample whole distributions as guests, name and unwind their programs
 	$(HOST)
 
 test-unikernel: ## sample a guest that is not Linux, and whose call paths are known

@@ -10,24 +10,20 @@ import re
 import shlex
 import shutil
 import subprocess
-import time
 from pathlib import Path
 from typing import Dict, List, Sequence
 
-from . import deb, source
+from . import bootstrap, source
 from .git import Repository, isolated
 from .options import OPTIONS
 from .selftests import Counts, judge
 from .patches import REPO
-from .ui import Failure, Step, one_at_a_time, run_logged
+from .ui import Failure, Step, run_logged
 
 SUITES = OPTIONS["suite"].choices
 
 # mmdebstrap adds what apt needs, no more.
-_PACKAGES = "git,make,ca-certificates"
-
-# After so many days, make the root anew: its packages get old.
-_DAYS = 30
+_PACKAGES = ("git", "make", "ca-certificates")
 
 # The clone's path in the root.
 _CLONE = "root/guest-callchains"
@@ -42,20 +38,6 @@ def readme_commands(text: str, section: str) -> List[str]:
                       re.MULTILINE | re.DOTALL)
     lines = found[1].splitlines() if found else []
     return [re.sub(r"\s+# .*", "", line.strip()) for line in lines if line.startswith("    ")]
-
-
-def _tarball(suite: str, logs: Path) -> Path:
-    """Return a tarball of a bare Debian; make it if there is none, or if it is old."""
-    folder = source.cache_dir() / "bare"
-    kept = folder / f"{suite}.tar"
-    with one_at_a_time(folder):
-        if kept.exists() and time.time() - kept.stat().st_mtime < _DAYS * 86400:
-            return kept
-        made = folder / f"new-{suite}.tar"
-        run_logged(f"Make a bare Debian, {suite}",
-                   ["mmdebstrap", "--variant=apt", f"--include={_PACKAGES}", suite, str(made),
-                    deb.mirror()], logs / "mmdebstrap.log")
-        return made.rename(kept)
 
 
 def _ccache() -> Path:
@@ -97,7 +79,7 @@ def run(suite: str, folder: Path, results: Path) -> Counts:
         suite: Debian's release
         folder: a folder for the root; it is removed again if all commands succeed
     """
-    tarball = _tarball(suite, results)
+    tarball = bootstrap.tarball("bare", suite, _PACKAGES, results)
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     with Step("Unpack it, and clone what is committed here"):

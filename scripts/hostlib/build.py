@@ -58,6 +58,7 @@ BENCH = "guest_callchain/guest_callchain_bench"
 FUZZER = "guest_callchain/guest_callchain_fuzz"
 GUEST_PROGRAM = "guest_callchain/guest_program"
 LIBC_PROGRAM = "guest_callchain/guest_program_libc"
+CALL_PATHS = "guest_callchain/call_paths"
 UNIKERNEL = "guest_callchain/unikernel"
 VMM_POLICY = "guest_callchain/vmm_policy.so"
 
@@ -198,7 +199,7 @@ class Build:
         if self.arch is not X86:
             return [MIDWALK_TEST, BENCH]
         return [*INSTRUMENT_TESTS, TEST_32BIT, BENCH, FUZZER, GUEST_PROGRAM, LIBC_PROGRAM,
-                UNIKERNEL, VMM_POLICY]
+                CALL_PATHS, UNIKERNEL, VMM_POLICY]
 
     def assemble(self) -> None:
         """Assemble the tree from source, patches and new files; undo other changes in it."""

@@ -151,6 +151,10 @@ COMMANDS: Dict[str, Command] = {
         testing.cmd_test_stock,
         "sample Debian's own kernels as guests, and unwind them by their ORC tables",
         (*_HOST, "kargs", "kconfig", "baseline")),
+    "test-distro": Command(
+        testing.cmd_test_distro,
+        "sample whole distributions as guests, name and unwind their programs",
+        (*_HOST, "kargs", "kconfig", "baseline")),
     "test-unikernel": Command(
         testing.cmd_test_unikernel,
         "sample a guest that is not Linux, and whose call paths are known",

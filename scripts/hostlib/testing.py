@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Dict, List
 
 from . import allselftests, baseline, bare, fuzz, intel, ktap, mutants
-from . import perftests, records, selftests, stock, unikernel, workflow
+from . import distro, perftests, records, selftests, stock, unikernel, workflow
 from .arch import ARCHS, X86
 from .build import CONFIGS
 from .emulated import Complaint, choose_accel
@@ -245,6 +245,13 @@ def cmd_fuzz(options: Options) -> int:
 def cmd_test_stock(options: Options) -> int:
     return say_all(stock.run(built(options), choose_accel(options.accel), results_dir("stock"),
                              options.kargs))
+
+
+def cmd_test_distro(options: Options) -> int:
+    check_root("test-distro")
+    build = built(options)
+    return say_all(distro.run(build, choose_accel(options.accel), build_dir(options) / "distro",
+                              results_dir("distro"), options.kargs))
 
 
 def cmd_test_unikernel(options: Options) -> int:

@@ -34,7 +34,8 @@ class RunTest(unittest.TestCase):
         self.enterContext(mock.patch.dict(os.environ, {
             "XDG_CACHE_HOME": str(self.tmp / "cache"), "GIT_CONFIG_GLOBAL": "/dev/null"}))
         self.enterContext(mock.patch.object(bare, "REPO", self.repo))
-        self.enterContext(mock.patch.object(bare, "_tarball", return_value=self.tmp / "x.tar"))
+        made = self.tmp / "x.tar"
+        self.enterContext(mock.patch.object(bare.bootstrap, "tarball", return_value=made))
 
         def here(root: Path, shared: object, command: str) -> "list[str]":
             return ["sh", "-euc", f"cd {root / bare._CLONE}\nCI=true\n{command}"]

@@ -1,0 +1,358 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Test guests that are whole distributions: name and unwind their programs from their memory.
+
+The same samples are resolved twice: with what perf has read of the guest's memory, and with the
+files of the guest's disk.  The latter are the reference: nothing may be said that they don't say.
+"""
+
+import bisect
+import re
+import shlex
+import shutil
+import subprocess
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Callable, Dict, FrozenSet, Iterator, List, Optional, Sequence, Tuple
+
+from . import bootstrap, guest
+from .build import CALL_PATHS, Build
+from .emulated import EmulatedHost, pass_on
+from .selftests import Counts, judge
+from .ui import Failure, Step, run_logged
+
+SUITES = ("bookworm", "trixie")
+
+_PACKAGES = ("systemd-sysv", "udev", "linux-image-cloud-amd64", "python3", "perl", "openssl")
+_DISK = "1500M"
+
+# Seconds. Some machines are several times slower than others.
+_DEADLINE = 5400
+
+# The lowest number of samples of each kind, and the lowest shares of them.
+_ENOUGH = 500
+_NAMED = 0.95
+_REACH = 0.90
+_REACH_BY_FILES = 0.97
+# The largest share of samples that are shown as the VMM's.
+_VMM = 0.01
+
+# Functions of call_paths, from the innermost one outwards.  Between those may be the C library's.
+_OUTER = ("main", "_start")
+PATHS = {
+    ("spin", *(f"deep{number}" for number in range(10, 0, -1)), *_OUTER),
+    ("spin", "compare", "sort", *_OUTER),
+    ("spin", "handler", "interrupt", *_OUTER),
+    ("spin", "in_thread"),
+}
+
+_UPPER_HALF = 1 << 63
+_UNKNOWN = "[unknown]"
+
+# Functions of the kernel: those of all system calls and page faults; those in which a task leaves
+# its program.
+_CALLS = {"do_syscall_64", "exc_page_fault"}
+_LEAVES = {"bprm_execve", "__x64_sys_execve", "do_group_exit", "do_exit"}
+
+# "\tffffffff81000000 vfs_write ([guest.kernel.kallsyms])", "\t7f... read (/lib/libc.so.6+0x1234)"
+_FRAME = re.compile(r"^\s+([0-9a-f]+) (.*?) \((.*)\)$")
+_PLACE = re.compile(r"(.*?)(?: \(guest(?:, no build-id)?\))?\+0x([0-9a-f]+)$")
+# "openssl  g": a name may have spaces, and the last letter is the mode of a guest's sample.
+_HEADER = re.compile(r"^(\S.*?) +([KUHGg]+) *$")
+
+
+@dataclass(frozen=True)
+class Frame:
+    """A frame: its address, its function, and the place in a file, if that is known."""
+    address: int
+    function: str
+    place: str
+
+    @property
+    def in_file(self) -> Tuple[str, int]:
+        """The path and the offset in the file; an empty path if they are not known."""
+        found = _PLACE.match(self.place)
+        return (found[1], int(found[2], 16)) if found else ("", 0)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A sample of a guest: the task's name, and frames, innermost first."""
+    comm: str
+    frames: Tuple[Frame, ...]
+
+    @property
+    def user(self) -> Tuple[Frame, ...]:
+        return tuple(frame for frame in self.frames if frame.address < _UPPER_HALF)
+
+    @property
+    def is_user(self) -> bool:
+        return bool(self.frames) and self.frames[0].address < _UPPER_HALF
+
+
+def read(lines: Sequence[str]) -> List[Sample]:
+    """Return the guest's samples in perf script's output, which has an empty line after each."""
+    found: List[Sample] = []
+    comm, frames = "", []  # type: Tuple[str, List[Frame]]
+    for line in [*lines, ""]:
+        frame, header = _FRAME.match(line), _HEADER.match(line)
+        if frame:
+            frames.append(Frame(int(frame[1], 16), frame[2], frame[3]))
+        elif header:
+            comm, frames = (header[1] if header[2][-1] in "Gg" else ""), []
+        elif not line:
+            if comm:
+                found.append(Sample(comm, tuple(frames)))
+            comm, frames = "", []
+    return found
+
+
+@dataclass(frozen=True)
+class Program:
+    """An ELF file: which code has rules to unwind it, by its offsets in the file.
+
+    Args:
+        rules: all code that has a rule, sorted
+        outermost: where code with a rule begins that has no caller: that of the program or of a
+            thread
+        entry: where the file's code is entered; the dynamic linker has no rule there
+    """
+    rules: Sequence[range]
+    outermost: FrozenSet[int]
+    entry: int = -1
+
+    def rule(self, offset: int) -> Optional[range]:
+        at = bisect.bisect([rule.start for rule in self.rules], offset) - 1
+        return self.rules[at] if at >= 0 and offset in self.rules[at] else None
+
+
+# "00000000 0000000000000014 00000000 CIE", what rules have in common, and
+# "00000018 0000000000000014 0000001c FDE cie=00000000 pc=0000000000004760..0000000000004782", each
+# with more lines; the return address is r16.
+_RECORD = re.compile(r"^(\w+) \w+ \w+ (?:CIE|FDE cie=(\w+) pc=(\w+)\.\.(\w+))\n((?:  .*\n)*)",
+                     re.MULTILINE)
+_NO_CALLER = "DW_CFA_undefined: r16"
+
+
+def _readelf(path: Path, *options: str) -> str:
+    return subprocess.run(["readelf", "-W", *options, str(path)], stdout=subprocess.PIPE,
+                          stderr=subprocess.DEVNULL, text=True, check=False).stdout
+
+
+def read_program(path: Path) -> Program:
+    """Read a file; one that is missing has no rules, and no entry."""
+    text = _readelf(path, "-hl", "--debug-dump=frames")
+    loads = [tuple(int(word, 16) for word in found) for found in
+             re.findall(r"^ +LOAD +(0x\w+) (0x\w+) 0x\w+ (0x\w+)", text, re.MULTILINE)]
+
+    def offset(address: int) -> int:
+        return next((address - first + place for place, first, size in loads
+                     if first <= address < first + size), -1)
+
+    common: Dict[str, str] = {}
+    rules, outermost = [], set()
+    for record, of, start, end, more in _RECORD.findall(text):
+        if not of:
+            common[record] = more
+            continue
+        first = offset(int(start, 16))
+        rules.append(range(first, first + int(end, 16) - int(start, 16)))
+        if _NO_CALLER in common.get(of, "") + more:
+            outermost.add(first)
+    entry = re.search(r"Entry point address: +(0x\w+)", text)
+    return Program(sorted(rules, key=lambda rule: rule.start), frozenset(outermost),
+                   offset(int(entry[1], 16)) if entry else -1)
+
+
+# The code at the entry of a file is no longer than this.
+_ENTRY_SIZE = 64
+
+Find = Callable[[str], Program]
+
+
+def is_start(frame: Frame, files: Find) -> bool:
+    """Return True if a frame is where a program, or one of its threads, begins."""
+    path, offset = frame.in_file
+    program = files(path)
+    rule = program.rule(offset)
+    if rule is None:
+        return program.entry >= 0 and 0 <= offset - program.entry < _ENTRY_SIZE
+    return rule.start in program.outermost
+
+
+def lacks_rule(frame: Frame, memory: Find) -> bool:
+    """Return True if the page with the rule for a frame was not in the guest's memory."""
+    path, offset = frame.in_file
+    return not path or memory(path).rule(offset) is None
+
+
+def chain_kind(found: Sample, reference: Sample, files: Find, memory: Find) -> str:
+    """Compare user mode's part of a callchain with the reference.
+
+    Returns:
+        "start" if it leads to where the program begins, "page" if it ends because a page was not
+        there, "short" if it ends otherwise, "wrong" if it has a frame that the reference lacks
+    """
+    ours, theirs = ([frame.address for frame in sample.user] for sample in (found, reference))
+    if not ours:
+        return "short"
+    if theirs[:len(ours)] != ours:
+        return "wrong"
+    if len(ours) == len(theirs):
+        return "start" if is_start(reference.user[-1], files) else "short"
+    return "page" if lacks_rule(found.user[-1], memory) else "short"
+
+
+def _kernel(sample: Sample) -> List[str]:
+    return [frame.function for frame in sample.frames if frame.address >= _UPPER_HALF]
+
+
+def is_call(sample: Sample) -> bool:
+    """Return True for a sample of the kernel in a system call or in a page fault."""
+    return not _CALLS.isdisjoint(_kernel(sample))
+
+
+def has_left(sample: Sample) -> bool:
+    """Return True if the task has left its program: then nobody can tell what was mapped."""
+    return (not _LEAVES.isdisjoint(_kernel(sample)) and bool(sample.user) and
+            sample.user[-1].place == _UNKNOWN)
+
+
+def path_kind(sample: Sample) -> str:
+    """Judge a sample of call_paths: "whole", "part" or "wrong"."""
+    names = tuple(frame.function for frame in sample.user if "/call_paths" in frame.place)
+    if names in PATHS:
+        return "whole"
+    return "part" if any(path[:len(names)] == names for path in PATHS) else "wrong"
+
+
+def cases(found: List[Sample], reference: List[Sample], files: Find,
+          memory: Find) -> Iterator[Tuple[str, bool]]:
+    """Yield what must hold for the samples of a guest, and whether it does."""
+    pairs = list(zip(found, reference))
+    user = [pair for pair in pairs if pair[0].is_user]
+    kernel = [pair for pair in pairs if pair[0].frames and not pair[0].is_user]
+    yield f"{len(user)} samples of user mode and {len(kernel)} of the kernel", \
+        len(found) == len(reference) and min(len(user), len(kernel)) >= _ENOUGH
+
+    vmm = sum(" KVM" in sample.comm or "/KVM" in sample.comm or sample.comm.startswith("qemu")
+              for sample in found)
+    yield f"{vmm} of {len(found)} samples are shown as the VMM's", vmm <= _VMM * len(found)
+
+    known = [(ours.frames[0].function, theirs.frames[0].function) for ours, theirs in user
+             if theirs.frames[0].function != _UNKNOWN]
+    same = sum(ours == theirs for ours, theirs in known)
+    yield f"{same} of {len(known)} innermost functions have the reference's name", \
+        same >= max(_NAMED * len(known), 1)
+    other = Counter((ours.frames[0].function, theirs.frames[0].function) for ours, theirs in user
+                    if ours.frames[0].function not in (_UNKNOWN, theirs.frames[0].function))
+    yield f"{sum(other.values())} have another name{_most(other)}", not other
+
+    ends = Counter(chain_kind(ours, theirs, files, memory) for ours, theirs in user)
+    yield _share("chains of user mode lead to the program's start", ends, len(user), _REACH)
+    wrong = [f"{ours.comm} at {ours.frames[0].address:x}" for ours, theirs in user + kernel
+             if ours.user and chain_kind(ours, theirs, files, memory) == "wrong"]
+    yield f"{len(wrong)} chains have a frame that the reference lacks {wrong[:3]}", not wrong
+    by_files = sum(bool(theirs.user) and is_start(theirs.user[-1], files) for _, theirs in user)
+    yield f"{by_files} of {len(user)} do so with the guest's files", \
+        by_files >= _REACH_BY_FILES * len(user)
+
+    calls = [(ours, theirs) for ours, theirs in kernel if is_call(ours)]
+    gone = sum(has_left(ours) for ours, _ in calls)
+    ends = Counter(chain_kind(ours, theirs, files, memory) for ours, theirs in calls
+                   if not has_left(ours))
+    yield _share(f"chains of system calls and page faults ({gone} more of exec and exit, where "
+                 "the program is gone) lead to its start", ends, len(calls) - gone, _REACH)
+
+    paths = Counter(path_kind(sample) for sample in found
+                    if sample.comm == "call_paths" and sample.is_user
+                    and sample.frames[0].function == "spin")
+    total = sum(paths.values())
+    yield f"{paths['whole']} of {total} known paths are whole, {paths['part']} end early, " \
+        f"{paths['wrong']} are others", \
+        not paths["wrong"] and total >= 20 and paths["whole"] >= _REACH * total
+
+
+def _most(counted: "Counter[Tuple[str, str]]") -> str:
+    return "".join(f"; {ours}, not {theirs}" for (ours, theirs), _ in counted.most_common(3))
+
+
+def _share(what: str, ends: "Counter[str]", total: int, enough: float) -> Tuple[str, bool]:
+    reach = ends["start"] + ends["page"]
+    return (f"{ends['start']} of {total} {what}, {ends['page']} to a page that was not there, "
+            f"{ends['short']} end early"), total > 0 and reach >= enough * total
+
+
+def _make_disk(suite: str, build: Build, folder: Path, results: Path) -> None:
+    """Make the disk of a guest, and keep its files beside it."""
+    kept = bootstrap.tarball("distro", suite, _PACKAGES, results, variant="minbase")
+    root = folder / "root"
+    shutil.rmtree(folder, ignore_errors=True)
+    root.mkdir(parents=True)
+    with Step(f"Make the disk of {suite}"):
+        subprocess.run(["tar", "-C", str(root), "--exclude=./dev/*", "-xpf", str(kept)],
+                       check=True)
+        for program, name in ((build.selftests / CALL_PATHS, "call_paths"),
+                              (guest.SCRIPTS / "distro-work.sh", "work")):
+            shutil.copy(program, root / "usr/local/bin" / name)
+            (root / "usr/local/bin" / name).chmod(0o755)
+        unit = root / "etc/systemd/system/work.service"
+        unit.write_text("[Service]\nExecStart=/usr/local/bin/work\n")
+        wants = unit.parent / "multi-user.target.wants"
+        wants.mkdir(exist_ok=True)
+        (wants / unit.name).symlink_to(f"../{unit.name}")
+        for name in ("vmlinuz", "initrd.img"):
+            shutil.copy(next(root.glob(f"boot/{name}-*")), folder / name)
+    run_logged(f"Write the disk of {suite}",
+               ["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-d", str(root),
+                str(folder / "disk.img"), _DISK], results / f"mke2fs-{suite}.log")
+
+
+def finder(root: Path, paths: Dict[str, str]) -> Find:
+    """Return a function that reads a program by the path that it has in the guest.
+
+    Args:
+        paths: the program's path below root, if that is another one
+    """
+    programs: Dict[str, Program] = {}
+
+    def find(path: str) -> Program:
+        if path not in programs:
+            programs[path] = read_program(root / paths.get(path, path).lstrip("/"))
+        return programs[path]
+    return find
+
+
+def build_ids(maps: str) -> Dict[str, str]:
+    """Return the build-id of each file in perf's notes on the files that a guest's tasks run."""
+    return {path: build_id for build_id, path in
+            re.findall(r"^\w+ \w+ \w+ \w+:\w+ \d+ ([0-9a-f]{2,}) (/.*)$", maps, re.MULTILINE)}
+
+
+def run(build: Build, accel: str, disks: Path, folder: Path, kernel_args: str = "") -> Counts:
+    """Boot each distribution on the host, sample it at work, and judge the samples.
+
+    Args:
+        disks: a folder for the guests' disks; it is removed again if nothing failed
+    """
+    for suite in SUITES:
+        _make_disk(suite, build, disks / suite, folder)
+    job = (guest.SCRIPTS / "distro-host.sh").read_text()
+    job = f"GUESTS={shlex.quote(str(disks))}\nSUITES='{' '.join(SUITES)}'\n{job}"
+    if EmulatedHost(build, accel, kernel_args).run(job, folder, _DEADLINE, pass_on).status:
+        raise Failure(f"A guest could not be sampled, see above and {folder}")
+    counts = Counts()
+    for suite in SUITES:
+        counts.add(judge_guest(suite, disks / suite / "root", folder / suite))
+    if not counts.failed:
+        shutil.rmtree(disks)
+    return counts
+
+
+def judge_guest(suite: str, root: Path, folder: Path) -> Counts:
+    """Judge the samples of one guest, and count what holds."""
+    found, reference = (read((folder / f"script-{way}.txt").read_text(errors="replace")
+                             .split("\n")) for way in ("memory", "files"))
+    ids = build_ids((folder / "maps").read_text())
+    memory = finder(folder / "programs", ids)
+    return judge(suite, dict(cases(found, reference, finder(root, {}), memory)))

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: GPL-2.0-only
+"""Tests of judging the programs of guests that are whole distributions."""
+
+import unittest
+from typing import Dict, List
+
+from hostlib import distro
+from hostlib.distro import Frame, Program, Sample
+
+_SCRIPT = """\
+CPU 0/KVM K
+\tffffffff81000010 svm_vcpu_run ([kvm])
+
+a task       g
+\t    7f0000001010 read (/lib/libc.so.6 (guest)+0x1010)
+\t    550000000105 [unknown] (/bin/tool (guest)+0x105)
+
+tool     G
+\tffffffff81000010 vfs_read ([guest.kernel.kallsyms.74])
+\t    7f0000001010 read (/lib/libc.so.6 (guest)+0x1010)
+"""
+
+# The tool begins at 0x100, threads in the C library at 0x1700.  The guest has cached rules for a
+# part of the C library.
+_TOOL = Program([range(0x100, 0x200)], frozenset([0x100]))
+_FILES = {"/bin/tool": _TOOL, "/lib/libc.so.6": Program(
+    [range(0x1000, 0x1700), range(0x1700, 0x1800), range(0x1800, 0x2000)], frozenset([0x1700]),
+    0x2000)}
+_MEMORY = {"/bin/tool": _TOOL, "/lib/libc.so.6": Program(
+    [range(0x1000, 0x1700), range(0x1700, 0x1800)], frozenset([0x1700]))}
+_NONE = Program([], frozenset())
+
+
+def _files(path: str) -> Program:
+    return _FILES.get(path, _NONE)
+
+
+def _memory(path: str) -> Program:
+    return _MEMORY.get(path, _NONE)
+
+
+def _libc(offset: int, name: str = "[unknown]") -> Frame:
+    return Frame(0x7f0000000000 + offset, name, f"/lib/libc.so.6 (guest)+{offset:#x}")
+
+
+def _tool(offset: int, name: str = "[unknown]") -> Frame:
+    return Frame(0x550000000000 + offset, name, f"/bin/tool+{offset:#x}")
+
+
+_START = _tool(0x120)
+_KERNEL = Frame(0xffffffff81000010, "do_syscall_64", "[guest.kernel.kallsyms.74]")
+_EXIT = Frame(0xffffffff81000020, "do_exit", "[guest.kernel.kallsyms.74]")
+_NOWHERE = Frame(0x7f0000000000, "[unknown]", "[unknown]")
+_PATHS = sorted(distro.PATHS)
+
+
+def _path(names: "tuple[str, ...]") -> Sample:
+    return Sample("call_paths", tuple(
+        Frame(0x560000000000 + place, name, f"/usr/local/bin/call_paths (guest)+{place:#x}")
+        for place, name in enumerate(names)) + (_START,))
+
+
+def _good() -> Dict[str, List[Sample]]:
+    """Samples that pass: of user mode, of the kernel, and of the known paths."""
+    return {"user": [Sample("tool", (_libc(0x1010, "read"), _START))] * 600,
+            "kernel": [Sample("tool", (_KERNEL, _libc(0x1010, "read"), _START))] * 600,
+            "paths": [_path(path) for path in _PATHS] * 10}
+
+
+def _failed(found: Dict[str, List[Sample]], reference: Dict[str, List[Sample]]) -> int:
+    pairs = [[sample for kind in samples.values() for sample in kind]
+             for samples in (found, reference)]
+    return sum(not holds for _, holds in distro.cases(pairs[0], pairs[1], _files, _memory))
+
+
+class DistroTest(unittest.TestCase):
+    def test_script_is_read(self) -> None:
+        samples = distro.read(_SCRIPT.split("\n"))
+        self.assertEqual([sample.comm for sample in samples], ["a task", "tool"])
+        self.assertEqual(samples[0].frames[1].in_file, ("/bin/tool", 0x105))
+        self.assertEqual(samples[1].frames[0].in_file, ("", 0))
+        self.assertEqual(len(samples[1].user), 1)
+
+    def test_chains_are_told_apart(self) -> None:
+        whole = Sample("tool", (_libc(0x1010), _libc(0x1900), _START))
+        for frames, kind in (((_libc(0x1010), _libc(0x1900), _START), "start"),
+                             ((_libc(0x1010), _libc(0x1900)), "page"),
+                             ((_libc(0x1010),), "short"),
+                             ((_libc(0x1010), _libc(0x1020), _START), "wrong"),
+                             ((_libc(0x1010), _libc(0x1900), _START, _START), "wrong"),
+                             ((), "short")):
+            with self.subTest(frames=frames):
+                self.assertEqual(distro.chain_kind(Sample("tool", frames), whole, _files,
+                                                   _memory), kind)
+        cut = Sample("tool", (_libc(0x1010), _libc(0x1020)))
+        self.assertEqual(distro.chain_kind(cut, cut, _files, _memory), "short")
+        for offset, kind in ((0x2010, "start"), (0x2050, "short")):
+            entered = Sample("tool", (_libc(0x1010), _libc(offset)))
+            self.assertEqual(distro.chain_kind(entered, entered, _files, _memory), kind)
+        clone = Sample("tool", (_libc(0x1010), _libc(0x1720)))
+        self.assertEqual(distro.chain_kind(clone, clone, _files, _memory), "start")
+
+    def test_known_paths(self) -> None:
+        for path in _PATHS:
+            self.assertEqual(distro.path_kind(_path(path)), "whole")
+            self.assertEqual(distro.path_kind(_path(path[:-1])), "part")
+            self.assertEqual(distro.path_kind(_path((path[0], *path))), "wrong")
+        self.assertEqual(distro.path_kind(_path(("spin", "deep10", "deep8"))), "wrong")
+
+    def test_each_fault_fails(self) -> None:
+        self.assertEqual(_failed(_good(), _good()), 0)
+        user, reference = _good(), _good()
+        user["user"][:7] = [Sample("tool", (_libc(0x1010, "write"), _START))] * 7
+        self.assertEqual(_failed(user, reference), 1, "another name")
+        user = _good()
+        user["user"][:13] = [Sample("CPU 0/KVM", (_libc(0x1010, "read"), _START))] * 13
+        self.assertEqual(_failed(user, reference), 1, "the VMM's")
+        for broken, failures in (
+                ({"user": [Sample("tool", (_libc(0x1010), _START))] * 600}, 1),
+                ({"user": [Sample("tool", (_libc(0x1010, "read"),))] * 600}, 1),
+                ({"kernel": [Sample("tool", (_KERNEL,))] * 600}, 1),
+                ({"kernel": [Sample("tool", (_KERNEL, _libc(0x1020), _START))] * 600}, 2),
+                ({"paths": [_path(path[:-1]) for path in _PATHS] * 10}, 2),
+                ({"paths": [_path(("spin", "deep9"))] * 40}, 2),
+                ({"user": []}, 1)):
+            found, reference = _good(), _good()
+            found.update(broken)
+            if not broken.get("user", [1]):
+                reference.update(broken)
+            with self.subTest(broken=str(broken)[:80]):
+                self.assertGreaterEqual(_failed(found, reference), failures)
+
+    def test_what_has_left_its_program_is_counted_apart(self) -> None:
+        found, reference = _good(), _good()
+        reference["kernel"] = found["kernel"] = [
+            *found["kernel"], *[Sample("tool", (_EXIT, _KERNEL, _NOWHERE))] * 600]
+        self.assertEqual(_failed(found, reference), 0)
+        reference["kernel"] = found["kernel"] = [
+            *_good()["kernel"], *[Sample("tool", (_KERNEL, _NOWHERE))] * 600]
+        self.assertEqual(_failed(found, reference), 1)
+
+    def test_the_reference_must_be_good(self) -> None:
+        short = Sample("tool", (_libc(0x1010, "read"),))
+        found, reference = _good(), _good()
+        reference["user"] = found["user"] = [short] * 600
+        self.assertGreaterEqual(_failed(found, reference), 1)
+
+    def test_build_ids_are_found(self) -> None:
+        maps = ("0 1000 7\n7f00 7f10 1000 fe:0 12 0a0b /lib/a b.so\n"
+                "7f00 7f10 0 fe:0 12 - /lib/none.so\n")
+        self.assertEqual(distro.build_ids(maps), {"/lib/a b.so": "0a0b"})
+
+
+if __name__ == "__main__":
+    unittest.main()
