@@ -46,7 +46,7 @@ def _fold(name: str, join: bool) -> "Counter[Tuple[stacks.Frame, ...]]":
     samples = _read(name)
     if join:
         return joined.fold(samples)
-    folded = Counter(sample.frames() for sample in samples if sample.is_guest)
+    folded = stacks.with_tasks(sample for sample in samples if sample.is_guest)
     if not folded:
         raise Failure(f"No sample of {name} hits a guest; record with perf kvm --guest record -g, "
                       "and tell perf script of guests if it can't find their symbols: "

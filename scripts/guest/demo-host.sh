@@ -57,8 +57,8 @@ if [ "$whose" = debian ]; then
 	boot -kernel $out/kernel/vmlinuz
 	wait_until grep -qs "at work" $out/guest.log
 	symbols=
-	# Give perf the file of the guest's program, if it has one, but not the file of its kernel.
-	files="--symfs $out/files"
+	# Give perf the file of our program, if the guest has it, but none of the kernel's or Debian's.
+	files="--symfs $out/symbols"
 else
 	boot -kernel "$BUILD_KERNEL/arch/x86/boot/bzImage" \
 		-fsdev local,id=guest,path=$out/guest,security_model=none \

@@ -12,6 +12,15 @@ prepare_files()
 	done
 }
 
+work_on_texts()
+{
+	/usr/bin/perl -e 'print map { $_ * 7919 % 10007, "\n" } 1..20000' > /tmp/numbers
+	/usr/bin/sort -n /tmp/numbers > /dev/null
+	/usr/bin/gzip -c /tmp/numbers | /usr/bin/gzip -dc > /dev/null
+	/usr/bin/sha256sum /bin/busybox /tmp/numbers > /dev/null
+	/usr/bin/perl -e 'my %h; $h{$_ % 977} .= "x$_" for 1..30000; join("", sort keys %h) =~ /99/;'
+}
+
 work_on_files()
 {
 	while :; do
@@ -22,6 +31,8 @@ work_on_files()
 		# A program that has frame pointers, unlike these.
 		[ ! -x /bin/program ] || timeout -s KILL 1 program
 		[ ! -x /bin/program_libc ] || timeout -s KILL 1 program_libc
+		# Programs as a distribution ships them.
+		[ ! -x /usr/bin/perl ] || work_on_texts
 	done
 }
 

@@ -4,6 +4,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 from collections import Counter
 from dataclasses import dataclass
@@ -19,6 +20,10 @@ from .ui import Failure, Step, say
 
 # The Debian release whose kernel runs best under QEMU's emulation.
 _SUITE = "bookworm"
+
+# Programs of this machine's Debian that the guest runs: perf has none of their files, and names them
+# from the guest's memory.
+_DEBIANS = ("/usr/bin/gzip", "/usr/bin/perl", "/usr/bin/sha256sum", "/usr/bin/sort")
 
 # Seconds for two boots, one inside the other, and a profile; a slow emulator needs most of them.
 _DEADLINE = 1200
@@ -105,6 +110,13 @@ def _make_guest(build: Build, folder: Path, whose: str) -> None:
     foreign = build.arch is not X86
     programs = {} if foreign else {"program": build.selftests / GUEST_PROGRAM}
     guest.install(programs, folder / "files")
+    # The file of our program, which has no dynamic symbols, for --symfs.
+    shutil.copytree(folder / "files", folder / "symbols")
+    for program in [] if foreign else _DEBIANS:
+        kept = folder / "files" / program.lstrip("/")
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(program, kept)
+        guest.install_libraries(Path(program), folder / "files")
     package = fetch(whose, build.arch)
     if package:
         with Step(f"Unpack {package.stem}"):
@@ -144,8 +156,7 @@ def run(build: Build, accel: str, folder: Path, whose: str, kernel_args: str = "
         (folder / "folded.txt").write_text(stacks.folded_text(folded))
         whose = "A Linux guest" if build.arch is X86 else f"An {build.arch.name} Linux guest"
         title = f"{whose}, sampled from its host: {len(hits)} samples"
-        flamegraph.write([Counter(sample.frames() for sample in hits if sample.functions)], title,
-                         folder / "flamegraph.svg")
+        flamegraph.write([stacks.with_tasks(hits)], title, folder / "flamegraph.svg")
         converted = json.loads((folder / "perf.json").read_text())
 
     return Profile(folder, may_read, has_read, functions, folded, len(hits), len(kernel),
@@ -205,7 +216,7 @@ def read_here(perf: Path, folder: Path) -> Counts:
     text = folder / "samples-here.txt"
     with text.open("w") as out, (folder / "samples-here.log").open("w") as log:
         # Don't use the user's settings and perf's cache: the host does not have them.
-        done = subprocess.run([str(perf), "script", "--symfs", str(folder / "files"), "-i",
+        done = subprocess.run([str(perf), "script", "--symfs", str(folder / "symbols"), "-i",
                                str(folder / "perf.data.guest"), "-F",
                                "comm,pid,tid,misc,ip,sym,dso"],
                               cwd=folder, env={**os.environ, "HOME": str(folder), "LC_ALL": "C",

@@ -12,7 +12,7 @@ import matplotlib
 matplotlib.use("svg")
 from matplotlib import patches, pyplot  # noqa: E402
 
-from .stacks import GUEST_KERNEL, GUEST_USER, HOST, Frame  # noqa: E402
+from .stacks import GUEST_KERNEL, GUEST_USER, HOST, TASK, UNKNOWN, Frame  # noqa: E402
 
 _SVG = "http://www.w3.org/2000/svg"
 
@@ -29,8 +29,8 @@ _FEWEST_CHARS = 4
 _Color = Tuple[float, float, float]
 
 # The color of each kind of function, and that of those without a name.
-_COLORS: Dict[str, _Color] = {GUEST_KERNEL: (0.93, 0.55, 0.25), GUEST_USER: (0.45, 0.72, 0.4),
-                              HOST: (0.45, 0.62, 0.86)}
+_COLORS: Dict[str, _Color] = {TASK: (0.93, 0.84, 0.55), GUEST_KERNEL: (0.93, 0.55, 0.25),
+                              GUEST_USER: (0.45, 0.72, 0.4), HOST: (0.45, 0.62, 0.86)}
 _NO_NAME: _Color = (0.8, 0.8, 0.8)
 
 # A share that has grown or shrunk by this much has the full color.
@@ -78,8 +78,11 @@ def _mix(one: _Color, other: _Color, part: float) -> _Color:
 
 def _color(frame: Frame) -> _Color:
     """A shade of the color of the function's kind, always the same for a function."""
-    if frame.name == "[unknown]":
+    if frame.name == UNKNOWN:
         return _NO_NAME
+    # Of code without symbols, the file is known.
+    if frame.name.startswith("["):
+        return _mix(_COLORS[frame.kind], _NO_NAME, 0.7)
     return _mix(_COLORS[frame.kind], (1, 1, 1), zlib.crc32(frame.name.encode()) / 0xffffffff * 0.35)
 
 
@@ -138,7 +141,7 @@ def write(profiles: "List[Counter[Tuple[Frame, ...]]]", title: str, path: Path) 
             axes.text(box.left + total * 0.001, box.depth + 0.5, text, fontsize=7.5,
                       va="center", family="monospace", clip_on=True, parse_math=False)
 
-    axes.legend(handles=_legend([box.frame.kind for box in boxes], bool(before)), ncol=4,
+    axes.legend(handles=_legend([box.frame.kind for box in boxes], bool(before)), ncol=5,
                 loc="lower right", bbox_to_anchor=(1, 1), fontsize=8, frameon=False)
     figure.savefig(path, format="svg", metadata={"Date": None})
     pyplot.close(figure)

@@ -23,6 +23,9 @@ _HEADERS = [re.compile(r"^(?P<comm>.*?) +" + fields + _MISC)
 _FRAME = re.compile(r"^\t *([0-9a-f]+) (.*)$")
 _DSO = re.compile(r" \((?:[^()]|\([^()]*\))*\)$")
 _OFFSET = re.compile(r"\+0x[0-9a-f]+$")
+# "[unknown] (/usr/bin/gzip (guest))"
+_FILE = re.compile(r" \(/(?:[^()]*/)?([^()/ ]+)(?: \([^()]*\))*(?:\+0x[0-9a-f]+)?\)$")
+UNKNOWN = "[unknown]"
 _GUEST_DSO = re.compile(r"\(\[guest\.kernel\.kallsyms\.(\d+)\]\)$")
 
 # perf script prints this as the last frame if the deferred part of a callchain was lost.
@@ -33,6 +36,7 @@ _COOKIE = "(cookie)"
 _GUEST_KERNEL, _GUEST_USER = "G", "g"
 
 GUEST_KERNEL, GUEST_USER, HOST = KINDS = ("guest kernel", "guest user", "host")
+TASK = "task"
 
 # The lowest addresses of kernels, in 64-bit code and in 32-bit Linux.
 _UPPER_HALF, _UPPER_GIB = 1 << 63, 3 << 30
@@ -73,7 +77,7 @@ class Sample:
 
     def frames(self) -> Tuple[Frame, ...]:
         """The frames, outermost first."""
-        names = (_OFFSET.sub("", _DSO.sub("", function)) for function in self.functions)
+        names = map(_name, self.functions)
         return tuple(Frame(name, kind) for name, kind in zip(names, self._kinds()))[::-1]
 
     def _kinds(self) -> Iterator[str]:
@@ -87,6 +91,13 @@ class Sample:
         for place in places:
             kind = GUEST_USER if place < border else kind
             yield kind
+
+
+def _name(function: str) -> str:
+    """Return a function's name; if it has none, that of its file, in brackets."""
+    name = _OFFSET.sub("", _DSO.sub("", function))
+    file = _FILE.search(function) if name == UNKNOWN else None
+    return f"[{file[1]}]" if file else name
 
 
 def _pattern(lines: Iterable[str]) -> Pattern[str]:
@@ -124,6 +135,12 @@ def read(lines: Iterable[str]) -> Iterator[Sample]:
 def read_bytes(text: bytes) -> List[Sample]:
     """Return the samples in perf script's output; a guest may put any bytes into names."""
     return list(read(text.decode(errors="replace").split("\n")))
+
+
+def with_tasks(samples: Iterable[Sample]) -> "Counter[Tuple[Frame, ...]]":
+    """Count equal stacks of equal tasks, outermost function first, after the task's name."""
+    return Counter((Frame(sample.comm or UNKNOWN, TASK), *sample.frames()) for sample in samples
+                   if sample.functions)
 
 
 def fold(samples: Iterable[Sample]) -> "Counter[Tuple[str, ...]]":

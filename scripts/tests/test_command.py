@@ -11,11 +11,12 @@ from unittest import mock
 
 import flamegraph as command
 from hostlib import flamegraph, pprof
-from hostlib.stacks import GUEST_KERNEL, HOST, Frame
+from hostlib.stacks import GUEST_KERNEL, HOST, TASK, Frame
 
 _SAMPLES = ("CPU 0/KVM G     \n\tffffffff81000010 vfs_read+0x10 ([guest.kernel.kallsyms])\n\n"
             "CPU 0/KVM K     \n\tffffffff81000010 kvm_vcpu_ioctl ([kernel.kallsyms])\n\n")
-_GUEST = (Frame("vfs_read", GUEST_KERNEL),)
+_READ = Frame("vfs_read", GUEST_KERNEL)
+_GUEST = (Frame("CPU 0/KVM", TASK), _READ)
 
 
 class CommandTest(unittest.TestCase):
@@ -44,7 +45,7 @@ class CommandTest(unittest.TestCase):
         self.assertEqual((profile, "1 samples" in str(title)), ({_GUEST: 1}, True))
         vcpu = Frame("CPU 0/KVM", HOST)
         self.assertEqual(self._drawn(self.text, "--joined")[0], {
-            (vcpu, Frame("KVM_RUN (guest)", HOST), *_GUEST): 1,
+            (vcpu, Frame("KVM_RUN (guest)", HOST), _READ): 1,
             (vcpu, Frame("kvm_vcpu_ioctl", HOST)): 1})
         *profiles, title = self._drawn(self.text, "--diff", self._text("old", 3 * _SAMPLES))
         self.assertEqual((profiles, "old" in str(title)), ([{_GUEST: 1}, {_GUEST: 3}], True))

@@ -5,7 +5,7 @@ import unittest
 from typing import List
 
 from hostlib import stacks
-from hostlib.stacks import GUEST_KERNEL, GUEST_USER, HOST
+from hostlib.stacks import GUEST_KERNEL, GUEST_USER, HOST, TASK, Frame
 
 _SCRIPT = """\
 qemu-system-x86 G    
@@ -82,6 +82,18 @@ class FieldsTest(unittest.TestCase):
         self.assertEqual([frame.name for frame in sample.frames()],
                          ["[unknown]", "f(int (int))", "vfs_write"])
         self.assertEqual(sample.vmm, "7")
+
+    def test_a_function_without_a_name_has_its_file(self) -> None:
+        for function, name in (("[unknown] (/usr/bin/gzip (guest))", "[gzip]"),
+                               ("[unknown] (/usr/bin/gzip (guest)+0x41e8)", "[gzip]"),
+                               ("[unknown] (/bin/a b (deleted) (guest, no build-id))", "[unknown]"),
+                               ("[unknown] (/gzip)", "[gzip]"),
+                               ("[unknown] ([unknown])", "[unknown]"),
+                               ("deflate (/usr/lib/libz.so.1 (guest))", "deflate")):
+            sample = stacks.Sample("g", (function,), ("10",), "a task")
+            self.assertEqual(sample.frames()[0].name, name)
+        self.assertEqual(list(stacks.with_tasks([sample, sample]).items()),
+                         [((Frame("a task", TASK), Frame("deflate", GUEST_USER)), 2)])
 
 
 class KindsTest(unittest.TestCase):
