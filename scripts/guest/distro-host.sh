@@ -41,7 +41,7 @@ sample()
 	perf kvm --guest record -e cpu-clock -F 199 -g -p $vm -o perf.data -- sleep 40 \
 		> "$out/$name/record.log" 2>&1 || return 1
 	kill -0 $vm 2>/dev/null || return 1
-	cp -r "perf.data.guests/$vm/maps" "perf.data.guests/$vm/programs" "$out/$name" || return 1
+	cp -r perf.data perf.data.guests "$out/$name" || return 1
 	# This machine may have the same files as the guest: an empty folder hides them.
 	mkdir -p /tmp/empty
 	for way in memory files; do

@@ -1,15 +1,21 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """Test guests that are whole distributions: name and unwind their programs from their memory.
 
-The same samples are resolved twice: with what perf has read of the guest's memory, and with the
-files of the guest's disk.  The latter are the reference: nothing may be said that they don't say.
+The same samples are resolved with what perf has read of the guest's memory, and with the files of
+the guest's disk.  The latter are the reference: nothing may be said that they don't say.  Then a
+debuginfod server gives the files to perf.
 """
 
 import bisect
+import os
 import re
 import shlex
 import shutil
+import socket
 import subprocess
+import tempfile
+import time
+import urllib.request
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +34,7 @@ _DISK = "1500M"
 
 # Seconds. Some machines are several times slower than others.
 _DEADLINE = 5400
+_INDEX_SECONDS = 300
 
 # The lowest number of samples of each kind, and the lowest shares of them.
 _ENOUGH = 500
@@ -43,8 +50,10 @@ PATHS = {
     ("spin", *(f"deep{number}" for number in range(10, 0, -1)), *_OUTER),
     ("spin", "compare", "sort", *_OUTER),
     ("spin", "handler", "interrupt", *_OUTER),
-    ("spin", "in_thread"),
+    ("spin", "hidden", "in_thread"),
 }
+# hidden() is not exported.
+_HIDDEN = "hidden"
 
 _UPPER_HALF = 1 << 63
 _UNKNOWN = "[unknown]"
@@ -218,12 +227,29 @@ def has_left(sample: Sample) -> bool:
             sample.user[-1].place == _UNKNOWN)
 
 
-def path_kind(sample: Sample) -> str:
-    """Judge a sample of call_paths: "whole", "part" or "wrong"."""
+def path_kind(sample: Sample, all_named: bool = False) -> str:
+    """Judge a sample of call_paths: "whole", "part" or "wrong".
+
+    Args:
+        all_named: functions that are not exported have names, too
+    """
     names = tuple(frame.function for frame in sample.user if "/call_paths" in frame.place)
-    if names in PATHS:
+    paths = PATHS if all_named else {
+        tuple(_UNKNOWN if name == _HIDDEN else name for name in path) for path in PATHS}
+    if names in paths:
         return "whole"
-    return "part" if any(path[:len(names)] == names for path in PATHS) else "wrong"
+    return "part" if any(path[:len(names)] == names for path in paths) else "wrong"
+
+
+def _paths_of(samples: List[Sample], all_named: bool) -> Tuple[str, bool]:
+    """Return how many of call_paths' samples have a known path, and whether these are enough."""
+    paths = Counter(path_kind(sample, all_named) for sample in samples
+                    if sample.comm == "call_paths" and sample.is_user
+                    and sample.frames[0].function == "spin")
+    total = sum(paths.values())
+    return (f"{paths['whole']} of {total} known paths are whole, {paths['part']} end early, "
+            f"{paths['wrong']} are others"), \
+        not paths["wrong"] and total >= 20 and paths["whole"] >= _REACH * total
 
 
 def cases(found: List[Sample], reference: List[Sample], files: Find,
@@ -264,13 +290,23 @@ def cases(found: List[Sample], reference: List[Sample], files: Find,
     yield _share(f"chains of system calls and page faults ({gone} more of exec and exit, where "
                  "the program is gone) lead to its start", ends, len(calls) - gone, _REACH)
 
-    paths = Counter(path_kind(sample) for sample in found
-                    if sample.comm == "call_paths" and sample.is_user
-                    and sample.frames[0].function == "spin")
-    total = sum(paths.values())
-    yield f"{paths['whole']} of {total} known paths are whole, {paths['part']} end early, " \
-        f"{paths['wrong']} are others", \
-        not paths["wrong"] and total >= 20 and paths["whole"] >= _REACH * total
+    yield _paths_of(found, all_named=False)
+
+
+def server_cases(found: List[Sample], reference: List[Sample],
+                 files: Find) -> Iterator[Tuple[str, bool]]:
+    """Yield what must hold for samples that were resolved by a debuginfod server."""
+    user = [(ours, theirs) for ours, theirs in zip(found, reference) if ours.is_user]
+    known = [(ours.frames[0].function, theirs.frames[0].function) for ours, theirs in user
+             if theirs.frames[0].function != _UNKNOWN]
+    same = sum(ours == theirs for ours, theirs in known)
+    yield f"{same} of {len(known)} innermost functions have the reference's name", \
+        same >= max(_NAMED * len(known), 1)
+    ends = Counter(chain_kind(ours, theirs, files, files) for ours, theirs in user)
+    yield f"{ends['start']} of {len(user)} chains of user mode lead to the program's start", \
+        ends["start"] >= max(_REACH_BY_FILES * len(user), 1)
+    yield f"{ends['wrong']} chains have a frame that the reference lacks", not ends["wrong"]
+    yield _paths_of(found, all_named=True)
 
 
 def _most(counted: "Counter[Tuple[str, str]]") -> str:
@@ -296,6 +332,7 @@ def _make_disk(suite: str, build: Build, folder: Path, results: Path) -> None:
                               (guest.SCRIPTS / "distro-work.sh", "work")):
             shutil.copy(program, root / "usr/local/bin" / name)
             (root / "usr/local/bin" / name).chmod(0o755)
+        subprocess.run(["strip", str(root / "usr/local/bin/call_paths")], check=True)
         unit = root / "etc/systemd/system/work.service"
         unit.write_text("[Service]\nExecStart=/usr/local/bin/work\n")
         wants = unit.parent / "multi-user.target.wants"
@@ -323,6 +360,69 @@ def finder(root: Path, paths: Dict[str, str]) -> Find:
     return find
 
 
+class Server:
+    """A debuginfod server of some folders, at a port of this machine that is free."""
+
+    def __init__(self, folders: List[Path], cache: Path) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self._port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self._port}"
+        self._argv = ["debuginfod", "-F", "-t", "0", "-p", str(self._port), "-d",
+                      str(cache / "index"), *map(str, folders)]
+        self._log = cache / "log"
+
+    def __enter__(self) -> "Server":
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(self._argv, stdin=subprocess.DEVNULL, stdout=log,
+                                             stderr=log)
+        end = time.monotonic() + _INDEX_SECONDS
+        while not self._has_read_all():
+            if self._process.poll() is not None or time.monotonic() > end:
+                self.__exit__()
+                raise Failure(f"debuginfod doesn't serve the guest's files; see {self._log}")
+            time.sleep(0.5)
+        return self
+
+    def _has_read_all(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/metrics", timeout=5) as answer:
+                text = answer.read().decode()
+        except OSError:
+            return False
+        return bool(re.search(r'^thread_work_total\{role="traverse"\} [1-9]', text, re.MULTILINE)
+                    and re.search(r'^thread_work_pending\{role="scan"\} 0$', text, re.MULTILINE)
+                    and not re.search(r"^thread_busy\{[^}]*\} [1-9]", text, re.MULTILINE))
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+
+def _ask_server(build: Build, root: Path, folder: Path) -> List[Sample]:
+    """Resolve the samples on this machine, with a server that has the guest's files."""
+    with tempfile.TemporaryDirectory() as tmp:
+        cache, empty = Path(tmp), Path(tmp) / "empty"
+        empty.mkdir()
+        # The guest's copy of this program is stripped.
+        debug = cache / "debug"
+        debug.mkdir()
+        shutil.copy(build.selftests / CALL_PATHS, debug)
+        env = {**os.environ, "HOME": tmp, "DEBUGINFOD_CACHE_PATH": f"{tmp}/cache", "LC_ALL": "C"}
+        with Server([root / "usr", debug], cache) as server, \
+                (folder / "script-server.txt").open("w") as out, \
+                (folder / "script-server.log").open("w") as log:
+            subprocess.run([str(build.perf), "script", "--symfs", str(empty), "--no-inline", "-i",
+                            str(folder / "perf.data"), "-F", "comm,misc,ip,sym,dso,dsoff"],
+                           env={**env, "DEBUGINFOD_URLS": server.url}, stdin=subprocess.DEVNULL,
+                           stdout=out, stderr=log, check=True)
+    return _read_script(folder, "server")
+
+
+def _read_script(folder: Path, way: str) -> List[Sample]:
+    return read((folder / f"script-{way}.txt").read_text(errors="replace").split("\n"))
+
+
 def build_ids(maps: str) -> Dict[str, str]:
     """Return the build-id of each file in perf's notes on the files that a guest's tasks run."""
     return {path: build_id for build_id, path in
@@ -344,6 +444,9 @@ def run(build: Build, accel: str, disks: Path, folder: Path, kernel_args: str = 
     counts = Counts()
     for suite in SUITES:
         counts.add(judge_guest(suite, disks / suite / "root", folder / suite))
+        counts.add(judge(f"{suite}, debuginfod", dict(server_cases(
+            _ask_server(build, disks / suite / "root", folder / suite),
+            _read_script(folder / suite, "files"), finder(disks / suite / "root", {})))))
     if not counts.failed:
         shutil.rmtree(disks)
     return counts
@@ -351,8 +454,7 @@ def run(build: Build, accel: str, disks: Path, folder: Path, kernel_args: str = 
 
 def judge_guest(suite: str, root: Path, folder: Path) -> Counts:
     """Judge the samples of one guest, and count what holds."""
-    found, reference = (read((folder / f"script-{way}.txt").read_text(errors="replace")
-                             .split("\n")) for way in ("memory", "files"))
-    ids = build_ids((folder / "maps").read_text())
-    memory = finder(folder / "programs", ids)
-    return judge(suite, dict(cases(found, reference, finder(root, {}), memory)))
+    kept = next((folder / "perf.data.guests").iterdir())
+    memory = finder(kept / "programs", build_ids((kept / "maps").read_text()))
+    return judge(suite, dict(cases(_read_script(folder, "memory"), _read_script(folder, "files"),
+                                   finder(root, {}), memory)))

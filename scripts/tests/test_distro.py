@@ -51,7 +51,8 @@ _START = _tool(0x120)
 _KERNEL = Frame(0xffffffff81000010, "do_syscall_64", "[guest.kernel.kallsyms.74]")
 _EXIT = Frame(0xffffffff81000020, "do_exit", "[guest.kernel.kallsyms.74]")
 _NOWHERE = Frame(0x7f0000000000, "[unknown]", "[unknown]")
-_PATHS = sorted(distro.PATHS)
+_PATHS = sorted(tuple("[unknown]" if name == "hidden" else name for name in path)
+                for path in distro.PATHS)
 
 
 def _path(names: "tuple[str, ...]") -> Sample:
@@ -101,10 +102,13 @@ class DistroTest(unittest.TestCase):
         self.assertEqual(distro.chain_kind(clone, clone, _files, _memory), "start")
 
     def test_known_paths(self) -> None:
-        for path in _PATHS:
-            self.assertEqual(distro.path_kind(_path(path)), "whole")
-            self.assertEqual(distro.path_kind(_path(path[:-1])), "part")
-            self.assertEqual(distro.path_kind(_path((path[0], *path))), "wrong")
+        for path in sorted(distro.PATHS):
+            self.assertEqual(distro.path_kind(_path(path), True), "whole")
+            self.assertEqual(distro.path_kind(_path(path[:-1]), True), "part")
+            self.assertEqual(distro.path_kind(_path((path[0], *path)), True), "wrong")
+        self.assertEqual(distro.path_kind(_path(("spin", "[unknown]", "in_thread"))), "whole")
+        self.assertEqual(distro.path_kind(_path(("spin", "[unknown]", "in_thread")), True),
+                         "wrong")
         self.assertEqual(distro.path_kind(_path(("spin", "deep10", "deep8"))), "wrong")
 
     def test_each_fault_fails(self) -> None:
@@ -142,6 +146,22 @@ class DistroTest(unittest.TestCase):
         reference["kernel"] = found["kernel"] = [
             *_good()["kernel"], *[Sample("tool", (_KERNEL, _NOWHERE))] * 600]
         self.assertEqual(_failed(found, reference), 1)
+
+    def test_a_server_must_give_all(self) -> None:
+        def failed(**broken: Sample) -> int:
+            found = {kind: [broken[kind]] * 600 if kind in broken else samples
+                     for kind, samples in _good().items()}
+            if "paths" not in broken:
+                found["paths"] = [_path(path) for path in sorted(distro.PATHS)] * 10
+            pairs = [[sample for kind in samples.values() for sample in kind]
+                     for samples in (found, _good())]
+            return sum(not holds for _, holds in distro.server_cases(*pairs, _files))
+
+        self.assertEqual(failed(), 0)
+        self.assertEqual(failed(user=Sample("tool", (_libc(0x1010), _START))), 1)
+        self.assertEqual(failed(user=Sample("tool", (_libc(0x1010, "read"),))), 1)
+        self.assertEqual(failed(user=Sample("tool", (_libc(0x1010, "read"), _libc(0x1100)))), 2)
+        self.assertGreaterEqual(failed(paths=_path(_PATHS[-1])), 1)
 
     def test_the_reference_must_be_good(self) -> None:
         short = Sample("tool", (_libc(0x1010, "read"),))

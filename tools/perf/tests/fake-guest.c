@@ -267,7 +267,11 @@ static void add_map_types(struct btf *btf, int u32_id, int u64_id)
 	btf__add_field(btf, "shift", u32_id, C_SHIFT * 8, 0);
 	btf__add_field(btf, "slots", slots, C_SLOTS * 8, 0);
 	btf__add_struct(btf, "page", or_usual(fake_kernel.page_size, STRUCT_PAGE));
+	btf__add_enum(btf, "pageflags", 4);
+	btf__add_enum_value(btf, "PG_locked", 0);
+	btf__add_enum_value(btf, "PG_uptodate", 3);
 	btf__add_struct(btf, "folio", 64);
+	btf__add_field(btf, "flags", u64_id, P_FLAGS * 8, 0);
 	btf__add_field(btf, "mapping", u64_id, P_MAPPING * 8, 0);
 	btf__add_field(btf, "index", u64_id, P_INDEX * 8, 0);
 	btf__add_struct(btf, "inode", 64);
@@ -495,6 +499,7 @@ void fake__put_page(u64 gpa, u64 mapping, u64 index)
 {
 	u64 page = VMEMMAP + gpa / PAGE * or_usual(fake_kernel.page_size, STRUCT_PAGE);
 
+	fake__put_u64(page + P_FLAGS, P_UPTODATE);
 	fake__put_u64(page + P_MAPPING, mapping);
 	fake__put_u64(page + P_INDEX, index);
 	fake__put_u64(CACHE(1) + C_SLOTS + index * sizeof(u64), page);
@@ -573,6 +578,9 @@ static void make_tasks(void)
 	fake__put_u64(TASK(0) + T_TASKS, TASK(1) + T_TASKS);
 	fake__put_u64(TASK(1) + T_TASKS, TASK(3) + T_TASKS);
 	fake__put_u64(TASK(3) + T_TASKS, TASK(0) + T_TASKS);
+	fake__put_u64(TASK(0) + T_TASKS + 8, TASK(3) + T_TASKS);
+	fake__put_u64(TASK(1) + T_TASKS + 8, TASK(0) + T_TASKS);
+	fake__put_u64(TASK(3) + T_TASKS + 8, TASK(1) + T_TASKS);
 	/* The list of each process's threads ends at the head in its struct signal_struct. */
 	fake__put_u64(TASK(0) + T_THREADS, SIGNAL + S_THREADS);
 	fake__put_u64(TASK(3) + T_THREADS, SIGNAL + 0x300 + S_THREADS);

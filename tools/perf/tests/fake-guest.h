@@ -202,8 +202,10 @@ enum { HEADERS, HASHES, NAMES_1, NAMES_2, DYNAMIC, CODE, TABLE, RULES_1, RULES_2
 #define M_CACHE		0x18
 #define C_SHIFT		0
 #define C_SLOTS		0x28
+#define P_FLAGS		0
 #define P_MAPPING	0x18
 #define P_INDEX		0x20
+#define P_UPTODATE	BIT(3)
 #define I_INO		8
 #define I_SB		0x10
 #define S_DEV		0x10

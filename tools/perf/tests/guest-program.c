@@ -4,11 +4,13 @@
  * wholly there, and no others.
  */
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include <unistd.h>
+#include <sys/stat.h>
 
 #include <elf.h>
 #include <linux/bits.h>
@@ -16,10 +18,13 @@
 #include <perf/event.h>
 
 #include "../../arch/x86/include/uapi/asm/perf_regs.h"
+#include "build-id.h"
 #include "dso.h"
 #include "event.h"
 #include "fake-guest.h"
+#include "guest-kernel.h"
 #include "guest-reads.h"
+#include "guest-task-writer.h"
 #include "guest-user.h"
 #include "machine.h"
 #include "map.h"
@@ -30,7 +35,8 @@
 #include "thread.h"
 #include "util.h"
 
-#define BUILD_ID_FILE	"programs/0102030405060708090a0b0c0d0e0f1011121314"
+#define PROGRAM_ID	"0102030405060708090a0b0c0d0e0f1011121314"
+#define BUILD_ID_FILE	"programs/" PROGRAM_ID
 
 /* All that perf writes: functions by their order in the table, and rules by address. */
 static const char all[] =
@@ -42,6 +48,10 @@ static const char all[] =
 	"rule 15200+30\n"
 	"rule 15500+10\n";
 
+/* A field of the program header of the code. */
+#define CODE_PHDR(field)							\
+	(PROGRAM_GPA + sizeof(Elf64_Ehdr) + 2 * sizeof(Elf64_Phdr) +		\
+	 offsetof(Elf64_Phdr, field))
 #define NO_PAGE(page)	WORD(PROGRAM_SLOT(page), 0)
 #define THE_SAME	.from = "", .to = ""
 #define LEAVES(text)	.from = all, .to = text
@@ -69,6 +79,8 @@ static const struct fake_guest programs[] = {
 		     WORD(PROGRAM_FOLIO(NAMES_2) + P_MAPPING, 0) }, THE_SAME },
 	{ "a folio that leads to itself",
 	  .bytes = { WORD(PROGRAM_SLOT(NAMES_2), NAMES_2 << 2 | 2) }, NO_SECOND },
+	{ "a page that is being read",
+	  .bytes = { WORD(PROGRAM_FOLIO(NAMES_2) + P_FLAGS, ~P_UPTODATE) }, NO_SECOND },
 	{ "a page of another file",
 	  .bytes = { WORD(PROGRAM_FOLIO(NAMES_2) + P_MAPPING, MAPPING(1)) }, NO_SECOND },
 	{ "a page behind this one",
@@ -88,6 +100,9 @@ static const struct fake_guest programs[] = {
 	  .bytes = { WORD(PROGRAM_RAM(DYNAMIC, RELOCS_AT), ADDR(DYNAMIC, POINTER_AT + 8)) },
 	  .from = "15020+10 imported@plt\n", .to = "" },
 
+	{ "code that lies elsewhere than in the file",
+	  .bytes = { WORD(CODE_PHDR(p_vaddr), ADDR(CODE, 0) + PAGE) },
+	  LEAVES("") },
 	{ "rules in another format",	.bytes = { BYTES(PROGRAM_RAM(TABLE, 3), "\x1b") },
 	  NO_RULES },
 	{ "rules that are nowhere",	.bytes = { HALF(PROGRAM_RAM(TABLE, 4), 1 << 30) },
@@ -149,6 +164,9 @@ static void print_program(const char *file, char *text, size_t size)
 		if (ip == table->sh_addr + entries[2 * i])
 			snprintf(text + strlen(text), size - strlen(text),
 				 "rule %" PRIx64 "+%x\n", ip, rule[3]);
+		else
+			snprintf(text + strlen(text), size - strlen(text),
+				 "rule %" PRIx64 " is another's\n", ip);
 	}
 }
 
@@ -182,6 +200,51 @@ static int test_programs(const char *dir)
 	return TEST_OK;
 }
 
+/* A page that was missing at first may be there when the recording ends. */
+static int test_again(const char *dir)
+{
+	static const struct fake_guest without = { "at first", NO_SECOND };
+	static const struct fake_guest with = { "in the end", THE_SAME };
+	struct guest_task_writer *found;
+	struct guest_kernel *kernel;
+	char path[PATH_MAX];
+	const char *why_not;
+	FILE *file;
+
+	fake__make_usual();
+	fake__make_program();
+	fake__put_u64(PROGRAM_SLOT(NAMES_2), 0);
+	kernel = guest_kernel__find(getpid(), NULL, &why_not);
+	TEST_ASSERT_VAL("found", kernel);
+	snprintf(path, sizeof(path), "%s/%d", dir, getpid());
+	mkdir(path, 0700);
+	snprintf(path, sizeof(path), "%s/%d/programs", dir, getpid());
+	mkdir(path, 0700);
+	snprintf(path, sizeof(path), "%s/%d", dir, getpid());
+	file = fopen("/dev/null", "we");
+	found = guest_task_writer__new(kernel, file, file, path);
+	TEST_ASSERT_VAL("a writer", found && guest_task_writer__update(found, 0));
+	TEST_ASSERT_VAL("at first", has_program(dir, &without));
+	fake__put_u64(PROGRAM_SLOT(HASHES), 0);
+	guest_task_writer__finish(found);
+	TEST_ASSERT_VAL("not with fewer pages", has_program(dir, &without));
+	fake__put_u64(PROGRAM_SLOT(HASHES), PROGRAM_FOLIO(HASHES));
+	fake__put_u64(PROGRAM_SLOT(NAMES_2), PROGRAM_FOLIO(NAMES_2));
+	TEST_ASSERT_VAL("a look", guest_task_writer__update(found, 1));
+	TEST_ASSERT_VAL("not by each look", has_program(dir, &without));
+	/* The first byte of the build-id: another file is there by now. */
+	fake__put(PROGRAM_RAM(HEADERS, 0x224), "\xff", 1);
+	guest_task_writer__finish(found);
+	TEST_ASSERT_VAL("not another file", has_program(dir, &without));
+	fake__put(PROGRAM_RAM(HEADERS, 0x224), "\1", 1);
+	guest_task_writer__finish(found);
+	TEST_ASSERT_VAL("in the end", has_program(dir, &with));
+	guest_task_writer__delete(found);
+	guest_kernel__delete(kernel);
+	fclose(file);
+	return TEST_OK;
+}
+
 /* Where a task has mapped the code, and its stack; the program begins at BASE. */
 #define BASE		0x7f0000000000ULL
 #define IP		(BASE + FILE_AT(CODE, 0x110))
@@ -205,11 +268,14 @@ struct program_sample {
 };
 
 /* Registers in struct pt_regs, by their index. */
-enum { R_IP = 16, R_CS = 17, R_FLAGS = 18, R_SP = 19 };
+enum { R_BP = 4, R_IP = 16, R_CS = 17, R_FLAGS = 18, R_SP = 19 };
+
+/* What may be missing in place of a page: the file, the map, all rules. */
+enum { NO_FILE = NR_PAGES, ELSEWHERE, NO_TABLES };
 
 static const struct {
 	const char	*name;
-	int		missing;	/* a page; zero if none is */
+	int		missing;	/* a page, or a number below; zero if none is */
 	bool		in_kernel;
 	u64		cs;
 	u64		sp;
@@ -220,7 +286,9 @@ static const struct {
 	{ "no second rule",	RULES_2, false, 0x33, USER_SP, { IP, CALLER_1 - 1 } },
 	{ "no rule",		RULES_1, false, 0x33, USER_SP, { IP } },
 	{ "no table",		TABLE, false, 0x33, USER_SP, { IP } },
-	{ "no file",		HEADERS + 1000, false, 0x33, USER_SP, { IP, NO_CALLER } },
+	{ "no file",		NO_FILE, false, 0x33, USER_SP, { IP, NO_CALLER } },
+	{ "code in no file",	ELSEWHERE, false, 0x33, USER_SP, { IP, NO_CALLER } },
+	{ "no rules, but frame pointers", NO_TABLES, false, 0x33, USER_SP, { IP, CALLER_2 - 1 } },
 	{ "a 32-bit program",	0, false, 0x23, USER_SP, { IP, NO_CALLER } },
 	{ "a 32-bit program's system call", 0, true, 0x23, USER_SP, { IP, NO_CALLER } },
 	{ "another stack",	0, false, 0x33, USER_SP + 8, { IP, NO_CALLER } },
@@ -238,10 +306,12 @@ static void make_sample(struct program_sample *s, size_t i)
 		.regs = {
 			[PERF_REG_X86_IP] = chains[i].in_kernel ? KERNEL_IP : IP,
 			[PERF_REG_X86_SP] = chains[i].sp,
+			/* It would lead to a wrong caller. */
+			[PERF_REG_X86_BP] = USER_SP,
 			[PERF_REG_X86_CS] = chains[i].cs,
 		},
 		.saved = {
-			[R_IP] = IP, [R_CS] = chains[i].cs, [R_FLAGS] = 0x246,
+			[R_BP] = USER_SP, [R_IP] = IP, [R_CS] = chains[i].cs, [R_FLAGS] = 0x246,
 			[R_SP] = chains[i].sp,
 		},
 		.stack = { CALLER_1, CALLER_2, 0 },
@@ -264,22 +334,28 @@ static void make_sample(struct program_sample *s, size_t i)
 	s->chain.ips[0] = PERF_CONTEXT_GUEST_KERNEL;
 	s->chain.ips[1] = KERNEL_IP;
 	pieces[GUEST_READ_USER_STACK] = pieces[GUEST_READ_CURRENT_STACK];
+	pieces[GUEST_READ_CURRENT_STACK].size = 0;
 	pieces[GUEST_READ_USER_REGS] = (struct guest_piece) {
 		0xffffc90000004000 - sizeof(s->saved), sizeof(s->saved), (const u8 *)s->saved,
 	};
 }
 
 /* Have a task map the program's code, with what was written of the program. */
-static bool map_program(struct machine *machine, struct thread *thread, const char *dir)
+static bool map_program(struct machine *machine, struct thread *thread, const char *dir, u64 shift)
 {
 	struct dso *dso = machine__findnew_dso(machine, "/bin/a program (guest)");
-	struct map *map = dso ? map__new2(BASE + FILE_AT(CODE, 0), dso) : NULL;
+	struct map *map = dso ? map__new2(BASE + shift + FILE_AT(CODE, 0), dso) : NULL;
+	struct build_id build_id = { .size = GUEST_BUILD_ID_SIZE };
 	bool good = false;
 	char *path;
 
+	for (u8 i = 0; i < build_id.size; i++)
+		build_id.data[i] = i + 1;
+	if (map)
+		dso__set_build_id(dso, &build_id);
 	if (map && asprintf(&path, "%s/%d/" BUILD_ID_FILE, dir, getpid()) > 0) {
 		dso__set_guest_filename(dso, path);
-		map__set_end(map, BASE + FILE_AT(CODE, PAGE));
+		map__set_end(map, BASE + shift + FILE_AT(CODE, PAGE));
 		map__set_pgoff(map, FILE_AT(CODE, 0));
 		good = !maps__fixup_overlap_and_insert(thread__maps(thread), map);
 	}
@@ -312,6 +388,7 @@ static bool has_chain(const struct perf_sample *sample, size_t i)
 	       !memcmp(&sample->callchain->ips[first], chains[i].ips, nr * sizeof(u64));
 }
 
+/* Unwind by what was written of the program, and compare the chain and the names. */
 static bool unwinds(const char *dir, size_t i)
 {
 	bool guest = perf_guest, good;
@@ -320,22 +397,20 @@ static bool unwinds(const char *dir, size_t i)
 	struct machine *machine;
 	struct thread *thread;
 
-	fake__make_usual();
-	fake__make_program();
-	if (chains[i].missing && chains[i].missing < NR_PAGES)
-		fake__put_u64(PROGRAM_SLOT(chains[i].missing), 0);
-	if (fake__find(dir) != GUEST_FILES_TABLES || machines__init(&machines))
+	if (machines__init(&machines))
 		return false;
 
 	perf_guest = true;
 	machine = machines__add(&machines, 4242, "");
 	thread = machine ? machine__findnew_thread(machine, 7, 7) : NULL;
-	good = thread && (chains[i].missing > NR_PAGES || map_program(machine, thread, dir));
+	good = thread && (chains[i].missing == NO_FILE ||
+			  map_program(machine, thread, dir,
+				      chains[i].missing == ELSEWHERE ? 1 << 20 : 0));
 	make_sample(&s, i);
 	if (good)
 		sample__unwind_guest_user(&s.sample, machine);
 	good = good && has_chain(&s.sample, i) &&
-	       (chains[i].missing > NR_PAGES ||
+	       (chains[i].missing == NO_FILE || chains[i].missing == ELSEWHERE ||
 		(has_symbol_of_program(thread, IP, "first") &&
 		 has_symbol_of_program(thread, IP + 0x10, NULL) &&
 		 has_symbol_of_program(thread, BASE + FILE_AT(CODE, 0x28), "imported@plt")));
@@ -351,10 +426,56 @@ static bool unwinds(const char *dir, size_t i)
 
 static int test_chains(const char *dir)
 {
-	for (size_t i = 0; i < ARRAY_SIZE(chains); i++)
+	for (size_t i = 0; i < ARRAY_SIZE(chains); i++) {
+		fake__make_usual();
+		fake__make_program();
+		if (chains[i].missing && chains[i].missing < NR_PAGES)
+			fake__put_u64(PROGRAM_SLOT(chains[i].missing), 0);
+		/* The last program header is that of the table. */
+		if (chains[i].missing == NO_TABLES)
+			fake__put_u32(PROGRAM_GPA + sizeof(Elf64_Ehdr) + 5 * sizeof(Elf64_Phdr), 0);
+		TEST_ASSERT_VAL(chains[i].name, fake__find(dir) == GUEST_FILES_TABLES);
 		TEST_ASSERT_VAL(chains[i].name, unwinds(dir, i));
+	}
 	return TEST_OK;
 }
+
+#ifdef HAVE_DEBUGINFOD_SUPPORT
+/*
+ * The file that debuginfod has of the program takes the place of what was read of it.  A folder
+ * stands for the server.
+ */
+static int test_debuginfod(const char *dir)
+{
+	const char *const names[] = { "buildid", "buildid/" PROGRAM_ID };
+	char path[PATH_MAX], to[PATH_MAX], urls[PATH_MAX];
+	bool good;
+
+	fake__make_usual();
+	fake__make_program();
+	TEST_ASSERT_VAL("found", fake__find(dir) == GUEST_FILES_TABLES);
+	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, names[i]);
+		TEST_ASSERT_VAL("a directory", !mkdir(path, 0700));
+	}
+	snprintf(path, sizeof(path), "%s/%d/" BUILD_ID_FILE, dir, getpid());
+	snprintf(to, sizeof(to), "%s/buildid/" PROGRAM_ID "/executable", dir);
+	TEST_ASSERT_VAL("the server's file", !rename(path, to));
+
+	fake__put_u64(PROGRAM_SLOT(RULES_2), 0);
+	TEST_ASSERT_VAL("half a program", fake__find(dir) == GUEST_FILES_TABLES);
+	TEST_ASSERT_VAL("without a server", !unwinds(dir, 0));
+	snprintf(urls, sizeof(urls), "file://%s", dir);
+	snprintf(path, sizeof(path), "%s/cache", dir);
+	setenv("DEBUGINFOD_URLS", urls, 1);
+	setenv("DEBUGINFOD_CACHE_PATH", path, 1);
+	good = unwinds(dir, 0);
+	unsetenv("DEBUGINFOD_URLS");
+	unsetenv("DEBUGINFOD_CACHE_PATH");
+	TEST_ASSERT_VAL("with a server", good);
+	return TEST_OK;
+}
+#endif
 
 #ifdef HAVE_LIBDW_SUPPORT
 #define run_chains	fake__run_btf_test
@@ -367,11 +488,15 @@ static int run_chains(struct test_suite *test __maybe_unused, int subtest __mayb
 
 static struct test_case tests__guest_program[] = {
 	FAKE_GUEST_BTF_TEST("Names and rules of programs", test_programs),
+	FAKE_GUEST_BTF_TEST("Pages that are cached later", test_again),
 	{
 		.name = "test_chains", .desc = "Callchains by these rules",
 		.run_case = run_chains, .priv = test_chains,
 		.skip_reason = "no libdw, no libbpf, or perf can't read guests on such a host",
 	},
+#if defined(HAVE_LIBDW_SUPPORT) && defined(HAVE_DEBUGINFOD_SUPPORT)
+	FAKE_GUEST_BTF_TEST("Programs that debuginfod has", test_debuginfod),
+#endif
 	{ .name = NULL, }
 };
 

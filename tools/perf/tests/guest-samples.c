@@ -46,6 +46,9 @@
 #define KERNEL		PERF_RECORD_MISC_GUEST_KERNEL
 #define USER		PERF_RECORD_MISC_GUEST_USER
 
+/* The build-id of a file that the host doesn't have; perf record has read something of it. */
+#define PROGRAM_ID	"0011223344556677889900112233445566778899"
+
 /* The directory of the test, and in it the data file and the directory of guests' files. */
 static char dir[32], data[64], data_guests[64];
 
@@ -511,6 +514,16 @@ static const struct {
 	{ "mapped too late",		30, 0x12000, 0x500000, 0, NULL, false },
 };
 
+/* Return true if perf has found what was written of a program, or not if nothing was written. */
+static bool has_program(const struct dso *dso, bool written)
+{
+	const char *path = dso__guest_filename(dso);
+	char expected[MAX_PATH];
+
+	scnprintf(expected, sizeof(expected), "%s/%d/programs/" PROGRAM_ID, data_guests, VMM);
+	return written ? path && !strcmp(path, expected) : !path;
+}
+
 /*
  * Return true if the map is of this file.  It must have the symbols of this program if the file is
  * this program, and only then.
@@ -524,6 +537,7 @@ static bool is_file(struct map *map, size_t i)
 		return false;
 	scnprintf(expected, sizeof(expected), "%s%s", exe, file + (*file == '='));
 	return !strcmp(name, expected) && map__pgoff(map) == files[i].pgoff &&
+	       has_program(map__dso(map), !strcmp(file, "= (guest)")) &&
 	       dso__has_build_id(map__dso(map)) == files[i].build_id &&
 	       !map__find_symbol_by_name(map, "cmd_test") == !!strcmp(file, "=");
 }
@@ -797,6 +811,9 @@ static int make_guests(void)
 	TEST_ASSERT_VAL("no kernel", make_kernel(top, 1));
 	TEST_ASSERT_VAL("no tasks", write_file(top, "tasks", tasks));
 	TEST_ASSERT_VAL("no files", write_maps(top));
+	scnprintf(path, sizeof(path), "%s/programs", top);
+	TEST_ASSERT_VAL("no directory", !mkdir(path, 0700));
+	TEST_ASSERT_VAL("no program", write_file(path, PROGRAM_ID, ""));
 	TEST_ASSERT_VAL("no name", write_file(top, "name", "web\x1b[1\n2\n"));
 	scnprintf(path, sizeof(path), "%s/data.guests/%d", dir, VMM + 1);
 	TEST_ASSERT_VAL("no directory", !mkdir(path, 0700));

@@ -12,6 +12,7 @@
 #include <elf.h>
 #include <linux/kernel.h>
 #include <linux/perf_event.h>
+#include <linux/time64.h>
 
 #include "fake-guest.h"
 #include "guest-kernel.h"
@@ -265,7 +266,7 @@ static int test_looks(const char *dir)
 	file = fopen(path, "we");
 	snprintf(path, sizeof(path), "%s/%d/files", dir, getpid());
 	maps = fopen(path, "we");
-	found = file && maps ? guest_task_writer__new(kernel, file, maps, ".") : NULL;
+	found = file && maps ? guest_task_writer__new(kernel, file, maps, dir) : NULL;
 	good = found && look(found, 1, true);
 	if (good)
 		rewind(file);
@@ -318,6 +319,60 @@ static int test_looks(const char *dir)
 		"5 ffffc90000008000\n"
 		"6 ffffc90000000000\n"
 		"6 ffffc90000018000 0 0 0 swapper/1\n"));
+	return TEST_OK;
+}
+
+/* The processes that began last are looked at for a while, without the others. */
+static int test_new(const char *dir)
+{
+	const u64 second = NSEC_PER_SEC;
+	struct guest_task_writer *found;
+	struct guest_kernel *kernel;
+	const char *why_not;
+	char path[PATH_MAX];
+	FILE *file;
+
+	fake__make_usual();
+	kernel = guest_kernel__find(getpid(), NULL, &why_not);
+	TEST_ASSERT_VAL("found", kernel);
+	snprintf(path, sizeof(path), "%s/%d", dir, getpid());
+	mkdir(path, 0700);
+	snprintf(path, sizeof(path), "%s/%d/new", dir, getpid());
+	file = fopen(path, "we");
+	found = file ? guest_task_writer__new(kernel, file, NULL, dir) : NULL;
+	TEST_ASSERT_VAL("a writer", found && guest_task_writer__update(found, 0));
+	rewind(file);
+	TEST_ASSERT_VAL("no lines", !ftruncate(fileno(file), 0));
+
+	fake__put(TASK(3) + T_COMM, "exec", 5);
+	guest_task_writer__look_for_new(found, second);
+	/* All of this happens long after the last process began. */
+	fake__put(TASK(3) + T_COMM, "unseen", 7);
+	guest_task_writer__look_for_new(found, 2 * second);
+	/* A process ends, so that another one is the last: nothing new is known of that. */
+	fake__put_u64(TASK(0) + T_TASKS + 8, TASK(1) + T_TASKS);
+	fake__put(TASK(1) + T_COMM, "the last one", 13);
+	fake__put(TASK(2) + T_COMM, "its thread", 11);
+	guest_task_writer__look_for_new(found, 3 * second);
+	guest_task_writer__look_for_new(found, 3 * second);
+	/* Another process has the same struct task_struct. */
+	fake__put(TASK(1) + T_COMM, "used again", 11);
+	fake__put_u32(TASK(1) + T_PID, 17);
+	fake__put_u32(TASK(1) + T_TGID, 17);
+	guest_task_writer__look_for_new(found, 4 * second);
+	/* A list without end, and one into nothing. */
+	fake__put_u64(TASK(1) + T_TASKS + 8, TASK(1) + T_TASKS);
+	guest_task_writer__look_for_new(found, 4 * second);
+	fake__put_u64(TASK(0) + T_TASKS + 8, 8);
+	guest_task_writer__look_for_new(found, 5 * second);
+
+	guest_task_writer__delete(found);
+	guest_kernel__delete(kernel);
+	fclose(file);
+	TEST_ASSERT_VAL("what is new", fake__has_text(dir, "new",
+		"1000000000 ffffc90000008000 0 2 2 exec\n"
+		"3000000000 ffffc90000020000 900000 7 7 the last one\n"
+		"4000000000 ffffc90000020000 900000 17 17 used again\n"));
 	return TEST_OK;
 }
 
@@ -387,6 +442,7 @@ static struct test_case tests__guest_tasks[] = {
 	FAKE_GUEST_BTF_TEST("Files that tasks run", test_files),
 	FAKE_GUEST_BTF_TEST("Build-ids of these files", test_build_ids),
 	FAKE_GUEST_BTF_TEST("Changes from one look to the next", test_looks),
+	FAKE_GUEST_BTF_TEST("New processes", test_new),
 	FAKE_GUEST_BTF_TEST("Policy while a guest is watched", test_policy),
 	{ .name = NULL, }
 };

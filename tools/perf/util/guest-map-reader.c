@@ -346,10 +346,14 @@ static void use_program(struct machine *machine, struct dso *dso, const struct b
 	    asprintf(&path, "%s/programs/%s", machine->root_dir, name) < 0)
 		return;
 
-	if (is_regular_file(path))
-		dso__set_guest_filename(dso, path);
-	else
+	if (!is_regular_file(path)) {
 		free(path);
+		return;
+	}
+	dso__set_guest_filename(dso, path);
+	/* While samples are shown live, symbols may have been looked for before this. */
+	if (!dso__has_symbols(dso))
+		dso__clear_loaded(dso);
 }
 
 static void add_map(struct machine *machine, struct thread *thread, const struct file *file)

@@ -59,6 +59,9 @@
 /* Further files with code are left out, and so are further VMAs of a process. */
 #define MAX_PROGRAMS	4096
 
+/* Write no more of programs once this many bytes were written. */
+#define MAX_WRITTEN	(1ULL << 30)
+
 #define MAX_VMAS	8192
 
 /* Read the files of a process at most this many times, until two reads in a row agree. */
@@ -138,19 +141,15 @@ struct map_layout {
 /**
  * struct program - a file with code
  * @mapping:	address of its struct address_space
- * @ino:	the number of its inode
  * @build_id:	its build-id
- * @size:	the size of that
  * @tried:	true if perf has tried to write what names and unwinds it
- * @written:	what was written
+ * @missing:	how many of its pages were missing then; GUEST_PROGRAM_NONE if nothing was written
  */
 struct program {
 	u64			mapping;
-	u64			ino;
-	u8			build_id[BUILD_ID_SIZE];
-	size_t			size;
+	struct build_id		build_id;
 	bool			tried;
-	enum guest_program	written;
+	int			missing;
 };
 
 /**
@@ -162,6 +161,8 @@ struct program {
  * @cache:	how to find pages of files
  * @programs:	the files that were found
  * @nr_programs: number of these
+ * @next:	index of the one to try next
+ * @written:	number of bytes that were written of programs
  * @warned:	true after a warning that @file has become too large
  */
 struct guest_map_writer {
@@ -172,6 +173,8 @@ struct guest_map_writer {
 	struct guest_page_cache	cache;
 	struct program		*programs;
 	size_t			nr_programs;
+	size_t			next;
+	u64			written;
 	bool			warned;
 };
 
@@ -395,51 +398,42 @@ static bool read_inode(struct guest_map_writer *maps, u64 file, u32 *dev, u64 *i
 }
 
 /*
- * Read the build-id of a file, and note the file for guest_map_writer__write_programs(); return the
- * size of the build-id, zero if there is none.
+ * Read the build-id of a file, and note the file for guest_map_writer__write_programs().  Read it
+ * each time: another file may be there by now.
  */
-static size_t note_program(struct guest_map_writer *maps, u64 file, u64 ino, u8 *build_id)
+static bool note_program(struct guest_map_writer *maps, u64 file, struct build_id *build_id)
 {
 	struct program *program;
 	u64 mapping;
-	size_t size;
 
-	if (!read_u64(maps, file + maps->layout.f_mapping, &mapping))
-		return 0;
-	/* Most files are run by several processes. */
+	if (!read_u64(maps, file + maps->layout.f_mapping, &mapping) ||
+	    !guest_program__read_build_id(&maps->cache, mapping, build_id))
+		return false;
+
 	for (size_t i = 0; i < maps->nr_programs; i++) {
 		program = &maps->programs[i];
-		if (program->mapping == mapping && program->ino == ino) {
-			memcpy(build_id, program->build_id, program->size);
-			return program->size;
+		if (program->build_id.size == build_id->size &&
+		    !memcmp(program->build_id.data, build_id->data, build_id->size)) {
+			/* Another copy, or the file was cached anew: use what is there now. */
+			program->mapping = mapping;
+			return true;
 		}
 	}
-	size = guest_program__read_build_id(&maps->cache, mapping, build_id);
-	if (!size || maps->nr_programs == MAX_PROGRAMS)
-		return size;
-
-	for (size_t i = 0; i < maps->nr_programs; i++) {
-		program = &maps->programs[i];
-		if (program->size != size || memcmp(program->build_id, build_id, size))
-			continue;
-		/* Another copy, or the file was cached anew: use what is there now. */
-		program->mapping = mapping;
-		program->ino = ino;
-		return size;
-	}
+	if (maps->nr_programs == MAX_PROGRAMS)
+		return true;
 
 	/* The array is full if the number is zero or a power of two. */
 	if (!(maps->nr_programs & (maps->nr_programs - 1))) {
 		program = realloc(maps->programs,
 				  max(2 * maps->nr_programs, (size_t)1) * sizeof(*program));
 		if (!program)
-			return size;
+			return true;
 		maps->programs = program;
 	}
-	program = &maps->programs[maps->nr_programs++];
-	*program = (struct program) { .mapping = mapping, .ino = ino, .size = size };
-	memcpy(program->build_id, build_id, size);
-	return size;
+	maps->programs[maps->nr_programs++] = (struct program) {
+		.mapping = mapping, .build_id = *build_id, .missing = GUEST_PROGRAM_NONE,
+	};
+	return true;
 }
 
 /* Write a line for a VMA from @first to @last, if it has a file mapped executable. */
@@ -448,10 +442,9 @@ static void write_vma(struct guest_map_writer *maps, struct process *process, co
 {
 	const struct map_layout *layout = &maps->layout;
 	u64 file = get_unaligned_le64(vma + layout->file), ino;
-	u8 build_id[BUILD_ID_SIZE];
-	char buf[PATH_MAX];
+	char buf[PATH_MAX], hex[SBUILD_ID_SIZE] = "-";
+	struct build_id build_id;
 	const char *path;
-	size_t size;
 	u32 dev;
 
 	if (!file || !(get_unaligned_le64(vma + layout->flags) & VM_EXEC))
@@ -461,13 +454,11 @@ static void write_vma(struct guest_map_writer *maps, struct process *process, co
 	if (!path)
 		return;
 
-	size = note_program(maps, file, ino, build_id);
-	fprintf(process->out, "%" PRIx64 " %" PRIx64 " %" PRIx64 " %x:%x %" PRIu64 " ", first,
-		last + 1, get_unaligned_le64(vma + layout->pgoff) << GUEST_PAGE_SHIFT,
-		dev >> MINOR_BITS, dev & MINOR_MASK, ino);
-	for (size_t i = 0; i < size; i++)
-		fprintf(process->out, "%02x", build_id[i]);
-	fprintf(process->out, "%s %s\n", size ? "" : "-", path);
+	if (note_program(maps, file, &build_id))
+		build_id__snprintf(&build_id, hex, sizeof(hex));
+	fprintf(process->out, "%" PRIx64 " %" PRIx64 " %" PRIx64 " %x:%x %" PRIu64 " %s %s\n",
+		first, last + 1, get_unaligned_le64(vma + layout->pgoff) << GUEST_PAGE_SHIFT,
+		dev >> MINOR_BITS, dev & MINOR_MASK, ino, hex, path);
 }
 
 /* Read the VMA that a leaf has for @first to @last; return false if the VMA has another range. */
@@ -599,33 +590,33 @@ void guest_map_writer__note(struct guest_map_writer *maps, u64 root, u32 pid, u6
 	maps->warned = true;
 }
 
-/* Write one program; return false if the budget is used up. */
-static bool write_program(struct guest_map_writer *maps, struct program *program)
+/* Write one program, unless what was written before has as many pages. */
+static void write_program(struct guest_map_writer *maps, struct program *program)
 {
-	char path[PATH_MAX], new_path[PATH_MAX + sizeof(".new")], hex[2 * BUILD_ID_SIZE + 1];
-	enum guest_program written;
+	char path[PATH_MAX], new_path[PATH_MAX + sizeof(".new")], hex[SBUILD_ID_SIZE];
+	int missing = GUEST_PROGRAM_NONE;
 	FILE *file;
 	bool good;
 
-	program->tried = true;
-	for (size_t i = 0; i < program->size; i++)
-		sprintf(&hex[2 * i], "%02x", program->build_id[i]);
+	build_id__snprintf(&program->build_id, hex, sizeof(hex));
 	if (snprintf(path, sizeof(path), "%s/programs/%s", maps->dir, hex) >= (int)sizeof(path))
-		return true;
+		return;
 
 	/* Readers never see half a file.  A file of that name is somebody else's. */
 	snprintf(new_path, sizeof(new_path), "%s.new", path);
 	file = fopen(new_path, "wxe");
 	if (!file)
-		return true;
-	written = guest_program__write(&maps->cache, program->mapping, file);
+		return;
+	if (maps->written < MAX_WRITTEN)
+		missing = guest_program__write(&maps->cache, program->mapping, &program->build_id,
+					       file);
+	maps->written += ftell(file);
 	good = !ferror(file);
-	if (fclose(file) || !good || !written || rename(new_path, path))
+	if (fclose(file) || !good || missing < 0 ||
+	    (program->missing >= 0 && missing >= program->missing) || rename(new_path, path))
 		unlink(new_path);
 	else
-		program->written = written;
-	program->tried = written || !guest_memory__is_exhausted(maps->mem);
-	return program->tried;
+		program->missing = missing;
 }
 
 /**
@@ -639,14 +630,24 @@ static bool write_program(struct guest_map_writer *maps, struct program *program
 bool guest_map_writer__write_programs(struct guest_map_writer *maps)
 {
 	for (size_t i = 0; i < maps->nr_programs; i++) {
-		if (!maps->programs[i].tried && !write_program(maps, &maps->programs[i]))
+		struct program *program;
+
+		if (maps->next >= maps->nr_programs)
+			maps->next = 0;
+		program = &maps->programs[maps->next++];
+		if (program->tried)
+			continue;
+		/* One for which a whole budget does not suffice must not keep out the others. */
+		program->tried = true;
+		write_program(maps, program);
+		if (guest_memory__is_exhausted(maps->mem))
 			return false;
 	}
 	return true;
 }
 
 /**
- * guest_map_writer__retry_programs - have those programs written anew of which pages were missing
+ * guest_map_writer__retry_programs - have incomplete programs written anew
  * @maps: state of the guest
  *
  * By now, the guest may have cached these pages.
@@ -654,5 +655,5 @@ bool guest_map_writer__write_programs(struct guest_map_writer *maps)
 void guest_map_writer__retry_programs(struct guest_map_writer *maps)
 {
 	for (size_t i = 0; i < maps->nr_programs; i++)
-		maps->programs[i].tried &= maps->programs[i].written == GUEST_PROGRAM_WHOLE;
+		maps->programs[i].tried &= !maps->programs[i].missing;
 }

@@ -89,6 +89,9 @@ static const u64 bases[] = { 0, GIB, 2 * GIB };
  */
 #define LOOK_BUDGET		(256ULL << 20)
 
+/* Budget of the short looks in between: a guest can make such a look last some 10 ms. */
+#define GLANCE_BUDGET		(16ULL << 20)
+
 /* Read strings in pieces of this size, in bytes.  Most strings are shorter. */
 #define STRING_PIECE		64
 
@@ -129,7 +132,8 @@ struct mapping {
  * @error:	why the VMM's memory can't be read; zero if it can
  * @tables:	the guest's page tables
  * @levels:	number of levels of page tables; zero if there are none
- * @cached:	pages that were read
+ * @generation:	is increased when all that was read is dropped; never zero
+ * @cached:	pages that were read, those of @generation
  */
 struct guest_memory {
 	pid_t			pid;
@@ -143,9 +147,10 @@ struct guest_memory {
 	int			error;
 	struct guest_page_tables tables;
 	unsigned int		levels;
+	u64			generation;
 	struct {
 		u64		offset;
-		bool		valid;
+		u64		generation;
 		u8		data[GUEST_PAGE_SIZE];
 	} cached[NR_CACHED];
 };
@@ -227,6 +232,7 @@ struct guest_memory *guest_memory__open(pid_t pid)
 		return NULL;
 
 	mem->pid = pid;
+	mem->generation = 1;
 	scnprintf(path, sizeof(path), "/proc/%d/pagemap", pid);
 	mem->pagemap = open(path, O_RDONLY | O_CLOEXEC);
 	if (mem->pagemap >= 0 && find_mappings(mem))
@@ -305,15 +311,15 @@ bool guest_memory__read_ram(struct guest_memory *mem, u64 offset, void *buf, siz
 	if (!hva || offset - page + size > GUEST_PAGE_SIZE)
 		return false;
 
-	if (!mem->cached[i].valid || mem->cached[i].offset != page) {
+	if (mem->cached[i].generation != mem->generation || mem->cached[i].offset != page) {
 		if (!spend(mem, PAGE_COST))
 			return false;
-		mem->cached[i].valid = false;
+		mem->cached[i].generation = 0;
 		if (get_present(mem, hva, &entry, 1) != 1 || !(entry & PAGEMAP_PRESENT) ||
 		    process_vm_readv(mem->pid, &local, 1, &remote, 1, 0) != GUEST_PAGE_SIZE)
 			return false;
 		mem->cached[i].offset = page;
-		mem->cached[i].valid = true;
+		mem->cached[i].generation = mem->generation;
 	}
 
 	memcpy(buf, &mem->cached[i].data[offset - page], size);
@@ -438,8 +444,7 @@ bool guest_memory__find(struct guest_memory *mem, const char *prefix, guest_page
  */
 void guest_memory__forget(struct guest_memory *mem)
 {
-	for (size_t i = 0; i < NR_CACHED; i++)
-		mem->cached[i].valid = false;
+	mem->generation++;
 }
 
 /**
@@ -465,6 +470,28 @@ void guest_memory__refresh(struct guest_memory *mem)
 	if (*mem->list)
 		mem->nr_pieces = guest_memslots__read(mem->list, mem->ram);
 	mem->budget = LOOK_BUDGET;
+}
+
+/**
+ * guest_memory__glance - drop what was read, and set the budget to that of a short look
+ * @mem: the memory
+ */
+void guest_memory__glance(struct guest_memory *mem)
+{
+	guest_memory__forget(mem);
+	mem->budget = GLANCE_BUDGET;
+}
+
+/**
+ * guest_memory__spend - charge work on what was read to the budget
+ * @mem:	the memory
+ * @size:	number of bytes that were worked on
+ *
+ * Return: true if the budget sufficed.
+ */
+bool guest_memory__spend(struct guest_memory *mem, size_t size)
+{
+	return spend(mem, READ_COST + size);
 }
 
 /* Convert a guest-physical address to an offset in RAM; return false if there is none. */

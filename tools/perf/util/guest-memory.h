@@ -39,6 +39,8 @@ bool guest_memory__find(struct guest_memory *mem, const char *prefix, guest_page
 void guest_memory__forget(struct guest_memory *mem);
 void guest_memory__begin(struct guest_memory *mem);
 void guest_memory__refresh(struct guest_memory *mem);
+void guest_memory__glance(struct guest_memory *mem);
+bool guest_memory__spend(struct guest_memory *mem, size_t size);
 bool guest_memory__read_ram(struct guest_memory *mem, u64 offset, void *buf, size_t size);
 bool guest_memory__use_tables(struct guest_memory *mem, const struct guest_page_tables *tables);
 bool guest_memory__use_next_layout(struct guest_memory *mem);

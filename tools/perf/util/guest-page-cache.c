@@ -3,6 +3,9 @@
  * Find pages of files in a guest's page cache.  No process need have a page mapped, but the guest
  * may reclaim it at any time.  The guest may have written anything to its structures.
  */
+#include <string.h>
+
+#include <linux/bits.h>
 #include <linux/kernel.h>
 #include <linux/log2.h>
 
@@ -19,6 +22,22 @@
 
 /* No index has more bits. */
 #define MAX_SHIFT	60
+
+/* Find the flag of folios that have been read; return zero if there is none. */
+static u64 find_uptodate(const struct btf *btf)
+{
+	int id = btf__find_by_name_kind(btf, "pageflags", BTF_KIND_ENUM);
+	const struct btf_type *type = id < 0 ? NULL : btf__type_by_id(btf, id);
+	const struct btf_enum *flag = type ? btf_enum(type) : NULL;
+
+	for (u32 i = 0; flag && i < btf_vlen(type); i++) {
+		const char *name = btf__name_by_offset(btf, flag[i].name_off);
+
+		if (name && !strcmp(name, "PG_uptodate") && flag[i].val >= 0 && flag[i].val < 64)
+			return BIT_ULL(flag[i].val);
+	}
+	return 0;
+}
 
 /**
  * guest_page_cache__init - find out how a guest's kernel caches pages of files
@@ -40,19 +59,18 @@ bool guest_page_cache__init(struct guest_page_cache *cache, struct guest_memory 
 	u32 head;
 	int id;
 
-	/* Before Linux 5.16, there were no folios. */
-	if (folio < 0)
-		folio = page;
 	*cache = (struct guest_page_cache) { .mem = mem, .vmemmap = vmemmap };
 	id = guest_btf__find(btf, space, "i_pages", &cache->root);
 	if (page < 0 || id < 0 ||
 	    guest_btf__find(btf, btf__resolve_type(btf, id), "xa_head", &head) < 0 ||
 	    guest_btf__find(btf, node, "shift", &cache->shift) < 0 ||
+	    guest_btf__find(btf, folio, "flags", &cache->flags) < 0 ||
 	    guest_btf__find(btf, folio, "mapping", &cache->mapping) < 0 ||
 	    guest_btf__find(btf, folio, "index", &cache->index) < 0)
 		return false;
 
 	cache->root += head;
+	cache->uptodate = find_uptodate(btf);
 	cache->page_size = btf__type_by_id(btf, page)->size;
 	id = guest_btf__find(btf, node, "slots", &cache->slots);
 	slots = id < 0 ? NULL : btf__type_by_id(btf, id);
@@ -60,7 +78,7 @@ bool guest_page_cache__init(struct guest_page_cache *cache, struct guest_memory 
 		return false;
 
 	cache->slot_bits = ilog2(btf_array(slots)->nelems);
-	return cache->page_size && cache->slot_bits;
+	return cache->page_size && cache->slot_bits && cache->uptodate;
 }
 
 static bool read_u64(const struct guest_page_cache *cache, u64 gva, u64 *value)
@@ -127,12 +145,12 @@ static u64 find_entry(const struct guest_page_cache *cache, u64 mapping, u64 ind
  * @index:	the page's offset in the file, in pages
  * @pfn:	receives its page frame number
  *
- * Return: true if the page is there.  The guest may reclaim it at any time: see that it is still
- * there after it was read.
+ * Return: true if the page is there, and has been read from the disk.  The guest may reclaim it at
+ * any time: see that it is still there after it was read.
  */
 bool guest_page_cache__find(const struct guest_page_cache *cache, u64 mapping, u64 index, u64 *pfn)
 {
-	u64 owner, first, expected;
+	u64 flags, owner, first, expected;
 	u64 folio = find_entry(cache, mapping, index, &expected);
 
 	/*
@@ -141,6 +159,7 @@ bool guest_page_cache__find(const struct guest_page_cache *cache, u64 mapping, u
 	 */
 	if (folio < cache->vmemmap || folio & XA_TYPE_MASK ||
 	    (folio - cache->vmemmap) % cache->page_size ||
+	    !read_u64(cache, folio + cache->flags, &flags) || !(flags & cache->uptodate) ||
 	    !read_u64(cache, folio + cache->mapping, &owner) || owner != mapping ||
 	    !read_u64(cache, folio + cache->index, &first) || first != expected)
 		return false;

@@ -17,7 +17,9 @@ struct guest_memory;
  * @shift:	in struct xa_node: how many bits of an index are below those that choose a slot
  * @slots:	... the array of slots
  * @slot_bits:	how many bits of an index choose a slot
- * @mapping:	in struct folio: the struct address_space that the folio belongs to
+ * @uptodate:	the flag that says that a folio has the file's contents
+ * @flags:	in struct folio: its flags
+ * @mapping:	... the struct address_space that the folio belongs to
  * @index:	... the index of its first page
  */
 struct guest_page_cache {
@@ -28,6 +30,8 @@ struct guest_page_cache {
 	u32			shift;
 	u32			slots;
 	u32			slot_bits;
+	u64			uptodate;
+	u32			flags;
 	u32			mapping;
 	u32			index;
 };

@@ -35,7 +35,11 @@
 #define MAX_RULES	(1U << 20)
 #define MAX_RULE_SIZE	(1U << 20)
 #define MAX_RULES_SIZE	(64U << 20)
+#define MAX_NAMES_SIZE	(32U << 20)
 #define MAX_NAME	4096
+
+/* Read names in pieces of this size, in bytes. */
+#define NAME_PIECE	64
 
 /* The size of an entry of a procedure linkage table, and of the code before the first table. */
 #define PLT_ENTRY_SIZE	16
@@ -76,6 +80,7 @@ struct cached {
  * @mapping:	address of the program's struct address_space
  * @pages:	the pages that were read, by their place in the file
  * @nr_pages:	number of pages up to the last one that was read
+ * @only_first:	true if no other page than the first one is read
  * @ehdr:	its ELF header
  * @segments:	the segments that are loaded
  * @nr_segments: number of these
@@ -83,13 +88,16 @@ struct cached {
  * @unwind:	where its .eh_frame_hdr is; empty if there is none
  * @notes:	where it has notes
  * @nr_notes:	number of these
- * @whole:	false if a page was missing
+ * @missing:	number of pages that were missing
+ * @failed:	true if memory or the budget did not suffice
+ * @common:	address of what the last rules have in common; zero if there is none
  */
 struct program {
 	const struct guest_page_cache	*cache;
 	u64			mapping;
 	struct cached		*pages;
 	u64			nr_pages;
+	bool			only_first;
 	Elf64_Ehdr		ehdr;
 	Elf64_Phdr		segments[MAX_SEGMENTS];
 	unsigned int		nr_segments;
@@ -97,7 +105,9 @@ struct program {
 	Elf64_Phdr		unwind;
 	Elf64_Phdr		notes[MAX_SEGMENTS];
 	unsigned int		nr_notes;
-	bool			whole;
+	int			missing;
+	bool			failed;
+	u64			common;
 };
 
 /**
@@ -121,17 +131,21 @@ static const u8 *get_page(struct program *program, u64 index)
 {
 	struct cached *page = &program->pages[index];
 
+	if (index && program->only_first)
+		return NULL;
+
 	if (page->tried)
 		return page->data;
 
 	page->tried = true;
 	program->nr_pages = max_t(u64, program->nr_pages, index + 1);
 	page->data = malloc(GUEST_PAGE_SIZE);
+	program->failed |= !page->data;
 	if (!page->data ||
 	    !guest_page_cache__find(program->cache, program->mapping, index, &page->pfn) ||
 	    !guest_memory__read_page(program->cache->mem, page->pfn, page->data)) {
 		zfree(&page->data);
-		program->whole = false;
+		program->missing++;
 	}
 	return page->data;
 }
@@ -143,6 +157,12 @@ static bool read_at(struct program *program, u64 offset, void *buf, u64 size)
 
 	if (offset > MAX_SIZE || size > MAX_SIZE - offset)
 		return false;
+
+	/* The guest chooses how often a page is read. */
+	if (!guest_memory__spend(program->cache->mem, size)) {
+		program->failed = true;
+		return false;
+	}
 
 	for (u64 at = offset & GUEST_PAGE_MASK; at < offset + size; at += GUEST_PAGE_SIZE) {
 		if (!get_page(program, at >> GUEST_PAGE_SHIFT))
@@ -208,7 +228,16 @@ static bool read_headers(struct program *program)
 		if (!is_in_file(&phdr))
 			continue;
 		if (phdr.p_type == PT_LOAD && program->nr_segments < MAX_SEGMENTS)
-			program->segments[program->nr_segments++] = phdr;
+			program->segments[program->nr_segments++] = (Elf64_Phdr) {
+				.p_type = PT_LOAD,
+				.p_flags = phdr.p_flags & (PF_R | PF_W | PF_X),
+				.p_offset = phdr.p_offset,
+				.p_vaddr = phdr.p_vaddr,
+				.p_paddr = phdr.p_vaddr,
+				.p_filesz = phdr.p_filesz,
+				.p_memsz = phdr.p_filesz,
+				.p_align = GUEST_PAGE_SIZE,
+			};
 		else if (phdr.p_type == PT_NOTE && program->nr_notes < MAX_SEGMENTS)
 			program->notes[program->nr_notes++] = phdr;
 		else if (phdr.p_type == PT_DYNAMIC)
@@ -241,19 +270,19 @@ static size_t find_in_notes(const u8 *notes, size_t size, u8 *build_id)
 	return 0;
 }
 
-static size_t find_build_id(struct program *program, u8 *build_id)
+static bool find_build_id(struct program *program, struct build_id *build_id)
 {
 	u8 notes[GUEST_PAGE_SIZE];
-	size_t size = 0;
 
-	for (unsigned int i = 0; i < program->nr_notes && !size; i++) {
+	build_id->size = 0;
+	for (unsigned int i = 0; i < program->nr_notes && !build_id->size; i++) {
 		const Elf64_Phdr *phdr = &program->notes[i];
 
 		if (phdr->p_filesz <= sizeof(notes) &&
 		    read_at(program, phdr->p_offset, notes, phdr->p_filesz))
-			size = find_in_notes(notes, phdr->p_filesz, build_id);
+			build_id->size = find_in_notes(notes, phdr->p_filesz, build_id->data);
 	}
-	return size;
+	return build_id->size;
 }
 
 /*
@@ -272,7 +301,7 @@ static u32 count_by_gnu_hash(struct program *program, u64 addr)
 
 	addr += sizeof(head) + head.nr_bloom * sizeof(u64);
 	chains = addr + head.nr_buckets * sizeof(u32);
-	for (u32 i = 0; i < head.nr_buckets; i++) {
+	for (u32 i = 0; i < head.nr_buckets && !program->failed; i++) {
 		if (read_addr(program, addr + i * sizeof(bucket), &bucket, sizeof(bucket)))
 			last = max_t(u32, last, bucket);
 	}
@@ -291,14 +320,21 @@ static u32 count_by_gnu_hash(struct program *program, u64 addr)
  */
 static size_t read_name(struct program *program, u64 addr, u64 max, char name[MAX_NAME])
 {
-	for (size_t len = 0; len < min_t(u64, max, MAX_NAME); len++) {
-		if (!read_addr(program, addr + len, &name[len], 1))
+	size_t len = 0, size;
+
+	max = min_t(u64, max, MAX_NAME);
+	while (len < max) {
+		/* The bytes after a name may be on a page that is missing. */
+		size = min_t(u64, NAME_PIECE - (addr + len) % NAME_PIECE, (max - len));
+		if (!read_addr(program, addr + len, &name[len], size))
 			return 0;
-		if (!name[len])
-			return len;
-		/* Names are printed on terminals. */
-		if (name[len] <= ' ' || name[len] > '~')
-			name[len] = '?';
+		for (; size; size--, len++) {
+			if (!name[len])
+				return len;
+			/* Names are printed on terminals. */
+			if (name[len] <= ' ' || name[len] > '~')
+				name[len] = '?';
+		}
 	}
 	return 0;
 }
@@ -388,6 +424,9 @@ static bool read_symbol(struct program *program, const struct dynamic *dynamic, 
 
 static void add_symbol(struct symbols *out, Elf64_Sym symbol, const char *name, const char *suffix)
 {
+	/* Many symbols may have the same long name. */
+	if (ftell(out->names) > MAX_NAMES_SIZE)
+		return;
 	symbol.st_name = ftell(out->names);
 	symbol.st_shndx = PART_TEXT;
 	fwrite(&symbol, sizeof(symbol), 1, out->symbols);
@@ -400,7 +439,7 @@ static void add_functions(struct program *program, const struct dynamic *dynamic
 	char name[MAX_NAME];
 	Elf64_Sym symbol;
 
-	for (u32 i = 1; i < nr; i++) {
+	for (u32 i = 1; i < nr && !program->failed; i++) {
 		/* A symbol without a size goes as far as to the next one, which may be missing. */
 		if (read_symbol(program, dynamic, i, &symbol, name) &&
 		    is_code(program, &symbol) && symbol.st_size)
@@ -426,7 +465,8 @@ static u32 add_slots(struct program *program, u64 addr, u64 size, struct slot *s
 {
 	Elf64_Rela rela;
 
-	for (u64 pos = 0; pos + sizeof(rela) <= size && nr < MAX_SYMBOLS; pos += sizeof(rela)) {
+	for (u64 pos = 0; pos + sizeof(rela) <= size && nr < MAX_SYMBOLS && !program->failed;
+	     pos += sizeof(rela)) {
 		if (read_addr(program, addr + pos, &rela, sizeof(rela)) &&
 		    (ELF64_R_TYPE(rela.r_info) == R_X86_64_JUMP_SLOT ||
 		     ELF64_R_TYPE(rela.r_info) == R_X86_64_GLOB_DAT))
@@ -485,10 +525,14 @@ static void add_plt(struct program *program, const struct dynamic *dynamic,
 	if (!segment)
 		return;
 
-	for (u64 at = 0; at < segment->p_filesz; at += size) {
+	for (u64 at = 0; at < segment->p_filesz && !program->failed; at += size) {
 		u64 addr = segment->p_vaddr + at;
 		const struct slot *found;
 
+		if (any && !get_page(program, (segment->p_offset + at) >> GUEST_PAGE_SHIFT)) {
+			size = GUEST_PAGE_SIZE - (addr & ~GUEST_PAGE_MASK);
+			continue;
+		}
 		size = read_plt_entry(program, addr, &key.addr);
 		found = key.addr ? bsearch(&key, slots, nr, sizeof(key), cmp_slots) : NULL;
 		if (found) {
@@ -514,6 +558,7 @@ static void add_plt(struct program *program, const struct dynamic *dynamic,
 static bool make_symbols(struct program *program, struct part *parts)
 {
 	struct part *symbols = &parts[PART_SYMBOLS], *names = &parts[PART_NAMES];
+	char *texts[2] = {};
 	const Elf64_Sym none = {};
 	size_t sizes[2] = {};
 	struct dynamic dynamic;
@@ -522,8 +567,8 @@ static bool make_symbols(struct program *program, struct part *parts)
 	u32 nr;
 
 	read_dynamic(program, &dynamic);
-	out.symbols = open_memstream((char **)&symbols->data, &sizes[0]);
-	out.names = open_memstream((char **)&names->data, &sizes[1]);
+	out.symbols = open_memstream(&texts[0], &sizes[0]);
+	out.names = open_memstream(&texts[1], &sizes[1]);
 	slots = calloc(MAX_SYMBOLS, sizeof(*slots));
 	if (out.symbols && out.names && slots) {
 		fwrite(&none, sizeof(none), 1, out.symbols);
@@ -540,7 +585,9 @@ static bool make_symbols(struct program *program, struct part *parts)
 		sizes[0] = 0;
 	if (out.names && fclose(out.names))
 		sizes[1] = 0;
+	symbols->data = texts[0];
 	symbols->shdr.sh_size = sizes[0];
+	names->data = texts[1];
 	names->shdr.sh_size = sizes[1];
 	return sizes[0] && sizes[1];
 }
@@ -574,8 +621,30 @@ static bool copy_rule(struct program *program, u64 first, u64 addr, u8 *rules, u
 	/* A rule tells how far before this word its common part is; the latter has zero there. */
 	id = get_unaligned_le32(&rules[addr - first + sizeof(id)]);
 	common = addr + sizeof(id) - id;
-	return id && common < addr && copy_record(program, first, common, rules, size) &&
-	       !get_unaligned_le32(&rules[common - first + sizeof(id)]);
+	if (common == program->common)
+		return true;
+
+	if (!copy_record(program, first, common, rules, size) ||
+	    get_unaligned_le32(&rules[common - first + sizeof(id)]))
+		return false;
+
+	program->common = common;
+	return true;
+}
+
+/*
+ * Return true if all segments lie in memory as in the file.  perf computes addresses by that: if
+ * not, the rules would be used for other code.
+ */
+static bool is_in_one_piece(const struct program *program)
+{
+	for (unsigned int i = 1; i < program->nr_segments; i++) {
+		if (program->segments[i].p_flags & PF_X &&
+		    program->segments[i].p_vaddr - program->segments[i].p_offset !=
+		    program->segments[0].p_vaddr - program->segments[0].p_offset)
+			return false;
+	}
+	return true;
 }
 
 /* Return the end of the segment that an address is in; zero if it is in none. */
@@ -604,8 +673,8 @@ static bool make_rules(struct program *program, struct part *parts)
 	if (!program->unwind.p_filesz)
 		return true;
 
-	/* If the table can't be read, write an empty one: the program has rules. */
-	if (!read_addr(program, table, &old, sizeof(old)) ||
+	/* If the table can't be used, write an empty one: the program has rules. */
+	if (!is_in_one_piece(program) || !read_addr(program, table, &old, sizeof(old)) ||
 	    memcmp(old.format, eh_frame_hdr, sizeof(eh_frame_hdr))) {
 		old = (struct rule_table) { .eh_frame = sizeof(old), .nr = 0 };
 		memcpy(old.format, eh_frame_hdr, sizeof(eh_frame_hdr));
@@ -627,7 +696,7 @@ static bool make_rules(struct program *program, struct part *parts)
 	}
 
 	entries = (struct rule_entry *)(head + 1);
-	for (u32 i = 0; i < nr; i++) {
+	for (u32 i = 0; i < nr && !program->failed; i++) {
 		struct rule_entry entry;
 		u64 rule;
 
@@ -657,7 +726,7 @@ static bool make_rules(struct program *program, struct part *parts)
 }
 
 /* Make the note with the build-id; return false if there is no memory. */
-static bool make_note(struct program *program, struct part *parts)
+static bool make_note(const struct build_id *build_id, struct part *parts)
 {
 	struct {
 		Elf64_Nhdr	head;
@@ -670,11 +739,11 @@ static bool make_note(struct program *program, struct part *parts)
 
 	note->head.n_namesz = sizeof(note->name);
 	note->head.n_type = NT_GNU_BUILD_ID;
-	note->head.n_descsz = find_build_id(program, note->build_id);
+	note->head.n_descsz = build_id->size;
 	memcpy(note->name, ELF_NOTE_GNU, sizeof(note->name));
+	memcpy(note->build_id, build_id->data, build_id->size);
 	parts[PART_NOTE].data = note;
-	parts[PART_NOTE].shdr.sh_size = sizeof(note->head) + sizeof(note->name) +
-					note->head.n_descsz;
+	parts[PART_NOTE].shdr.sh_size = sizeof(note->head) + sizeof(note->name) + build_id->size;
 	return true;
 }
 
@@ -752,6 +821,8 @@ static bool write_file(const struct program *program, struct part *parts, FILE *
 		if (parts[i].data) {
 			parts[i].shdr.sh_offset = offset;
 			offset += ALIGN(parts[i].shdr.sh_size, sizeof(u64));
+		} else if (i != PART_TEXT) {
+			parts[i].shdr.sh_type = SHT_NULL;
 		}
 		good = good && write_padded(file, &parts[i].shdr, sizeof(parts[i].shdr));
 	}
@@ -763,24 +834,9 @@ static bool write_file(const struct program *program, struct part *parts, FILE *
 	return good;
 }
 
-static void drop_pages(struct program *program)
-{
-	for (u64 i = 0; i < program->nr_pages; i++)
-		free(program->pages[i].data);
-	zfree(&program->pages);
-}
-
-/* Begin to read a program; return false if it can't be read. */
-static bool begin(struct program *program, const struct guest_page_cache *cache, u64 mapping)
-{
-	*program = (struct program) { .cache = cache, .mapping = mapping, .whole = true };
-	program->pages = calloc(MAX_PAGES, sizeof(*program->pages));
-	return program->pages && read_headers(program);
-}
-
 /* Read the program once, and write it unless its pages have changed meanwhile. */
-static enum guest_program try_to_write(const struct guest_page_cache *cache, u64 mapping,
-				       FILE *file)
+static int try_to_write(const struct guest_page_cache *cache, u64 mapping,
+			const struct build_id *build_id, FILE *file)
 {
 	struct part parts[NR_PARTS] = {
 		[PART_TEXT] = { ".text", { .sh_type = SHT_NOBITS,
@@ -794,61 +850,74 @@ static enum guest_program try_to_write(const struct guest_page_cache *cache, u64
 		[PART_RULES] = { ".eh_frame", { .sh_type = SHT_PROGBITS, .sh_flags = SHF_ALLOC } },
 		[PART_SECTIONS] = { ".shstrtab", { .sh_type = SHT_STRTAB } },
 	};
-	enum guest_program found = GUEST_PROGRAM_NONE;
-	struct program program;
+	struct program program = { .cache = cache, .mapping = mapping };
+	int missing = GUEST_PROGRAM_NONE;
+	struct build_id found;
 
 	guest_memory__forget(cache->mem);
-	if (begin(&program, cache, mapping) && make_note(&program, parts) &&
-	    make_rules(&program, parts) && make_symbols(&program, parts) &&
+	program.pages = calloc(MAX_PAGES, sizeof(*program.pages));
+	/* Meanwhile, the guest may have another file there: compare the build-id again. */
+	if (program.pages && read_headers(&program) && find_build_id(&program, &found) &&
+	    found.size == build_id->size && !memcmp(found.data, build_id->data, found.size) &&
+	    make_note(build_id, parts) && make_rules(&program, parts) &&
+	    make_symbols(&program, parts) && !program.failed &&
 	    !guest_memory__is_exhausted(cache->mem) && is_unchanged(&program)) {
 		make_text(&program, &parts[PART_TEXT]);
 		if (write_file(&program, parts, file))
-			found = program.whole ? GUEST_PROGRAM_WHOLE : GUEST_PROGRAM_PART;
+			missing = program.missing;
 	}
 	for (unsigned int i = 0; i < NR_PARTS; i++)
 		free(parts[i].data);
-	drop_pages(&program);
-	return found;
+	for (u64 i = 0; i < program.nr_pages; i++)
+		free(program.pages[i].data);
+	free(program.pages);
+	return missing;
 }
 
 /**
  * guest_program__write - write what names and unwinds a program, from a guest's page cache
  * @cache:	how the guest's kernel caches pages
  * @mapping:	address of the program's struct address_space
+ * @build_id:	the program's build-id; a file that has another one by now is not written
  * @file:	where to write: an empty file
  *
  * The ELF file has the program's segments without their contents, dynamic symbols of code, rules to
  * unwind it, and its build-id.
  *
- * Return: what was written; nothing if the guest reclaims pages faster than they can be read, or if
- * the budget is used up, see guest_memory__is_exhausted().
+ * Return: the number of pages that were missing; GUEST_PROGRAM_NONE if nothing was written, because
+ * the guest reclaims pages faster than they can be read, or the budget is used up, see
+ * guest_memory__is_exhausted().
  */
-enum guest_program guest_program__write(const struct guest_page_cache *cache, u64 mapping,
-					FILE *file)
+int guest_program__write(const struct guest_page_cache *cache, u64 mapping,
+			 const struct build_id *build_id, FILE *file)
 {
-	enum guest_program found = GUEST_PROGRAM_NONE;
+	int missing = GUEST_PROGRAM_NONE;
 
-	for (unsigned int i = 0; i < MAX_TRIES && !found && !ftell(file); i++)
-		found = try_to_write(cache, mapping, file);
-	return found;
+	for (unsigned int i = 0; i < MAX_TRIES && missing < 0 && !ftell(file) &&
+	     !guest_memory__is_exhausted(cache->mem); i++)
+		missing = try_to_write(cache, mapping, build_id, file);
+	return missing;
 }
 
 /**
  * guest_program__read_build_id - read the build-id of a file in a guest's page cache
  * @cache:	how the guest's kernel caches pages
  * @mapping:	address of the file's struct address_space
- * @build_id:	receives it, BUILD_ID_SIZE bytes at most
+ * @build_id:	receives it
  *
- * Return: its size, zero if there is none or if its page is not cached.
+ * Linkers put it on the first page.
+ *
+ * Return: true if it was found.
  */
-size_t guest_program__read_build_id(const struct guest_page_cache *cache, u64 mapping,
-				    u8 *build_id)
+bool guest_program__read_build_id(const struct guest_page_cache *cache, u64 mapping,
+				  struct build_id *build_id)
 {
-	struct program program;
-	size_t size = 0;
+	struct cached first = {};
+	struct program program = {
+		.cache = cache, .mapping = mapping, .pages = &first, .only_first = true,
+	};
+	bool found = read_headers(&program) && find_build_id(&program, build_id);
 
-	if (begin(&program, cache, mapping))
-		size = find_build_id(&program, build_id);
-	drop_pages(&program);
-	return size;
+	free(first.data);
+	return found;
 }

@@ -6,14 +6,16 @@
 #include <stdio.h>
 #include <linux/types.h>
 
+struct build_id;
 struct guest_page_cache;
 
-/* What was written of a program: nothing; not all, as pages are missing; all. */
-enum guest_program { GUEST_PROGRAM_NONE, GUEST_PROGRAM_PART, GUEST_PROGRAM_WHOLE };
+/* In place of a number of missing pages: nothing was written. */
+#define GUEST_PROGRAM_NONE	-1
 
-size_t guest_program__read_build_id(const struct guest_page_cache *cache, u64 mapping,
-				    u8 *build_id);
-enum guest_program guest_program__write(const struct guest_page_cache *cache, u64 mapping,
-					FILE *file);
+
+bool guest_program__read_build_id(const struct guest_page_cache *cache, u64 mapping,
+				  struct build_id *build_id);
+int guest_program__write(const struct guest_page_cache *cache, u64 mapping,
+			 const struct build_id *build_id, FILE *file);
 
 #endif /* __PERF_GUEST_PROGRAM_H */

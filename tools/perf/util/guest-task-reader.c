@@ -498,24 +498,26 @@ static void name_vcpu(const struct perf_sample *sample, struct machine *machine)
  *
  * Before this, the sample has the pid and tid of the VMM's thread.  It keeps them if the guest was
  * not read, or if its task is not known; then the guest's thread gets the comm of the VMM's thread.
+ *
+ * Return: true if the sample has the guest's pid and tid now.
  */
-void sample__name_guest_task(struct perf_sample *sample, struct machine *machine)
+bool sample__name_guest_task(struct perf_sample *sample, struct machine *machine)
 {
 	struct thread *thread;
 	struct note task;
 	const char *comm;
 
 	if (!machine || machine__is_host(machine) || symbol_conf.guest_code)
-		return;
+		return false;
 
 	if (!sample->guest_read.record || !find_task(machine, sample, &task)) {
 		name_vcpu(sample, machine);
-		return;
+		return false;
 	}
 
 	thread = machine__findnew_thread(machine, task.pid, task.tid);
 	if (!thread)
-		return;
+		return false;
 
 	/*
 	 * Tasks may change their names.  Each CPU has an idle task of its own, and all of them are
@@ -529,4 +531,5 @@ void sample__name_guest_task(struct perf_sample *sample, struct machine *machine
 	thread__put(thread);
 	sample->pid = task.pid;
 	sample->tid = task.tid;
+	return true;
 }

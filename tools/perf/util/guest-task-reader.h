@@ -2,6 +2,7 @@
 #ifndef __PERF_GUEST_TASK_READER_H
 #define __PERF_GUEST_TASK_READER_H
 
+#include <stdbool.h>
 #include <linux/types.h>
 
 struct guest_task_reader;
@@ -9,6 +10,6 @@ struct machine;
 struct perf_sample;
 
 void guest_task_reader__delete(struct guest_task_reader *threads);
-void sample__name_guest_task(struct perf_sample *sample, struct machine *machine);
+bool sample__name_guest_task(struct perf_sample *sample, struct machine *machine);
 
 #endif /* __PERF_GUEST_TASK_READER_H */

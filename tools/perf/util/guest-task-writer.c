@@ -126,6 +126,7 @@ struct task_layout {
  * @noted:	tasks of the last look that was written
  * @nr_noted:	number of these
  * @newest:	address of the task that began last
+ * @newest_pid:	its pid
  * @new_until:	when to stop to look at new tasks, in perf's clock
  * @warned:	true after a warning that tasks are missing
  * @unsettled:	true if the last look found a new process, or could not read the files of one
@@ -145,6 +146,7 @@ struct guest_task_writer {
 	struct task		*noted;
 	size_t			nr_noted;
 	u64			newest;
+	u32			newest_pid;
 	u64			new_until;
 	bool			warned;
 	bool			unsettled;
@@ -352,13 +354,16 @@ static int cmp_tasks(const void *a, const void *b)
 	return x->stack < y->stack ? -1 : x->stack > y->stack;
 }
 
-/* Add the process whose struct task_struct is at @task; put the one before it into @task. */
+/*
+ * Add the first thread of the process whose struct task_struct is at @task; put the process before
+ * it into @task.
+ */
 static bool add_process(struct guest_task_writer *tasks, u64 *task)
 {
 	u8 raw[MAX_TASK_SIZE];
 
 	if (!guest_memory__read(tasks->mem, *task, raw, tasks->layout.end) ||
-	    !add_task(tasks, raw) || !add_threads(tasks, *task, raw))
+	    !add_task(tasks, raw))
 		return false;
 
 	*task = get_unaligned_le64(raw + tasks->layout.tasks + sizeof(u64)) - tasks->layout.tasks;
@@ -489,9 +494,7 @@ static bool note_new(struct guest_task_writer *tasks, struct task *new, u64 time
 	note_maps(tasks, old, new, time);
 	if (old)
 		*old = *new;
-	else
-		insert_noted(tasks, i, new);
-	return true;
+	return old || insert_noted(tasks, i, new);
 }
 
 /* Write how this look differs from the last one; both are sorted by stack. */
@@ -585,23 +588,29 @@ void guest_task_writer__finish(struct guest_task_writer *tasks)
  * @time:	time of the look, in perf's clock
  *
  * Processes may end before the next regular look.  New ones are at the end of the list, so that
- * this takes much less time than guest_task_writer__update(), which finds all changes.
+ * this takes much less time than guest_task_writer__update(), which finds all changes.  Threads are
+ * left out: they have their process's files.
  */
 void guest_task_writer__look_for_new(struct guest_task_writer *tasks, u64 time)
 {
 	unsigned int unchanged = 0;
 	u64 task;
+	u32 pid;
 
-	guest_memory__refresh(tasks->mem);
+	guest_memory__glance(tasks->mem);
 	if (ftell(tasks->file) > MAX_FILE ||
 	    !guest_memory__read(tasks->mem, tasks->init_task + tasks->layout.tasks + sizeof(u64),
 				&task, sizeof(task)))
 		return;
 
 	task -= tasks->layout.tasks;
-	if (task != tasks->newest)
+	if (!guest_memory__read(tasks->mem, task + tasks->layout.pid, &pid, sizeof(pid)))
+		return;
+	/* The struct task_struct of a task that has ended may be used again. */
+	if (task != tasks->newest || pid != tasks->newest_pid)
 		tasks->new_until = time + NEW_NSEC;
 	tasks->newest = task;
+	tasks->newest_pid = pid;
 	if (time > tasks->new_until)
 		return;
 

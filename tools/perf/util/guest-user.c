@@ -15,12 +15,15 @@
 #include <perf/event.h>
 
 #include "../../arch/x86/include/uapi/asm/perf_regs.h"
+#include "addr_location.h"
 #include "callchain.h"
+#include "dwarf-regs.h"
 #include "event.h"
 #include "guest-reads.h"
 #include "guest-user.h"
 #include "machine.h"
 #include "maps.h"
+#include "perf_regs.h"
 #include "sample.h"
 #include "thread.h"
 #include "unwind.h"
@@ -29,8 +32,9 @@
 #define is_kernel_address(addr)	((s64)(addr) < 0)
 #define MAX_USER_ADDRESS	BIT_ULL(56)
 
-/* CS of 32-bit programs on a 64-bit kernel, and the privilege level of user mode. */
+/* CS of 32-bit and 64-bit programs on a 64-bit kernel, and the privilege level of user mode. */
 #define USER32_CS	0x23
+#define USER_CS		0x33
 #define USER_RPL	3
 #define RPL_MASK	3
 
@@ -317,7 +321,7 @@ static bool take_user(const struct perf_sample *sample, struct perf_sample *user
 
 	if (sample->cpumode == PERF_RECORD_MISC_GUEST_USER) {
 		take_current(read, regs, values);
-		if (values[PERF_REG_X86_CS] == USER32_CS)
+		if (values[PERF_REG_X86_CS] != USER_CS)
 			return false;
 	} else if (find_saved(read, &found) && found.word == sizeof(u64)) {
 		take_saved(read, regs, values);
@@ -374,6 +378,21 @@ static void replace_user_part(struct perf_sample *sample, const struct user_chai
 	sample->merged_callchain = true;
 }
 
+static bool is_mapped(struct thread *thread, struct regs_dump *regs)
+{
+	struct addr_location al;
+	bool found;
+	u64 ip;
+
+	if (perf_reg_value(&ip, regs, PERF_REG_X86_IP))
+		return false;
+
+	addr_location__init(&al);
+	found = thread__find_map(thread, PERF_RECORD_MISC_GUEST_USER, ip, &al);
+	addr_location__exit(&al);
+	return found;
+}
+
 /**
  * sample__unwind_guest_user - replace user mode's part of a guest's callchain
  * @sample:	a sample with its deferred parts, and with the pid and tid of the guest's task
@@ -398,7 +417,11 @@ void sample__unwind_guest_user(struct perf_sample *sample, struct machine *machi
 		return;
 
 	thread = machine__find_thread(machine, sample->pid, sample->tid);
-	if (thread && !maps__empty(thread__maps(thread)) &&
+	/* Don't look for it in the host's process of that pid. */
+	if (thread)
+		thread__set_e_machine(thread, EM_X86_64);
+	/* Of code that is in no known file, only frame pointers may know the callers. */
+	if (thread && is_mapped(thread, &regs) &&
 	    libdw__get_entries(add_entry, &found, thread, &user, MAX_FRAMES, true) > 0 &&
 	    found.nr) {
 		/* The entries come in the order in which callchains are shown. */

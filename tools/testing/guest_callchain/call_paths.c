@@ -72,10 +72,17 @@ noinline void interrupt(void)
 	KEEP_FRAME();
 }
 
+/* It isn't exported: its name is in the debug information only. */
+static noinline void hidden(void)
+{
+	spin();
+	KEEP_FRAME();
+}
+
 noinline void *in_thread(void *arg)
 {
 	for (;;) {
-		spin();
+		hidden();
 		KEEP_FRAME();
 	}
 	return arg;

@@ -17,6 +17,7 @@
 /* The guests, see fake__make_contents() and fake__make_arm64() in the included file. */
 #include "../../perf/tests/fake-guest.c"
 
+#include "build-id.h"
 #include "debug.h"
 #include "guest-btf.h"
 #include "guest-kernel.h"
@@ -94,6 +95,15 @@ int eprintf(int level, int var, const char *fmt, ...)
 int veprintf(int level, int var, const char *fmt, va_list args)
 {
 	return 0;
+}
+
+/* As perf's; the rest of its file is not under test. */
+int build_id__snprintf(const struct build_id *build_id, char *text, size_t size)
+{
+	*text = 0;
+	for (size_t i = 0; i < build_id->size && 2 * i + 2 < size; i++)
+		sprintf(&text[2 * i], "%02x", build_id->data[i]);
+	return strlen(text);
 }
 
 /* KVM's list of memslots comes from the host, and is not fuzzed. */
@@ -194,6 +204,7 @@ static no_coverage void write_program(struct guest_kernel *kernel)
 {
 	struct btf *btf = guest_btf__read(kernel);
 	struct guest_page_cache cache;
+	struct build_id build_id;
 	char *text = NULL;
 	size_t size = 0;
 	FILE *file;
@@ -201,7 +212,8 @@ static no_coverage void write_program(struct guest_kernel *kernel)
 	if (btf && guest_page_cache__init(&cache, kernel->mem, btf, VMEMMAP)) {
 		file = open_memstream(&text, &size);
 		guest_memory__refresh(kernel->mem);
-		guest_program__write(&cache, MAPPING(0), file);
+		if (guest_program__read_build_id(&cache, MAPPING(0), &build_id))
+			guest_program__write(&cache, MAPPING(0), &build_id, file);
 		fclose(file);
 		if (size) {
 			const Elf64_Ehdr *ehdr = (void *)text;
