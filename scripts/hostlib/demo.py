@@ -21,8 +21,8 @@ from .ui import Failure, Step, say
 # The Debian release whose kernel runs best under QEMU's emulation.
 _SUITE = "bookworm"
 
-# Programs of this machine's Debian that the guest runs: perf has none of their files, and names them
-# from the guest's memory.
+# Programs of this machine's Debian that the guest runs: perf has none of their files, and names
+# them from the guest's memory.
 _DEBIANS = ("/usr/bin/gzip", "/usr/bin/perl", "/usr/bin/sha256sum", "/usr/bin/sort")
 
 # Seconds for two boots, one inside the other, and a profile; a slow emulator needs most of them.

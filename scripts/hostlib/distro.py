@@ -392,7 +392,8 @@ class Server:
             return False
         return bool(re.search(r'^thread_work_total\{role="traverse"\} [1-9]', text, re.MULTILINE)
                     and re.search(r'^thread_work_pending\{role="scan"\} 0$', text, re.MULTILINE)
-                    and not re.search(r"^thread_busy\{[^}]*\} [1-9]", text, re.MULTILINE))
+                    and not re.search(r'^thread_busy\{role="(scan|traverse)"\} [1-9]', text,
+                                      re.MULTILINE))
 
     def __exit__(self, *_: object) -> None:
         self._process.terminate()

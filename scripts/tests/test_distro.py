@@ -51,8 +51,8 @@ _START = _tool(0x120)
 _KERNEL = Frame(0xffffffff81000010, "do_syscall_64", "[guest.kernel.kallsyms.74]")
 _EXIT = Frame(0xffffffff81000020, "do_exit", "[guest.kernel.kallsyms.74]")
 _NOWHERE = Frame(0x7f0000000000, "[unknown]", "[unknown]")
-_PATHS = sorted(tuple("[unknown]" if name == "hidden" else name for name in path)
-                for path in distro.PATHS)
+_PATHS = [tuple("[unknown]" if name == "hidden" else name for name in path)
+          for path in sorted(distro.PATHS)]
 
 
 def _path(names: "tuple[str, ...]") -> Sample:
@@ -155,7 +155,7 @@ class DistroTest(unittest.TestCase):
                 found["paths"] = [_path(path) for path in sorted(distro.PATHS)] * 10
             pairs = [[sample for kind in samples.values() for sample in kind]
                      for samples in (found, _good())]
-            return sum(not holds for _, holds in distro.server_cases(*pairs, _files))
+            return sum(not holds for _, holds in distro.server_cases(pairs[0], pairs[1], _files))
 
         self.assertEqual(failed(), 0)
         self.assertEqual(failed(user=Sample("tool", (_libc(0x1010), _START))), 1)

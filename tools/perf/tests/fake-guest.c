@@ -471,6 +471,7 @@ static void make_program(void)
 	const Elf64_Ehdr ehdr = {
 		.e_ident	= { ELFMAG0, ELFMAG1, ELFMAG2, ELFMAG3, ELFCLASS64, ELFDATA2LSB },
 		.e_type		= ET_DYN,
+		.e_machine	= EM_X86_64,
 		.e_phoff	= sizeof(ehdr),
 		.e_phentsize	= sizeof(Elf64_Phdr),
 		.e_phnum	= 2,
@@ -835,12 +836,11 @@ void fake__make_program(void)
 		ADDR(DYNAMIC, POINTER_AT), ELF64_R_INFO(1, R_X86_64_JUMP_SLOT), 0,
 	};
 	static const u8 plt0[16] = { 0xff, 0x35, 0, 0, 0, 0, 0xff, 0x25 };
-	static const u16 nr = ARRAY_SIZE(phdrs), machine = EM_X86_64;
+	static const u16 nr = ARRAY_SIZE(phdrs);
 
 	for (unsigned int i = 0; i < NR_PAGES; i++)
 		fake__put_page(PROGRAM_RAM(i, 0), MAPPING(0), i);
 	put_in_program(HEADERS, offsetof(Elf64_Ehdr, e_phnum), &nr, sizeof(nr));
-	put_in_program(HEADERS, offsetof(Elf64_Ehdr, e_machine), &machine, sizeof(machine));
 	put_in_program(HEADERS, sizeof(Elf64_Ehdr), phdrs, sizeof(phdrs));
 	put_in_program(HASHES, 0, program_symbols, sizeof(program_symbols));
 	put_in_program(HASHES, HASH_AT, program_hashes, sizeof(program_hashes));

@@ -144,12 +144,14 @@ struct map_layout {
  * @build_id:	its build-id
  * @tried:	true if perf has tried to write what names and unwinds it
  * @missing:	how many of its pages were missing then; GUEST_PROGRAM_NONE if nothing was written
+ * @content:	how much was written, see guest_program__write()
  */
 struct program {
 	u64			mapping;
 	struct build_id		build_id;
 	bool			tried;
 	int			missing;
+	u64			content;
 };
 
 /**
@@ -590,11 +592,12 @@ void guest_map_writer__note(struct guest_map_writer *maps, u64 root, u32 pid, u6
 	maps->warned = true;
 }
 
-/* Write one program, unless what was written before has as many pages. */
+/* Write one program, unless what was written before has as much. */
 static void write_program(struct guest_map_writer *maps, struct program *program)
 {
 	char path[PATH_MAX], new_path[PATH_MAX + sizeof(".new")], hex[SBUILD_ID_SIZE];
 	int missing = GUEST_PROGRAM_NONE;
+	u64 content = 0;
 	FILE *file;
 	bool good;
 
@@ -609,14 +612,16 @@ static void write_program(struct guest_map_writer *maps, struct program *program
 		return;
 	if (maps->written < MAX_WRITTEN)
 		missing = guest_program__write(&maps->cache, program->mapping, &program->build_id,
-					       file);
+					       file, &content);
 	maps->written += ftell(file);
 	good = !ferror(file);
 	if (fclose(file) || !good || missing < 0 ||
-	    (program->missing >= 0 && missing >= program->missing) || rename(new_path, path))
+	    (program->missing >= 0 && content <= program->content) || rename(new_path, path)) {
 		unlink(new_path);
-	else
-		program->missing = missing;
+		return;
+	}
+	program->missing = missing;
+	program->content = content;
 }
 
 /**

@@ -33,9 +33,13 @@
 #define MAX_DYNAMIC	512
 #define MAX_SYMBOLS	(1U << 20)
 #define MAX_RULES	(1U << 20)
-#define MAX_RULE_SIZE	(1U << 20)
+#define MAX_RULE_SIZE	16384
 #define MAX_RULES_SIZE	(64U << 20)
 #define MAX_NAMES_SIZE	(32U << 20)
+
+/* In rules: the return address is the last register; how often states are remembered. */
+#define MAX_REGISTER	16
+#define MAX_DEPTH	4
 #define MAX_NAME	4096
 
 /* Read names in pieces of this size, in bytes. */
@@ -188,6 +192,8 @@ static bool read_addr(struct program *program, u64 addr, void *buf, u64 size)
 		    size <= segment->p_filesz - offset)
 			return read_at(program, segment->p_offset + offset, buf, size);
 	}
+	/* Looking for it has a cost, too. */
+	program->failed |= !guest_memory__spend(program->cache->mem, 0);
 	return false;
 }
 
@@ -215,11 +221,13 @@ static bool read_headers(struct program *program)
 {
 	Elf64_Ehdr *ehdr = &program->ehdr;
 	Elf64_Phdr phdr;
+	u64 end = 0;
 
 	if (!read_at(program, 0, ehdr, sizeof(*ehdr)) ||
 	    memcmp(ehdr->e_ident, ELFMAG, SELFMAG) || ehdr->e_ident[EI_CLASS] != ELFCLASS64 ||
 	    ehdr->e_ident[EI_DATA] != ELFDATA2LSB || ehdr->e_phentsize != sizeof(phdr) ||
-	    (ehdr->e_type != ET_DYN && ehdr->e_type != ET_EXEC) || ehdr->e_phoff > GUEST_PAGE_SIZE)
+	    (ehdr->e_type != ET_DYN && ehdr->e_type != ET_EXEC) ||
+	    ehdr->e_machine != EM_X86_64 || ehdr->e_phoff > GUEST_PAGE_SIZE)
 		return false;
 
 	for (unsigned int i = 0; i < min_t(unsigned int, ehdr->e_phnum, 4 * MAX_SEGMENTS); i++) {
@@ -227,6 +235,11 @@ static bool read_headers(struct program *program)
 			return false;
 		if (!is_in_file(&phdr))
 			continue;
+		/* Linkers sort segments.  In two that overlap, an address has two contents. */
+		if (phdr.p_type == PT_LOAD && phdr.p_vaddr < end)
+			return false;
+		if (phdr.p_type == PT_LOAD)
+			end = phdr.p_vaddr + phdr.p_filesz;
 		if (phdr.p_type == PT_LOAD && program->nr_segments < MAX_SEGMENTS)
 			program->segments[program->nr_segments++] = (Elf64_Phdr) {
 				.p_type = PT_LOAD,
@@ -465,6 +478,7 @@ static u32 add_slots(struct program *program, u64 addr, u64 size, struct slot *s
 {
 	Elf64_Rela rela;
 
+	size = min_t(u64, size, (MAX_SYMBOLS * sizeof(rela)));
 	for (u64 pos = 0; pos + sizeof(rela) <= size && nr < MAX_SYMBOLS && !program->failed;
 	     pos += sizeof(rela)) {
 		if (read_addr(program, addr + pos, &rela, sizeof(rela)) &&
@@ -592,9 +606,152 @@ static bool make_symbols(struct program *program, struct part *parts)
 	return sizes[0] && sizes[1];
 }
 
+/* A place in a rule, and its end. */
+struct bytes {
+	const u8	*at;
+	const u8	*end;
+};
+
+/* Skip a number in LEB128, see the DWARF standard, 7.6, and return it; its sign doesn't matter. */
+static u64 skip_leb128(struct bytes *bytes)
+{
+	u64 value = 0;
+
+	for (unsigned int shift = 0; bytes->at < bytes->end; shift += 7) {
+		u8 byte = *bytes->at++;
+
+		if (shift < 63)
+			value |= (u64)(byte & 0x7f) << shift;
+		else if (byte & 0x7f)
+			value = ~0ULL;
+		if (!(byte & 0x80))
+			return value;
+	}
+	bytes->at = NULL;
+	return 0;
+}
+
+static void skip(struct bytes *bytes, u64 size)
+{
+	if (bytes->at && size <= (u64)(bytes->end - bytes->at))
+		bytes->at += size;
+	else
+		bytes->at = NULL;
+}
+
 /*
- * Check that a rule, or what rules have in common, lies in .eh_frame, and that all of it is there.
- * Copy it to its place in @rules; return its size, zero if it can't be used.
+ * Check the instructions of a rule: DWARF 6.4.2, and GNU's.  Readers would get out of memory by
+ * a register or a depth that is far too large.
+ */
+static bool are_instructions(struct bytes bytes)
+{
+	/* Of each instruction: "r": a register, "u": a number, "b": a block, a digit: bytes. */
+	static const char *const operands[] = {
+		[0x00] = "", [0x02] = "1", [0x03] = "2", [0x04] = "4", [0x05] = "ru", [0x06] = "r",
+		[0x07] = "r", [0x08] = "r", [0x09] = "rr", [0x0a] = "", [0x0b] = "", [0x0c] = "ru",
+		[0x0d] = "r", [0x0e] = "u", [0x0f] = "b", [0x10] = "rb", [0x11] = "ru",
+		[0x12] = "ru", [0x13] = "u", [0x14] = "ru", [0x15] = "ru", [0x16] = "rb",
+		[0x2e] = "u", [0x2f] = "ru",
+	};
+	unsigned int depth = 0;
+
+	while (bytes.at && bytes.at < bytes.end) {
+		u8 code = *bytes.at++;
+
+		/* The upper two bits may be an instruction, with a number in the others. */
+		if (code >> 6 == 1)
+			continue;
+		if (code >> 6) {
+			if ((code & 0x3f) > MAX_REGISTER)
+				return false;
+			if (code >> 6 == 2)
+				skip_leb128(&bytes);
+			continue;
+		}
+		if (code >= ARRAY_SIZE(operands) || !operands[code])
+			return false;
+		depth += code == 0x0a;
+		depth -= code == 0x0b && depth;
+		if (depth > MAX_DEPTH)
+			return false;
+		for (const char *kind = operands[code]; *kind && bytes.at; kind++) {
+			u64 number;
+
+			if (*kind >= '0' && *kind <= '9') {
+				skip(&bytes, *kind - '0');
+				continue;
+			}
+			number = skip_leb128(&bytes);
+			if (*kind == 'r' && number > MAX_REGISTER)
+				return false;
+			if (*kind == 'b' && bytes.at)
+				skip(&bytes, number);
+		}
+	}
+	return bytes.at;
+}
+
+/* Return the size of a pointer in this encoding, see the Linux Standard Base. */
+static unsigned int pointer_size(u8 encoding)
+{
+	static const u8 sizes[] = { [2] = 2, [3] = 4 };
+
+	return (encoding & 7) < ARRAY_SIZE(sizes) && sizes[encoding & 7] ? sizes[encoding & 7] : 8;
+}
+
+/* Check what rules have in common; addresses in the rules must have four bytes. */
+static bool is_common(const u8 *record, u32 len)
+{
+	struct bytes bytes = { record + 2 * sizeof(u32), record + sizeof(u32) + len };
+	const char *augmentation = (const char *)bytes.at + 1;
+	bool found = false;
+	u64 size;
+	u8 code;
+
+	/* Version 1, and an augmentation as of today's compilers. */
+	if (len < 16 || *bytes.at != 1 || *augmentation != 'z' ||
+	    strnlen(augmentation, 8) == 8)
+		return false;
+
+	skip(&bytes, 1 + strlen(augmentation) + 1);
+	skip_leb128(&bytes);
+	skip_leb128(&bytes);
+	skip(&bytes, 1);
+	size = bytes.at ? skip_leb128(&bytes) : 0;
+	for (const char *kind = augmentation + 1; *kind && bytes.at; kind++) {
+		if (*kind == 'S' || *kind == 'B')
+			continue;
+		code = bytes.at < bytes.end ? *bytes.at : 0;
+		skip(&bytes, 1);
+		size--;
+		if (*kind == 'R') {
+			found = code == 0x1b;
+		} else if (*kind == 'P') {
+			skip(&bytes, pointer_size(code));
+			size -= pointer_size(code);
+		} else if (*kind != 'L') {
+			return false;
+		}
+	}
+	return found && bytes.at && !size && are_instructions(bytes);
+}
+
+/* Check a rule: the address and the size of the code come first, then a number of bytes. */
+static bool is_rule(const u8 *record, u32 len)
+{
+	struct bytes bytes = { record + 2 * sizeof(u32), record + sizeof(u32) + len };
+
+	if (len < 3 * sizeof(u32) + 1)
+		return false;
+
+	skip(&bytes, 2 * sizeof(u32));
+	skip(&bytes, skip_leb128(&bytes));
+	return bytes.at && are_instructions(bytes);
+}
+
+/*
+ * Copy a rule, or what rules have in common, to its place in @rules if all of it is there; return
+ * its length, zero if it can't be used.
  */
 static u32 copy_record(struct program *program, u64 first, u64 addr, u8 *rules, u64 size)
 {
@@ -606,30 +763,31 @@ static u32 copy_record(struct program *program, u64 first, u64 addr, u8 *rules, 
 	    len > MAX_RULE_SIZE || len > size - offset - sizeof(len) ||
 	    !read_addr(program, addr, &rules[offset], len + sizeof(len)))
 		return 0;
-	return len + sizeof(len);
+	return len;
 }
 
-/* Copy a rule and what it refers to. */
-static bool copy_rule(struct program *program, u64 first, u64 addr, u8 *rules, u64 size)
+/* Copy a rule and what it refers to; return the rule's length, zero if it can't be used. */
+static u32 copy_rule(struct program *program, u64 first, u64 addr, u8 *rules, u64 size)
 {
+	u32 len = copy_record(program, first, addr, rules, size), id, common_len;
 	u64 common;
-	u32 id;
 
-	if (!copy_record(program, first, addr, rules, size))
-		return false;
+	if (!len || !is_rule(&rules[addr - first], len))
+		return 0;
 
 	/* A rule tells how far before this word its common part is; the latter has zero there. */
 	id = get_unaligned_le32(&rules[addr - first + sizeof(id)]);
 	common = addr + sizeof(id) - id;
 	if (common == program->common)
-		return true;
+		return len;
 
-	if (!copy_record(program, first, common, rules, size) ||
-	    get_unaligned_le32(&rules[common - first + sizeof(id)]))
-		return false;
+	common_len = copy_record(program, first, common, rules, size);
+	if (!common_len || get_unaligned_le32(&rules[common - first + sizeof(id)]) ||
+	    !is_common(&rules[common - first], common_len))
+		return 0;
 
 	program->common = common;
-	return true;
+	return len;
 }
 
 /*
@@ -699,6 +857,7 @@ static bool make_rules(struct program *program, struct part *parts)
 	for (u32 i = 0; i < nr && !program->failed; i++) {
 		struct rule_entry entry;
 		u64 rule;
+		u32 len;
 
 		if (!read_addr(program, table + sizeof(old) + i * sizeof(entry), &entry,
 			       sizeof(entry)))
@@ -706,12 +865,13 @@ static bool make_rules(struct program *program, struct part *parts)
 		rule = table + entry.rule;
 		/* Readers search the table by halves: it must be sorted. */
 		if ((found && entries[found - 1].ip >= entry.ip) ||
-		    !find_code(program, table + entry.ip) ||
-		    !copy_rule(program, rules, rule, data, size))
+		    !find_code(program, table + entry.ip))
+			continue;
+		len = copy_rule(program, rules, rule, data, size);
+		if (!len)
 			continue;
 		entries[found++] = entry;
-		rule += sizeof(u32) + get_unaligned_le32(&data[rule - rules]);
-		end = max_t(u64, end, (rule - rules));
+		end = max_t(u64, end, (rule - rules + sizeof(len) + len));
 	}
 	*head = old;
 	head->nr = found;
@@ -836,7 +996,7 @@ static bool write_file(const struct program *program, struct part *parts, FILE *
 
 /* Read the program once, and write it unless its pages have changed meanwhile. */
 static int try_to_write(const struct guest_page_cache *cache, u64 mapping,
-			const struct build_id *build_id, FILE *file)
+			const struct build_id *build_id, FILE *file, u64 *content)
 {
 	struct part parts[NR_PARTS] = {
 		[PART_TEXT] = { ".text", { .sh_type = SHT_NOBITS,
@@ -865,6 +1025,7 @@ static int try_to_write(const struct guest_page_cache *cache, u64 mapping,
 		make_text(&program, &parts[PART_TEXT]);
 		if (write_file(&program, parts, file))
 			missing = program.missing;
+		*content = parts[PART_SYMBOLS].shdr.sh_size + parts[PART_TABLE].shdr.sh_size;
 	}
 	for (unsigned int i = 0; i < NR_PARTS; i++)
 		free(parts[i].data);
@@ -880,6 +1041,8 @@ static int try_to_write(const struct guest_page_cache *cache, u64 mapping,
  * @mapping:	address of the program's struct address_space
  * @build_id:	the program's build-id; a file that has another one by now is not written
  * @file:	where to write: an empty file
+ * @content:	receives a measure of how much was found: the size of its symbols and of its table
+ *		of rules
  *
  * The ELF file has the program's segments without their contents, dynamic symbols of code, rules to
  * unwind it, and its build-id.
@@ -889,13 +1052,13 @@ static int try_to_write(const struct guest_page_cache *cache, u64 mapping,
  * guest_memory__is_exhausted().
  */
 int guest_program__write(const struct guest_page_cache *cache, u64 mapping,
-			 const struct build_id *build_id, FILE *file)
+			 const struct build_id *build_id, FILE *file, u64 *content)
 {
 	int missing = GUEST_PROGRAM_NONE;
 
 	for (unsigned int i = 0; i < MAX_TRIES && missing < 0 && !ftell(file) &&
 	     !guest_memory__is_exhausted(cache->mem); i++)
-		missing = try_to_write(cache, mapping, build_id, file);
+		missing = try_to_write(cache, mapping, build_id, file, content);
 	return missing;
 }
 

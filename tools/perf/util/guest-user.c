@@ -307,6 +307,16 @@ static void take_current(const struct guest_read *read, struct regs_dump *regs, 
 		values[reg] = guest_read__reg(read, reg);
 }
 
+/* Return the index after the marker of user mode's part of a chain; zero if there is none. */
+static u64 find_user_part(const struct ip_callchain *chain)
+{
+	for (u64 i = 0; i < chain->nr; i++) {
+		if (chain->ips[i] == PERF_CONTEXT_GUEST_USER)
+			return i + 1;
+	}
+	return 0;
+}
+
 /*
  * Take user mode's registers and stack; return false if they were not read, or if they are those of
  * a 32-bit program.
@@ -323,7 +333,9 @@ static bool take_user(const struct perf_sample *sample, struct perf_sample *user
 		take_current(read, regs, values);
 		if (values[PERF_REG_X86_CS] != USER_CS)
 			return false;
-	} else if (find_saved(read, &found) && found.word == sizeof(u64)) {
+	} else if (!find_syscall_edge(read, find_user_part(sample->callchain) > 3, &found) &&
+		   find_saved(read, &found) && found.word == sizeof(u64)) {
+		/* At the edge of a system call, these are the registers of the one before. */
 		take_saved(read, regs, values);
 		stack = &read->pieces[GUEST_READ_USER_STACK];
 	} else {
@@ -344,16 +356,6 @@ static bool take_user(const struct perf_sample *sample, struct perf_sample *user
 	user->user_stack.size = stack->size;
 	user->user_stack.data = (char *)stack->data;
 	return true;
-}
-
-/* Return the index after the marker of user mode's part of a chain; zero if there is none. */
-static u64 find_user_part(const struct ip_callchain *chain)
-{
-	for (u64 i = 0; i < chain->nr; i++) {
-		if (chain->ips[i] == PERF_CONTEXT_GUEST_USER)
-			return i + 1;
-	}
-	return 0;
 }
 
 /* Put the addresses that were found in the place of those of frame pointers. */

@@ -37,9 +37,9 @@
 #include "record.h"
 
 /*
- * How often to check whether a guest's kernel runs, and how often to look at its tasks.  The first
- * interval is short because the time when a kernel was last seen to run is taken as the time when
- * the next kernel began.
+ * How often to check whether a guest's kernel runs, to look for new processes, and to look at all
+ * tasks.  The first interval is short because the time when a kernel was last seen to run is taken
+ * as the time when the next kernel began.
  */
 #define INTERVAL_MSEC	50
 #define NEW_MSEC	5
@@ -363,29 +363,38 @@ static void note_first_tasks(void)
 static void *watch_guests(void *arg __maybe_unused)
 {
 	struct pollfd stop = { .fd = watch.stop[0], .events = POLLIN };
+	/* When to look at all, at kernels, and at tasks again, in milliseconds. */
+	u64 all = get_monotonic() / NSEC_PER_MSEC + TASKS_MSEC, kernels = 0, again = ~0ULL;
 	struct perf_clock clock;
-	unsigned int i = 0;
 
 	open_clock(&clock, watch.opts);
 	set_clock(&clock);
 	if (!clock.time)
 		pr_warning("New tasks and reboots of guests go unnoticed: perf's clock can't be read\n");
 	while (!poll(&stop, 1, NEW_MSEC)) {
-		if (++i % (INTERVAL_MSEC / NEW_MSEC)) {
-			look_for_new(&clock);
+		u64 now = get_monotonic() / NSEC_PER_MSEC;
+
+		if (now >= all) {
+			look_at_all(&clock);
+			all = now + TASKS_MSEC;
+			again = now + AGAIN_MSEC;
+			kernels = now + INTERVAL_MSEC;
 			continue;
 		}
-		if (!(i % (TASKS_MSEC / NEW_MSEC))) {
-			look_at_all(&clock);
+		if (now < kernels) {
+			look_for_new(&clock);
 			continue;
 		}
 		for (struct guest *guest = watch.guests; guest; guest = guest->next) {
 			if (guest->forbidden)
 				continue;
 			look_at_kernel(guest, &clock);
-			if (i % (TASKS_MSEC / NEW_MSEC) == AGAIN_MSEC / NEW_MSEC)
+			if (now >= again)
 				look_again(guest, &clock);
 		}
+		kernels = now + INTERVAL_MSEC;
+		if (now >= again)
+			again = ~0ULL;
 	}
 	/* A guest may just have booted again: search once more, even if that is not due yet. */
 	for (struct guest *guest = watch.guests; guest; guest = guest->next)

@@ -207,13 +207,14 @@ static no_coverage void write_program(struct guest_kernel *kernel)
 	struct build_id build_id;
 	char *text = NULL;
 	size_t size = 0;
+	u64 content;
 	FILE *file;
 
 	if (btf && guest_page_cache__init(&cache, kernel->mem, btf, VMEMMAP)) {
 		file = open_memstream(&text, &size);
 		guest_memory__refresh(kernel->mem);
 		if (guest_program__read_build_id(&cache, MAPPING(0), &build_id))
-			guest_program__write(&cache, MAPPING(0), &build_id, file);
+			guest_program__write(&cache, MAPPING(0), &build_id, file, &content);
 		fclose(file);
 		if (size) {
 			const Elf64_Ehdr *ehdr = (void *)text;
