@@ -297,8 +297,8 @@ struct program_sample {
 /* Registers in struct pt_regs, by their index. */
 enum { R_BP = 4, R_IP = 16, R_CS = 17, R_FLAGS = 18, R_SP = 19 };
 
-/* What may be missing in place of a page: the file, the map, all rules. */
-enum { NO_FILE = NR_PAGES, ELSEWHERE, NO_TABLES };
+/* What may be missing in place of a page: the file, the map, all rules, the saved registers. */
+enum { NO_FILE = NR_PAGES, ELSEWHERE, NO_TABLES, SAVED };
 
 static const struct {
 	const char	*name;
@@ -318,6 +318,7 @@ static const struct {
 	{ "no rules at all",	NO_TABLES, false, 0x33, USER_SP, { IP } },
 	{ "a 32-bit program",	0, false, 0x23, USER_SP, { IP, NO_CALLER } },
 	{ "a 32-bit program's system call", 0, true, 0x23, USER_SP, { IP, NO_CALLER } },
+	{ "a system call's first instruction", SAVED, true, 0x33, USER_SP, { IP, NO_CALLER } },
 	{ "another stack",	0, false, 0x33, USER_SP + 8, { IP, NO_CALLER } },
 };
 
@@ -336,6 +337,8 @@ static void make_sample(struct program_sample *s, size_t i)
 			/* It would lead to a wrong caller. */
 			[PERF_REG_X86_BP] = USER_SP,
 			[PERF_REG_X86_CS] = chains[i].cs,
+			[PERF_REG_X86_CX] = chains[i].missing == SAVED ? IP : 0,
+			[PERF_REG_X86_R11] = 0x246,
 		},
 		.saved = {
 			[R_BP] = USER_SP, [R_IP] = IP, [R_CS] = chains[i].cs, [R_FLAGS] = 0x246,
