@@ -18,7 +18,8 @@ _TITLES = {"Deferred callchains": 2, "Callchains of guests": 1,
            "Unwinding guests' kernels by ORC": 8, "Sample parsing": 1,
            "Stacks of guests": 20, "User mode of guests in callchains": 2,
            "Reads of guests": 4, "Kernels of guests": 10, "Modules of guests": 3,
-           "Tasks of guests": 5, "Memory of guests": 4, "Directory of guests' files": 3,
+           "Programs of guests": 4, "Tasks of guests": 6, "Memory of guests": 4,
+           "Directory of guests' files": 3,
            "Samples of guests": 11}
 
 _PASSED = re.compile(r"^\s*[\d.]+: .+?\s*: Ok$", re.MULTILINE)
@@ -26,7 +27,8 @@ _BAD = re.compile(r"^\s*[\d.]+: (.+?)\s*: ((?:FAILED!|Skip).*)$", re.MULTILINE)
 
 # These need Python and x86 guests, which hosts of other architectures don't have.
 _X86_ONLY = ("Callchains of guests", "Reads of guests", "Kernels of guests", "Modules of guests",
-             "Tasks of guests", "Memory of guests", "Directory of guests' files")
+             "Programs of guests", "Tasks of guests", "Memory of guests",
+             "Directory of guests' files")
 
 # A function for the emulated host, which runs the tests with the title $1 and writes $1.log.
 _THERE = """
