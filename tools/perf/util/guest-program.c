@@ -828,21 +828,16 @@ static bool make_rules(struct program *program, struct part *parts)
 	u64 end = 0;
 	u8 *data;
 
-	if (!program->unwind.p_filesz)
+	/* Without rules, callchains end in the program. */
+	if (!program->unwind.p_filesz || !is_in_one_piece(program) ||
+	    !read_addr(program, table, &old, sizeof(old)) ||
+	    memcmp(old.format, eh_frame_hdr, sizeof(eh_frame_hdr)))
 		return true;
 
-	/* If the table can't be used, write an empty one: the program has rules. */
-	if (!is_in_one_piece(program) || !read_addr(program, table, &old, sizeof(old)) ||
-	    memcmp(old.format, eh_frame_hdr, sizeof(eh_frame_hdr))) {
-		old = (struct rule_table) { .eh_frame = sizeof(old), .nr = 0 };
-		memcpy(old.format, eh_frame_hdr, sizeof(eh_frame_hdr));
-	}
 	rules = table + offsetof(struct rule_table, eh_frame) + old.eh_frame;
 	size = segment_end(program, rules) - rules;
-	if (!segment_end(program, rules) || size > MAX_RULES_SIZE) {
-		old.nr = 0;
-		size = 0;
-	}
+	if (!segment_end(program, rules) || size > MAX_RULES_SIZE)
+		return true;
 
 	nr = min_t(u32, old.nr, MAX_RULES);
 	data = calloc(1, size + sizeof(u32));
