@@ -456,6 +456,8 @@ static bool unwinds(const char *dir, size_t i)
 
 static int test_chains(const char *dir)
 {
+	/* The user's servers don't have the program. */
+	unsetenv("DEBUGINFOD_URLS");
 	for (size_t i = 0; i < ARRAY_SIZE(chains); i++) {
 		fake__make_usual();
 		fake__make_program();
@@ -494,6 +496,7 @@ static int test_debuginfod(const char *dir)
 
 	fake__put_u64(PROGRAM_SLOT(RULES_2), 0);
 	TEST_ASSERT_VAL("half a program", fake__find(dir) == GUEST_FILES_TABLES);
+	unsetenv("DEBUGINFOD_URLS");
 	TEST_ASSERT_VAL("without a server", !unwinds(dir, 0));
 	snprintf(urls, sizeof(urls), "file://%s", dir);
 	snprintf(path, sizeof(path), "%s/cache", dir);
