@@ -606,7 +606,7 @@ static bool make_symbols(struct program *program, struct part *parts)
 	return sizes[0] && sizes[1];
 }
 
-/* A place in a rule, and its end. */
+/* A place in a rule, and its end; the place is NULL behind a number or a block that is cut. */
 struct bytes {
 	const u8	*at;
 	const u8	*end;
@@ -617,7 +617,7 @@ static u64 skip_leb128(struct bytes *bytes)
 {
 	u64 value = 0;
 
-	for (unsigned int shift = 0; bytes->at < bytes->end; shift += 7) {
+	for (unsigned int shift = 0; bytes->at && bytes->at < bytes->end; shift += 7) {
 		u8 byte = *bytes->at++;
 
 		if (shift < 63)
