@@ -746,7 +746,7 @@ void fake__make_usual(void)
 static const Elf64_Sym program_symbols[] = {
 	{},
 	{ .st_name = 1, .st_info = STT_FUNC },
-	{ 10, STT_FUNC, 0, 1, ADDR(CODE, 0x100), 0x20 },
+	{ FIRST_AT, STT_FUNC, 0, 1, ADDR(CODE, 0x100), 0x20 },
 	{ SECOND_AT, STT_FUNC, 0, 1, ADDR(CODE, 0x200), 0x30 },
 	{ 16, STT_OBJECT, 0, 1, ADDR(CODE, 0x300), 0x10 },
 	{ 16, STT_FUNC, 0, 1, ADDR(CODE, 0x400), 0 },

@@ -120,7 +120,8 @@ enum { HEADERS, HASHES, NAMES_1, NAMES_2, DYNAMIC, CODE, TABLE, RULES_1, RULES_2
 #define RELOCS_AT	0x400
 #define POINTER_AT	0x800
 
-/* The name of the second function begins on one page and ends on the next. */
+/* Names of functions.  The second one begins on one page and ends on the next. */
+#define FIRST_AT	10
 #define SECOND_AT	(PAGE - 3)
 
 /* A rule lies on both pages; all rules have the first record in common. */

@@ -300,8 +300,12 @@ struct program_sample {
 /* Registers in struct pt_regs, by their index. */
 enum { R_BP = 4, R_IP = 16, R_CS = 17, R_FLAGS = 18, R_SP = 19 };
 
-/* What may be missing in place of a page: the file, the map, all rules, the saved registers. */
-enum { NO_FILE = NR_PAGES, ELSEWHERE, NO_TABLES, SAVED };
+/*
+ * What may be missing in place of a page: the file, the map, all rules, the saved registers, a name
+ * that a C compiler would give.
+ */
+enum { NO_FILE = NR_PAGES, ELSEWHERE, NO_TABLES, SAVED, MANGLED };
+#define MANGLED_NAME	"_Z1fv"
 
 static const struct {
 	const char	*name;
@@ -322,6 +326,7 @@ static const struct {
 	{ "a 32-bit program",	0, false, 0x23, USER_SP, { IP, NO_CALLER } },
 	{ "a 32-bit program's system call", 0, true, 0x23, USER_SP, { IP, NO_CALLER } },
 	{ "a system call's first instruction", SAVED, true, 0x33, USER_SP, { IP, NO_CALLER } },
+	{ "a C++ name",		MANGLED, false, 0x33, USER_SP, { IP, CALLER_1 - 1, CALLER_2 - 1 } },
 	{ "another stack",	0, false, 0x33, USER_SP + 8, { IP, NO_CALLER } },
 };
 
@@ -444,7 +449,8 @@ static bool unwinds(const char *dir, size_t i)
 		sample__unwind_guest_user(&s.sample, machine);
 	good = good && has_chain(&s.sample, i) &&
 	       (chains[i].missing == NO_FILE || chains[i].missing == ELSEWHERE ||
-		(has_symbol_of_program(thread, IP, "first") &&
+		(has_symbol_of_program(thread, IP, chains[i].missing == MANGLED ?
+				       MANGLED_NAME : "first") &&
 		 has_symbol_of_program(thread, IP + 0x10, NULL) &&
 		 has_symbol_of_program(thread, BASE + FILE_AT(CODE, 0x28), "imported@plt")));
 	if (s.sample.merged_callchain)
@@ -466,6 +472,9 @@ static int test_chains(const char *dir)
 		fake__make_program();
 		if (chains[i].missing && chains[i].missing < NR_PAGES)
 			fake__put_u64(PROGRAM_SLOT(chains[i].missing), 0);
+		if (chains[i].missing == MANGLED)
+			fake__put(PROGRAM_RAM(NAMES_1, FIRST_AT), MANGLED_NAME,
+				  sizeof(MANGLED_NAME));
 		/* The last program header is that of the table. */
 		if (chains[i].missing == NO_TABLES)
 			fake__put_u32(PROGRAM_GPA + sizeof(Elf64_Ehdr) + 5 * sizeof(Elf64_Phdr), 0);
