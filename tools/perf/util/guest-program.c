@@ -367,6 +367,16 @@ struct dynamic {
 
 static void read_dynamic(struct program *program, struct dynamic *dynamic)
 {
+	const struct {
+		s64	tag;
+		u64	*value;
+	} wanted[] = {
+		{ DT_SYMTAB, &dynamic->symbols }, { DT_STRTAB, &dynamic->names },
+		{ DT_STRSZ, &dynamic->names_size }, { DT_GNU_HASH, &dynamic->gnu_hash },
+		{ DT_HASH, &dynamic->hash }, { DT_JMPREL, &dynamic->plt_relocs },
+		{ DT_PLTRELSZ, &dynamic->plt_relocs_size }, { DT_RELA, &dynamic->relocs },
+		{ DT_RELASZ, &dynamic->relocs_size },
+	};
 	Elf64_Dyn dyn;
 
 	memset(dynamic, 0, sizeof(*dynamic));
@@ -375,24 +385,10 @@ static void read_dynamic(struct program *program, struct dynamic *dynamic)
 			     sizeof(dyn)) ||
 		    dyn.d_tag == DT_NULL)
 			return;
-		if (dyn.d_tag == DT_SYMTAB)
-			dynamic->symbols = dyn.d_un.d_ptr;
-		else if (dyn.d_tag == DT_STRTAB)
-			dynamic->names = dyn.d_un.d_ptr;
-		else if (dyn.d_tag == DT_STRSZ)
-			dynamic->names_size = dyn.d_un.d_val;
-		else if (dyn.d_tag == DT_GNU_HASH)
-			dynamic->gnu_hash = dyn.d_un.d_ptr;
-		else if (dyn.d_tag == DT_HASH)
-			dynamic->hash = dyn.d_un.d_ptr;
-		else if (dyn.d_tag == DT_JMPREL)
-			dynamic->plt_relocs = dyn.d_un.d_ptr;
-		else if (dyn.d_tag == DT_PLTRELSZ)
-			dynamic->plt_relocs_size = dyn.d_un.d_val;
-		else if (dyn.d_tag == DT_RELA)
-			dynamic->relocs = dyn.d_un.d_ptr;
-		else if (dyn.d_tag == DT_RELASZ)
-			dynamic->relocs_size = dyn.d_un.d_val;
+		for (size_t j = 0; j < ARRAY_SIZE(wanted); j++) {
+			if (dyn.d_tag == wanted[j].tag)
+				*wanted[j].value = dyn.d_un.d_val;
+		}
 	}
 }
 
@@ -591,8 +587,7 @@ static bool make_symbols(struct program *program, struct part *parts)
 		nr = add_slots(program, dynamic.plt_relocs, dynamic.plt_relocs_size, slots, 0);
 		nr = add_slots(program, dynamic.relocs, dynamic.relocs_size, slots, nr);
 		qsort(slots, nr, sizeof(*slots), cmp_slots);
-		if (program->ehdr.e_machine == EM_X86_64)
-			add_plt(program, &dynamic, slots, nr, &out);
+		add_plt(program, &dynamic, slots, nr, &out);
 	}
 	free(slots);
 	if (out.symbols && fclose(out.symbols))
