@@ -50,7 +50,6 @@ def run(source: Source, tree: Tree, mails: Path, folder: Path, results: Path,
     check_out(repo, f"series/{INSTRUMENTS}")
     yield Result("one tree", differences(repo.path, tree))
     ours = checkbuild.our_lines(tree, source)
-    yield from checksource.run(repo.path, set(tree.new_files), ours, folder, jobs)
     yield from checkbuild.run(repo.path, ours, folder, jobs)
     posted = patches.posted()
     every = [topic for topic in patches.topics() if topic.series in posted]
@@ -60,3 +59,6 @@ def run(source: Source, tree: Tree, mails: Path, folder: Path, results: Path,
     yield checkmails.run(
         repo, sorted(mails.rglob("*.patch")), posted[-1],
         lambda linux: checkmails.build_and_test(linux, folder / "mailed", results, jobs))
+    # Last, as coccinelle takes as long as all the others together.
+    check_out(repo, f"series/{INSTRUMENTS}")
+    yield from checksource.run(repo.path, set(tree.new_files), ours, folder, jobs)
