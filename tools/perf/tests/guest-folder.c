@@ -8,7 +8,7 @@
 
 #include "fake-guest.h"
 #include "symbol_conf.h"
-#include "target.h"
+#include "record.h"
 #include "tests.h"
 #include "util.h"
 
@@ -55,7 +55,7 @@ static int test_use(const char *dir)
 /* The files of guests are renamed and removed with the data. */
 static int test_rename(const char *dir)
 {
-	const struct target nothing = {};
+	const struct record_opts nothing = {};
 
 	TEST_ASSERT_VAL("no directory", !chdir(dir) && !mkdir("data.guests", 0700) &&
 			!mkdir("data.guests/1", 0700));

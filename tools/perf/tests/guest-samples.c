@@ -32,7 +32,7 @@
 #include "sample.h"
 #include "symbol.h"
 #include "symbol_conf.h"
-#include "target.h"
+#include "record.h"
 #include "tests.h"
 #include "thread.h"
 #include "util.h"
@@ -759,14 +759,14 @@ static int test_guestmount(struct machine *machine)
 static int test_later(struct machine *machine)
 {
 	const u64 stack = 0xffffc9000003c010;
-	const struct target target = {};
+	const struct record_opts opts = {};
 	const char *top = machine->root_dir;
 
 	/* The directory that is made here is not the one that is used. */
 	guest_folder__use("-");
 	symbol_conf.guest_info = true;
 	setenv("TMPDIR", dir, 1);
-	TEST_ASSERT_VAL("guests of nobody", !guest_folder__begin_live(&target, false));
+	TEST_ASSERT_VAL("guests of nobody", !guest_folder__begin_live(&opts, false));
 	unsetenv("TMPDIR");
 	symbol_conf.guest_info = false;
 	guest_folder__use(data);

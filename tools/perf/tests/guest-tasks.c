@@ -17,6 +17,7 @@
 #include "fake-guest.h"
 #include "guest-kernel.h"
 #include "guest-memslots.h"
+#include "guest-reader.h"
 #include "guest-task-writer.h"
 #include "guest-watch.h"
 #include "perf-sys.h"
@@ -380,8 +381,7 @@ static int test_new(const char *dir)
 static bool notes_later_task(const char *dir, const char *sysctl, const char *level)
 {
 	const struct record_opts opts = {};
-	struct guest_kernel *kernel;
-	const char *why_not;
+	struct guest_reader what = { .pid = getpid(), .opts = &opts };
 	char path[PATH_MAX];
 	char *noted;
 	size_t size;
@@ -389,18 +389,12 @@ static bool notes_later_task(const char *dir, const char *sysctl, const char *le
 
 	fake__make_usual();
 	fake__write_text(sysctl, "2\n");
-	kernel = guest_kernel__find(getpid(), NULL, &why_not);
-	if (!kernel)
-		return false;
-
 	snprintf(path, sizeof(path), "%s/%d", dir, getpid());
 	rm_rf(path);
-	mkdir(path, 0700);
-	if (!guest_watch__add(getpid(), path, kernel, false)) {
-		guest_kernel__delete(kernel);
+	what.top = path;
+	if (!guest_watch__add(&what))
 		return false;
-	}
-	guest_watch__start(&opts, false);
+	guest_watch__start();
 	fake__write_text(sysctl, level);
 	fake__put(TASK(1) + T_COMM, "later", 6);
 	/* This looks at the guest once more. */

@@ -3,11 +3,8 @@
  * Write files that perf needs to name and unwind a kernel of a guest: symbols, modules, tables and
  * build-ids from the guest's memory.
  */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
-#include <unistd.h>
-#include <sys/stat.h>
 
 #include <elf.h>
 #include <linux/kernel.h>
@@ -16,26 +13,17 @@
 #include "guest-files.h"
 #include "guest-kernel.h"
 #include "guest-modules.h"
+#include "guest-sandbox.h"
 #include "guest-vmlinux.h"
-#include "util.h"
 
-static FILE *open_in(const char *dir, const char *name, int flags, const char *mode)
+static FILE *open_in(const char *dir, const char *name, enum guest_request_op how)
 {
 	char path[PATH_MAX];
-	FILE *file;
-	int fd;
 
 	if (snprintf(path, sizeof(path), "%s/%s", dir, name) >= (int)sizeof(path))
 		return NULL;
 
-	fd = open(path, flags, 0600);
-	if (fd < 0)
-		return NULL;
-
-	file = fdopen(fd, mode);
-	if (!file)
-		close(fd);
-	return file;
+	return guest_sandbox__fopen(path, how);
 }
 
 /**
@@ -48,7 +36,7 @@ static FILE *open_in(const char *dir, const char *name, int flags, const char *m
  */
 FILE *guest_files__create(const char *dir, const char *name)
 {
-	return open_in(dir, name, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, "w");
+	return open_in(dir, name, GUEST_CREATE_FILE);
 }
 
 /**
@@ -60,7 +48,7 @@ FILE *guest_files__create(const char *dir, const char *name)
  */
 FILE *guest_files__append(const char *dir, const char *name)
 {
-	return open_in(dir, name, O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC, "a");
+	return open_in(dir, name, GUEST_APPEND_FILE);
 }
 
 /**
@@ -121,7 +109,7 @@ static const char *write_tables(struct guest_kernel *kernel, const char *top)
 	if (!guest_files__close(vmlinux))
 		why_not = "its ORC tables can't be written";
 	if (why_not && snprintf(path, sizeof(path), "%s/%s", top, name) < (int)sizeof(path))
-		unlink(path);
+		guest_sandbox__remove(path);
 	return why_not;
 }
 
@@ -154,7 +142,7 @@ static bool make_dirs(const char *top)
 
 	for (size_t i = 0; i < ARRAY_SIZE(names); i++) {
 		if (snprintf(path, sizeof(path), "%s/%s", top, names[i]) >= (int)sizeof(path) ||
-		    mkdir(path, 0700))
+		    guest_sandbox__mkdir(path))
 			return false;
 	}
 	return true;
@@ -180,14 +168,14 @@ enum guest_files guest_files__write(struct guest_kernel *kernel, pid_t pid, cons
 	/* Kernels of arm64 have frame records, and need no tables. */
 	tables &= !kernel->info.is_arm64;
 
-	if (mkdir(top, 0700)) {
+	if (guest_sandbox__mkdir(top)) {
 		pr_warning("The guest of process %d has no names: %s can't be made\n", pid, top);
 		return GUEST_FILES_NONE;
 	}
 	if (!make_dirs(top) || !write_names(kernel, top, tables, &why_not)) {
 		pr_warning("The guest of process %d has no names: %s can't be written\n", pid,
 			   top);
-		rm_rf(top);
+		guest_sandbox__remove(top);
 		return GUEST_FILES_NONE;
 	}
 	if (why_not)

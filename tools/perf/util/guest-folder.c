@@ -21,15 +21,15 @@
 
 #include "debug.h"
 #include "guest-folder.h"
-#include "guest-kernel.h"
 #include "guest-memory.h"
 #include "guest-memslots.h"
 #include "guest-name.h"
-#include "guest-reads.h"
+#include "guest-reader.h"
 #include "guest-watch.h"
 #include "machine.h"
 #include "map.h"
 #include "maps.h"
+#include "record.h"
 #include "sample.h"
 #include "symbol_conf.h"
 #include "target.h"
@@ -65,33 +65,24 @@ static void write_guest_name(pid_t pid, const char *top)
 		pr_info("The guest of process %d is called %s\n", pid, name);
 }
 
-/* Write the files of a guest to @dir/@pid, and add it to the guests for guest_watch__start(). */
-static enum guest_files write_guest(pid_t pid, const char *dir, bool tables)
+/* Write the files of a guest to @dir/PID, and watch it, see guest_watch__add(). */
+static enum guest_files write_guest(struct guest_reader *what, pid_t pid, const char *dir)
 {
 	enum guest_files found = GUEST_FILES_NONE;
-	struct guest_kernel *kernel;
-	const char *why_not;
 	char top[PATH_MAX];
-
-	kernel = guest_kernel__find(pid, NULL, &why_not);
-	guest_reads__learn(pid, kernel);
-	if (!kernel) {
-		pr_warning("The guest of process %d has no names: %s\n", pid, why_not);
-		return found;
-	}
 
 	/* Remove what an earlier call has written: it may be another kernel's. */
 	if (snprintf(top, sizeof(top), "%s/%d", dir, pid) >= (int)sizeof(top) ||
-	    (mkdir(dir, 0700) && errno != EEXIST) || rm_rf(top))
-		pr_warning("The guest of process %d has no names: %s can't be written\n", pid,
-			   dir);
-	else
-		found = guest_files__write(kernel, pid, top, tables);
+	    (mkdir(dir, 0700) && errno != EEXIST) || rm_rf(top)) {
+		pr_warning("The guest of process %d has no names: %s can't be written\n", pid, dir);
+		return found;
+	}
+
+	what->pid = pid;
+	what->top = top;
+	found = guest_watch__add(what);
 	if (found)
 		write_guest_name(pid, top);
-
-	if (!found || !guest_watch__add(pid, top, kernel, tables))
-		guest_kernel__delete(kernel);
 	return found;
 }
 
@@ -107,13 +98,15 @@ static enum guest_files write_guest(pid_t pid, const char *dir, bool tables)
  */
 enum guest_files guest_folder__write(pid_t pid, const char *dir, bool tables)
 {
-	enum guest_files found = write_guest(pid, dir, tables);
+	struct guest_reader what = { .tables = tables };
+	enum guest_files found = write_guest(&what, pid, dir);
 
 	guest_watch__stop();
 	return found;
 }
 
-static enum guest_files write_guests_of(const char *pids, const char *dir, bool tables)
+static enum guest_files write_guests_of(struct guest_reader *what, const char *pids,
+					const char *dir)
 {
 	char *copy = strdup(pids), *rest = copy, *pid;
 	enum guest_files most = GUEST_FILES_NONE;
@@ -125,13 +118,13 @@ static enum guest_files write_guests_of(const char *pids, const char *dir, bool 
 		 * warn.
 		 */
 		if (runs_guest(pid) || errno == EACCES)
-			most = max(most, write_guest(atoi(pid), dir, tables));
+			most = max(most, write_guest(what, atoi(pid), dir));
 	}
 	free(copy);
 	return most;
 }
 
-static enum guest_files write_all_guests(const char *dir, bool tables)
+static enum guest_files write_all_guests(struct guest_reader *what, const char *dir)
 {
 	enum guest_files most = GUEST_FILES_NONE;
 	DIR *procs = opendir("/proc");
@@ -139,7 +132,7 @@ static enum guest_files write_all_guests(const char *dir, bool tables)
 
 	while (procs && (entry = readdir(procs))) {
 		if (isdigit(entry->d_name[0]) && runs_guest(entry->d_name))
-			most = max(most, write_guest(atoi(entry->d_name), dir, tables));
+			most = max(most, write_guest(what, atoi(entry->d_name), dir));
 	}
 	if (procs)
 		closedir(procs);
@@ -166,7 +159,7 @@ static bool guests_beside(char path[PATH_MAX], const char *data, bool old)
 
 /**
  * guest_folder__record - write the files of the guests that perf is about to record
- * @target:	what perf records
+ * @opts:	options of the recording
  * @data:	the data file, NULL for perf.data; the files go to a directory beside it.  The
  *		directory of the previous recording is renamed first, as perf.data is to
  *		perf.data.old.
@@ -177,8 +170,12 @@ static bool guests_beside(char path[PATH_MAX], const char *data, bool old)
  *
  * Return: what was written; if guests differ, the highest of their values.
  */
-enum guest_files guest_folder__record(const struct target *target, const char *data, bool tables)
+enum guest_files guest_folder__record(const struct record_opts *opts, const char *data, bool tables)
 {
+	struct guest_reader what = {
+		.tables = tables, .only_tasks = guest_folder__is_live(), .opts = opts,
+	};
+	const struct target *target = &opts->target;
 	enum guest_files most = GUEST_FILES_NONE;
 	char dir[PATH_MAX], old[PATH_MAX];
 
@@ -199,9 +196,9 @@ enum guest_files guest_folder__record(const struct target *target, const char *d
 		return most;
 	}
 	if (target->pid)
-		most = write_guests_of(target->pid, dir, tables);
+		most = write_guests_of(&what, target->pid, dir);
 	else if (target->system_wide || target->cpu_list)
-		most = write_all_guests(dir, tables);
+		most = write_all_guests(&what, dir);
 
 	if (most)
 		symbol_conf.guestmount = strdup(dir);
@@ -271,14 +268,14 @@ static void remove_live_dir(void)
 
 /**
  * guest_folder__begin_live - write and use the files of guests whose samples are shown live
- * @target:	what perf samples
+ * @opts:	options of the session
  * @tables:	true to write the tables that unwind the guests' kernels
  *
  * The files are in a temporary directory.
  *
  * Return: what was written; if guests differ, the highest of their values.
  */
-enum guest_files guest_folder__begin_live(const struct target *target, bool tables)
+enum guest_files guest_folder__begin_live(const struct record_opts *opts, bool tables)
 {
 	enum guest_files most = GUEST_FILES_NONE;
 	const char *tmp = getenv("TMPDIR");
@@ -298,7 +295,7 @@ enum guest_files guest_folder__begin_live(const struct target *target, bool tabl
 	atexit(remove_live_dir);
 
 	if (snprintf(data, sizeof(data), "%s/live", live_dir) < (int)sizeof(data))
-		most = guest_folder__record(target, data, tables);
+		most = guest_folder__record(opts, data, tables);
 	if (most) {
 		zfree(&symbol_conf.guestmount);
 		guest_folder__use(data);

@@ -8,7 +8,6 @@
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <linux/kernel.h>
 #include <linux/unaligned.h>
@@ -23,6 +22,7 @@
 #include "guest-memory.h"
 #include "guest-page-cache.h"
 #include "guest-program.h"
+#include "guest-sandbox.h"
 
 /* Linux's VM_EXEC. */
 #define VM_EXEC		4
@@ -607,7 +607,7 @@ static void write_program(struct guest_map_writer *maps, struct program *program
 
 	/* Readers never see half a file.  A file of that name is somebody else's. */
 	snprintf(new_path, sizeof(new_path), "%s.new", path);
-	file = fopen(new_path, "wxe");
+	file = guest_sandbox__fopen(new_path, GUEST_CREATE_FILE);
 	if (!file)
 		return;
 	if (maps->written < MAX_WRITTEN)
@@ -616,8 +616,8 @@ static void write_program(struct guest_map_writer *maps, struct program *program
 	maps->written += ftell(file);
 	good = !ferror(file);
 	if (fclose(file) || !good || missing < 0 ||
-	    (program->missing >= 0 && content <= program->content) || rename(new_path, path)) {
-		unlink(new_path);
+	    (program->missing >= 0 && content <= program->content) || guest_sandbox__rename(new_path, path)) {
+		guest_sandbox__remove(new_path);
 		return;
 	}
 	program->missing = missing;

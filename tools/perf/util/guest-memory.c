@@ -7,7 +7,6 @@
  * after perf has looked at pagemap may be brought in by the read.
  */
 #include <errno.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -23,6 +22,7 @@
 #include "dwarf-regs.h"
 #include "guest-memory.h"
 #include "guest-memslots.h"
+#include "guest-sandbox.h"
 
 /* Entries of /proc/PID/pagemap, see Documentation/admin-guide/mm/pagemap.rst. */
 #define PAGEMAP_PRESENT		BIT_ULL(63)
@@ -181,7 +181,7 @@ static bool find_mappings(struct guest_memory *mem)
 	FILE *maps;
 
 	scnprintf(path, sizeof(path), "/proc/%d/maps", mem->pid);
-	maps = fopen(path, "re");
+	maps = guest_sandbox__fopen(path, GUEST_READ_FILE);
 	if (!maps)
 		return false;
 
@@ -234,7 +234,7 @@ struct guest_memory *guest_memory__open(pid_t pid)
 	mem->pid = pid;
 	mem->generation = 1;
 	scnprintf(path, sizeof(path), "/proc/%d/pagemap", pid);
-	mem->pagemap = open(path, O_RDONLY | O_CLOEXEC);
+	mem->pagemap = guest_sandbox__open(path, GUEST_READ_FILE);
 	if (mem->pagemap >= 0 && find_mappings(mem))
 		return mem;
 

@@ -14,6 +14,7 @@
 #include <linux/kernel.h>
 
 #include "guest-memslots.h"
+#include "guest-sandbox.h"
 
 /* The address space that guests use; another one is for x86's system management mode. */
 #define NORMAL_AS	0
@@ -35,6 +36,9 @@ bool guest_memslots__find_vm(pid_t pid, unsigned int nr, char path[PATH_MAX])
 	bool found = false;
 	char link[64];
 	DIR *fds;
+
+	if (guest_sandbox__is_entered())
+		return guest_sandbox__find_vm(nr, path);
 
 	scnprintf(path, PATH_MAX, "%s/%d/fd", guest_paths.proc, pid);
 	fds = opendir(path);
@@ -71,7 +75,7 @@ static int cmp_slots(const void *a, const void *b)
  */
 size_t guest_memslots__read(const char *path, struct guest_memslot *slots)
 {
-	FILE *file = fopen(path, "re");
+	FILE *file = guest_sandbox__fopen(path, GUEST_READ_FILE);
 	struct guest_memslot slot;
 	unsigned int as_id;
 	char *line = NULL;

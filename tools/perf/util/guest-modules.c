@@ -3,13 +3,10 @@
  * Read the modules of a guest and their symbols.  The BTF in the memory of the guest's kernel has
  * the offsets of the fields of its structures.
  */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
-#include <sys/stat.h>
 
 #include <elf.h>
 #include <linux/kernel.h>
@@ -23,6 +20,7 @@
 #include "guest-kernel.h"
 #include "guest-memory.h"
 #include "guest-modules.h"
+#include "guest-sandbox.h"
 #include "unwind-orc.h"
 
 /*
@@ -282,17 +280,6 @@ static bool read_range(struct guest_memory *mem, const struct module_layout *lay
 	return true;
 }
 
-/* Create a file; fail if there is one. */
-static FILE *create_file(const char *path)
-{
-	int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
-	FILE *file = fd < 0 ? NULL : fdopen(fd, "w");
-
-	if (!file && fd >= 0)
-		close(fd);
-	return file;
-}
-
 /* Write the ORC tables and the code of a module, if the guest has all of them. */
 static void write_tables(struct guest_memory *mem, const struct module_layout *layout, u64 module,
 			 const char *top, const char *name)
@@ -321,12 +308,12 @@ static void write_tables(struct guest_memory *mem, const struct module_layout *l
 	sections[0].size = size;
 	sections[1].size = (u64)nr * ORC_IP_SIZE;
 	sections[2].size = (u64)nr * ORC_ENTRY_SIZE;
-	file = create_file(path);
+	file = guest_sandbox__fopen(path, GUEST_CREATE_FILE);
 	if (!file)
 		return;
 	good = guest_elf__write(mem, sections, ARRAY_SIZE(sections), file);
 	if (fclose(file) || !good)
-		unlink(path);
+		guest_sandbox__remove(path);
 }
 
 /* Return true if @size bytes from @addr on are the module's own memory. */
@@ -402,18 +389,18 @@ static void write_note(struct guest_memory *mem, const struct module_layout *lay
 	size = read_note(mem, layout, module, note);
 	if (!size ||
 	    snprintf(path, sizeof(path), "%s/sys/module/%s", top, name) >= (int)sizeof(path) ||
-	    mkdir(path, 0700) ||
+	    guest_sandbox__mkdir(path) ||
 	    snprintf(dir, sizeof(dir), "%s/notes", path) >= (int)sizeof(dir) ||
-	    mkdir(dir, 0700) ||
+	    guest_sandbox__mkdir(dir) ||
 	    snprintf(path, sizeof(path), "%s/" BUILD_ID_NOTE, dir) >= (int)sizeof(path))
 		return;
 
-	file = create_file(path);
+	file = guest_sandbox__fopen(path, GUEST_CREATE_FILE);
 	if (!file)
 		return;
 	fwrite(note, size, 1, file);
 	if (fclose(file))
-		unlink(path);
+		guest_sandbox__remove(path);
 }
 
 /*

@@ -14,6 +14,7 @@
 
 #include "guest-memslots.h"
 #include "guest-policy.h"
+#include "guest-sandbox.h"
 
 /* Values of kernel.perf_event_guest_callchain, see Documentation/admin-guide/perf-guests.rst. */
 #define NEVER			0
@@ -104,6 +105,8 @@ const char *guest_policy__refusal(pid_t pid)
 	unsigned int nr;
 	int level;
 
+	if (guest_sandbox__is_entered())
+		return guest_sandbox__refusal();
 	if (!read_sysctl(&level))
 		return NULL;
 	if (level == NEVER)

@@ -325,14 +325,15 @@ static void set_all_reads(void)
 }
 
 /**
- * guest_reads__learn - note what to read of a guest
+ * guest_reads__note - note what to read of a guest
  * @pid:	pid of its VMM
- * @kernel:	its kernel, with its symbols; NULL if it isn't known
+ * @reads:	what to read, from guest_reads__describe()
+ * @known:	true if the guest's kernel is known
  *
- * After guest_reads__begin(), events read the guest as this kernel needs it: the guest may boot
- * another kernel while it is recorded.
+ * After guest_reads__begin(), events read the guest like that: the guest may boot another kernel
+ * while it is recorded.
  */
-void guest_reads__learn(pid_t pid, struct guest_kernel *kernel)
+void guest_reads__note(pid_t pid, const struct perf_guest_reads *reads, bool known)
 {
 	struct vm *vm = state.vms;
 	char path[PATH_MAX];
@@ -348,8 +349,8 @@ void guest_reads__learn(pid_t pid, struct guest_kernel *kernel)
 		state.vms = vm;
 		state.nr_vms++;
 	}
-	vm->known = kernel && !guest_memslots__find_vm(pid, 1, path);
-	guest_reads__describe(&vm->reads, kernel);
+	vm->known = known && !guest_memslots__find_vm(pid, 1, path);
+	vm->reads = *reads;
 	if (state.evlist)
 		set_all_reads();
 }

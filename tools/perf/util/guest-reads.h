@@ -47,7 +47,7 @@ const char *guest_read_slot__name(unsigned int slot);
 bool guest_reads__are_wanted(const struct callchain_param *param);
 void guest_reads__describe(struct perf_guest_reads *reads, struct guest_kernel *kernel);
 void guest_reads__set_size(struct perf_guest_reads *reads, u32 size);
-void guest_reads__learn(pid_t pid, struct guest_kernel *kernel);
+void guest_reads__note(pid_t pid, const struct perf_guest_reads *reads, bool known);
 void guest_reads__begin(struct evlist *evlist);
 void guest_reads__end(void);
 void guest_reads__refuse(const char *why);

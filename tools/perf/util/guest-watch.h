@@ -2,14 +2,12 @@
 #ifndef __PERF_GUEST_WATCH_H
 #define __PERF_GUEST_WATCH_H
 
-#include <stdbool.h>
-#include <sys/types.h>
+#include "guest-files.h"
 
-struct guest_kernel;
-struct record_opts;
+struct guest_reader;
 
-bool guest_watch__add(pid_t pid, const char *top, struct guest_kernel *kernel, bool tables);
-void guest_watch__start(const struct record_opts *opts, bool only_tasks);
+enum guest_files guest_watch__add(const struct guest_reader *what);
+void guest_watch__start(void);
 void guest_watch__stop(void);
 
 #endif /* __PERF_GUEST_WATCH_H */
