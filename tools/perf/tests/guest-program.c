@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include <unistd.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include <elf.h>
@@ -484,6 +485,59 @@ static int test_chains(const char *dir)
 	return TEST_OK;
 }
 
+/* Unwind a sample of a process; it has the program at its usual place. */
+static bool unwinds_process(struct machine *machine, const char *dir, pid_t pid)
+{
+	struct thread *thread = machine__findnew_thread(machine, pid, pid);
+	struct program_sample s;
+	bool good;
+
+	make_sample(&s, 0);
+	s.sample.pid = s.sample.tid = pid;
+	good = thread && map_program(machine, thread, dir, 0);
+	if (good)
+		sample__unwind_guest_user(&s.sample, machine);
+	good = good && has_chain(&s.sample, 0) && has_symbol_of_program(thread, IP, "first");
+	if (s.sample.merged_callchain)
+		free(s.sample.callchain);
+	thread__put(thread);
+	return good;
+}
+
+/* libdw keeps files open, but not more than there may be. */
+static int test_many(const char *dir)
+{
+	bool guest = perf_guest, good = true;
+	struct machines machines;
+	struct machine *machine;
+	struct rlimit old, few;
+	int first = dup(STDERR_FILENO);
+
+	unsetenv("DEBUGINFOD_URLS");
+	fake__make_usual();
+	fake__make_program();
+	TEST_ASSERT_VAL("found", fake__find(dir) == GUEST_FILES_TABLES);
+	TEST_ASSERT_VAL("no machines", !machines__init(&machines));
+	TEST_ASSERT_VAL("no limit", first >= 0 && !getrlimit(RLIMIT_NOFILE, &old));
+	close(first);
+
+	perf_guest = true;
+	machine = machines__add(&machines, 4242, "");
+	few = old;
+	few.rlim_cur = first + 200;
+	setrlimit(RLIMIT_NOFILE, &few);
+	for (pid_t pid = 10; pid < 510 && good; pid++)
+		good = unwinds_process(machine, dir, pid);
+	/* libdw has forgotten the first one by now. */
+	good = good && unwinds_process(machine, dir, 10);
+	setrlimit(RLIMIT_NOFILE, &old);
+	machine__delete_threads(machine);
+	machines__exit(&machines);
+	perf_guest = guest;
+	TEST_ASSERT_VAL("not whole", good);
+	return TEST_OK;
+}
+
 #ifdef HAVE_DEBUGINFOD_SUPPORT
 /*
  * The file that debuginfod has of the program takes the place of what was read of it.  A folder
@@ -537,6 +591,11 @@ static struct test_case tests__guest_program[] = {
 	{
 		.name = "test_chains", .desc = "Callchains by these rules",
 		.run_case = run_chains, .priv = test_chains,
+		.skip_reason = "no libdw, no libbpf, or perf can't read guests on such a host",
+	},
+	{
+		.name = "test_many", .desc = "Many processes",
+		.run_case = run_chains, .priv = test_many,
 		.skip_reason = "no libdw, no libbpf, or perf can't read guests on such a host",
 	},
 #if defined(HAVE_LIBDW_SUPPORT) && defined(HAVE_DEBUGINFOD_SUPPORT)
