@@ -76,6 +76,15 @@ test_script() {
 		 sed -n '/GUEST_READ/,/user stack/p' | grep -E '^\.\.\. guest|bytes from')"
 }
 
+# If perf record is killed, the header lacks the size of the data, and the last record is cut.
+test_killed() {
+	cp "${dir}/mixed" "${dir}/killed"
+	dd if=/dev/zero of="${dir}/killed" bs=8 seek=6 count=1 conv=notrunc 2>/dev/null
+	truncate -s -3 "${dir}/killed"
+	check "perf script of a killed recording" "$(head -n -1 <<< "${expected}")" \
+	      "$(chains "${kallsyms}" -i "${dir}/killed")"
+}
+
 # With -G, perf begins with the caller, although the context marker stands before it in the chain.
 test_report() {
 	local out
@@ -234,6 +243,7 @@ test_top() {
 }
 
 test_script
+test_killed
 test_report
 test_json
 test_inject
