@@ -303,10 +303,13 @@ enum { R_BP = 4, R_IP = 16, R_CS = 17, R_FLAGS = 18, R_SP = 19 };
 
 /*
  * What may be missing in place of a page: the file, the map, all rules, the saved registers, a name
- * that a C compiler would give.
+ * that a C compiler would give, most of the stack.
  */
-enum { NO_FILE = NR_PAGES, ELSEWHERE, NO_TABLES, SAVED, MANGLED };
+enum { NO_FILE = NR_PAGES, ELSEWHERE, NO_TABLES, SAVED, MANGLED, SHORT };
 #define MANGLED_NAME	"_Z1fv"
+
+/* The index of a chain whose stack is too short. */
+#define BEYOND		12
 
 static const struct {
 	const char	*name;
@@ -315,20 +318,36 @@ static const struct {
 	u64		cs;
 	u64		sp;
 	u64		ips[3];		/* of user mode */
+	enum unwind_end	end;
 } chains[] = {
-	{ "whole",		0, false, 0x33, USER_SP, { IP, CALLER_1 - 1, CALLER_2 - 1 } },
-	{ "from the kernel",	0, true, 0x33, USER_SP, { IP, CALLER_1 - 1, CALLER_2 - 1 } },
-	{ "no second rule",	RULES_2, false, 0x33, USER_SP, { IP, CALLER_1 - 1 } },
-	{ "no rule",		RULES_1, false, 0x33, USER_SP, { IP } },
-	{ "no table",		TABLE, false, 0x33, USER_SP, { IP } },
-	{ "no file",		NO_FILE, false, 0x33, USER_SP, { IP, NO_CALLER } },
-	{ "code in no file",	ELSEWHERE, false, 0x33, USER_SP, { IP, NO_CALLER } },
-	{ "no rules at all",	NO_TABLES, false, 0x33, USER_SP, { IP } },
-	{ "a 32-bit program",	0, false, 0x23, USER_SP, { IP, NO_CALLER } },
-	{ "a 32-bit program's system call", 0, true, 0x23, USER_SP, { IP, NO_CALLER } },
-	{ "a system call's first instruction", SAVED, true, 0x33, USER_SP, { IP, NO_CALLER } },
-	{ "a C++ name",		MANGLED, false, 0x33, USER_SP, { IP, CALLER_1 - 1, CALLER_2 - 1 } },
-	{ "another stack",	0, false, 0x33, USER_SP + 8, { IP, NO_CALLER } },
+	{ "whole",		0, false, 0x33, USER_SP, { IP, CALLER_1 - 1, CALLER_2 - 1 },
+	  UNWIND_OUTERMOST },
+	{ "from the kernel",	0, true, 0x33, USER_SP, { IP, CALLER_1 - 1, CALLER_2 - 1 },
+	  UNWIND_OUTERMOST },
+	{ "no second rule",	RULES_2, false, 0x33, USER_SP, { IP, CALLER_1 - 1 },
+	  UNWIND_NO_RULE },
+	{ "no rule",		RULES_1, false, 0x33, USER_SP, { IP },
+	  UNWIND_NO_RULE },
+	{ "no table",		TABLE, false, 0x33, USER_SP, { IP },
+	  UNWIND_NO_RULE },
+	{ "no file",		NO_FILE, false, 0x33, USER_SP, { IP, NO_CALLER },
+	  UNWIND_NO_FILE },
+	{ "code in no file",	ELSEWHERE, false, 0x33, USER_SP, { IP, NO_CALLER },
+	  UNWIND_NO_FILE },
+	{ "no rules at all",	NO_TABLES, false, 0x33, USER_SP, { IP },
+	  UNWIND_NO_RULE },
+	{ "a 32-bit program",	0, false, 0x23, USER_SP, { IP, NO_CALLER },
+	  UNWIND_NONE },
+	{ "a 32-bit program's system call", 0, true, 0x23, USER_SP, { IP, NO_CALLER },
+	  UNWIND_NONE },
+	{ "a system call's first instruction", SAVED, true, 0x33, USER_SP, { IP, NO_CALLER },
+	  UNWIND_NONE },
+	{ "a C++ name",		MANGLED, false, 0x33, USER_SP, { IP, CALLER_1 - 1, CALLER_2 - 1 },
+	  UNWIND_OUTERMOST },
+	[BEYOND] = { "beyond the stack", SHORT, false, 0x33, USER_SP, { IP, CALLER_1 - 1 },
+	  UNWIND_NO_STACK },
+	{ "another stack",	0, false, 0x33, USER_SP + 8, { IP, NO_CALLER },
+	  UNWIND_NONE },
 };
 
 static void make_sample(struct program_sample *s, size_t i)
@@ -364,6 +383,8 @@ static void make_sample(struct program_sample *s, size_t i)
 	};
 	pieces[GUEST_READ_CURRENT_STACK] =
 		(struct guest_piece) { USER_SP, sizeof(s->stack), (const u8 *)s->stack };
+	if (chains[i].missing == SHORT)
+		pieces[GUEST_READ_CURRENT_STACK].size = sizeof(s->stack[0]);
 	if (!chains[i].in_kernel)
 		return;
 
@@ -446,9 +467,8 @@ static bool unwinds(const char *dir, size_t i)
 			  map_program(machine, thread, dir,
 				      chains[i].missing == ELSEWHERE ? 1 << 20 : 0));
 	make_sample(&s, i);
-	if (good)
-		sample__unwind_guest_user(&s.sample, machine);
-	good = good && has_chain(&s.sample, i) &&
+	good = good && sample__unwind_guest_user(&s.sample, machine) == chains[i].end &&
+	       has_chain(&s.sample, i) &&
 	       (chains[i].missing == NO_FILE || chains[i].missing == ELSEWHERE ||
 		(has_symbol_of_program(thread, IP, chains[i].missing == MANGLED ?
 				       MANGLED_NAME : "first") &&
@@ -485,19 +505,19 @@ static int test_chains(const char *dir)
 	return TEST_OK;
 }
 
-/* Unwind a sample of a process; it has the program at its usual place. */
-static bool unwinds_process(struct machine *machine, const char *dir, pid_t pid)
+/* Unwind sample @i of a process; it has the program at its usual place. */
+static bool unwinds_process(struct machine *machine, const char *dir, pid_t pid, size_t i)
 {
 	struct thread *thread = machine__findnew_thread(machine, pid, pid);
 	struct program_sample s;
 	bool good;
 
-	make_sample(&s, 0);
+	make_sample(&s, i);
 	s.sample.pid = s.sample.tid = pid;
-	good = thread && map_program(machine, thread, dir, 0);
-	if (good)
-		sample__unwind_guest_user(&s.sample, machine);
-	good = good && has_chain(&s.sample, 0) && has_symbol_of_program(thread, IP, "first");
+	good = thread && (has_symbol_of_program(thread, IP, "first") ||
+			  map_program(machine, thread, dir, 0));
+	good = good && sample__unwind_guest_user(&s.sample, machine) == chains[i].end &&
+	       has_chain(&s.sample, i) && has_symbol_of_program(thread, IP, "first");
 	if (s.sample.merged_callchain)
 		free(s.sample.callchain);
 	thread__put(thread);
@@ -527,9 +547,10 @@ static int test_many(const char *dir)
 	few.rlim_cur = first + 200;
 	setrlimit(RLIMIT_NOFILE, &few);
 	for (pid_t pid = 10; pid < 510 && good; pid++)
-		good = unwinds_process(machine, dir, pid);
+		good = unwinds_process(machine, dir, pid, 0);
 	/* libdw has forgotten the first one by now. */
-	good = good && unwinds_process(machine, dir, 10);
+	good = good && unwinds_process(machine, dir, 10, 0) &&
+	       unwinds_process(machine, dir, 10, BEYOND) && unwinds_process(machine, dir, 10, 0);
 	setrlimit(RLIMIT_NOFILE, &old);
 	machine__delete_threads(machine);
 	machines__exit(&machines);

@@ -27,6 +27,7 @@
 #include "sample.h"
 #include "thread.h"
 #include "unwind.h"
+#include "unwind-libdw.h"
 
 /* Kernels live in the upper half, user mode in the lower half; 57 bits are translated at most. */
 #define is_kernel_address(addr)	((s64)(addr) < 0)
@@ -403,20 +404,23 @@ static bool is_mapped(struct thread *thread, struct regs_dump *regs)
  * Unwind user mode's stack by the rules of the files that the task has mapped, as the stacks of the
  * host's processes are.  Keep the part that frame pointers have found only if the file isn't known:
  * in a program that has rules, they lead to addresses that are no caller's.
+ *
+ * Return: why there are no more frames; UNWIND_NONE if user mode's registers or stack were not read.
  */
-void sample__unwind_guest_user(struct perf_sample *sample, struct machine *machine)
+enum unwind_end sample__unwind_guest_user(struct perf_sample *sample, struct machine *machine)
 {
 	const struct guest_read *read = &sample->guest_read;
 	struct user_chain found = { .nr = 0 };
 	struct perf_sample user = { .cpumode = PERF_RECORD_MISC_GUEST_USER };
 	struct regs_dump regs = { .mask = 0 };
 	u64 values[PERF_REG_X86_64_MAX] = {};
+	enum unwind_end end = UNWIND_NO_FILE;
 	struct thread *thread;
 
 	if (!read->record || !machine || machine__is_host(machine) || !sample->callchain ||
 	    read->record->abi != PERF_SAMPLE_REGS_ABI_64 || perf_sample__lacks_deferred(sample) ||
 	    !take_user(sample, &user, &regs, values))
-		return;
+		return UNWIND_NONE;
 
 	thread = machine__find_thread(machine, sample->pid, sample->tid);
 	/* Don't look for it in the host's process of that pid. */
@@ -430,12 +434,29 @@ void sample__unwind_guest_user(struct perf_sample *sample, struct machine *machi
 		if (callchain_param.order == ORDER_CALLER)
 			reverse(&found);
 		replace_user_part(sample, &found);
+		end = libdw__end(thread__maps(thread));
 	}
 	thread__put(thread);
+	return end;
 }
 #else
-void sample__unwind_guest_user(struct perf_sample *sample __maybe_unused,
-			       struct machine *machine __maybe_unused)
+enum unwind_end sample__unwind_guest_user(struct perf_sample *sample __maybe_unused,
+					  struct machine *machine __maybe_unused)
 {
+	return UNWIND_NONE;
 }
 #endif
+
+const char *guest_user_end__name(enum unwind_end end)
+{
+	static const char *const names[NR_UNWIND_ENDS] = {
+		[UNWIND_NONE]		= "not looked for",
+		[UNWIND_OUTERMOST]	= "start of the program or of a thread",
+		[UNWIND_NO_RULE]	= "no rule for this address, or its page was not in the guest's memory",
+		[UNWIND_NO_FILE]	= "no file has this code",
+		[UNWIND_NO_STACK]	= "beyond the stack that was recorded",
+		[UNWIND_MAX_STACK]	= "more frames than a callchain has",
+	};
+
+	return names[end];
+}

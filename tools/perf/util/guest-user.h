@@ -3,6 +3,7 @@
 #define __PERF_GUEST_USER_H
 
 #include <linux/types.h>
+#include "unwind.h"
 
 struct guest_read;
 struct machine;
@@ -10,6 +11,7 @@ struct perf_sample;
 
 u64 guest_read__reg(const struct guest_read *read, unsigned int reg);
 void sample__add_guest_user(struct perf_sample *sample);
-void sample__unwind_guest_user(struct perf_sample *sample, struct machine *machine);
+enum unwind_end sample__unwind_guest_user(struct perf_sample *sample, struct machine *machine);
+const char *guest_user_end__name(enum unwind_end end);
 
 #endif /* __PERF_GUEST_USER_H */
