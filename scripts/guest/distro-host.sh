@@ -2,6 +2,7 @@
 # SPDX-License-Identifier: GPL-2.0-only
 # A job for the patched host: boot guests with whole distributions, sample each while it works, and
 # print the samples twice: with what perf has read of the guest's memory, and with the guest's files.
+# Then break recordings off.
 set -u
 out=/run/shared
 vm=
@@ -52,6 +53,48 @@ sample()
 	done
 }
 
+# Sample the running guest to $2/$1.data, in the background; set $perf to the PID of perf.
+begin()
+{
+	perf kvm --guest record -e cpu-clock -F 199 -g -p $vm -o "$2/$1.data" -- sleep 60 \
+		> "$out/$name/record-$1.log" 2>&1 &
+	perf=$!
+}
+
+# Write the samples of $2/$1.data.
+print()
+{
+	perf script --symfs /tmp/empty --no-inline -i "$2/$1.data" -F comm,misc,ip,sym,dso,dsoff \
+		> "$out/$name/script-$1.txt" 2> "$out/$name/script-$1.log" ||
+		echo "perf script: $?" >> "$out/$name/script-$1.log"
+	rm -rf "$2/$1.data" "$2/$1.data.guests"
+}
+
+# End recordings as none should end: perf is killed, the disk is full, the VM dies.
+break_off()
+{
+	begin killed .
+	sleep 20
+	kill -KILL $perf
+	wait $perf 2>/dev/null
+	print killed .
+
+	# Leave room for what names the kernel.
+	size=$(du -sk perf.data.guests | cut -f1)
+	mkdir -p full
+	mount -t tmpfs -o "size=$((size + 8192))k" none full
+	begin full full
+	wait $perf
+	print full full
+	umount full
+
+	begin died .
+	sleep 20
+	kill -KILL $vm
+	wait $perf $vm 2>/dev/null
+	print died .
+}
+
 echo 3 > /proc/sys/kernel/perf_event_guest_callchain
 # No file of this machine's or of its user may name what the guest runs.
 export HOME=/nowhere
@@ -67,8 +110,7 @@ for name in $SUITES; do
 		[ $tries -lt 3 ] || fail "$name: died $tries times, see its guest.log.*"
 		tries=$((tries + 1))
 	done
-	kill $vm
-	wait $vm 2>/dev/null
+	break_off
 	rm -rf perf.data*
 	echo "$name: sampled, after $tries boots."
 done

@@ -3,7 +3,7 @@
 
 The same samples are resolved with what perf has read of the guest's memory, and with the files of
 the guest's disk.  The latter are the reference: nothing may be said that they don't say.  Then a
-debuginfod server gives the files to perf.
+debuginfod server gives the files to perf.  Last, recordings are broken off.
 """
 
 import bisect
@@ -41,6 +41,9 @@ _ENOUGH = 500
 _NAMED = 0.95
 _REACH = 0.90
 _REACH_BY_FILES = 0.97
+# The same in a recording that was broken off: perf may not have read a program's file again.
+_ENOUGH_BROKEN = 100
+_NAMED_BROKEN = 0.8
 # The largest share of samples that are shown as the VMM's.
 _VMM = 0.01
 
@@ -309,6 +312,26 @@ def server_cases(found: List[Sample], reference: List[Sample],
     yield _paths_of(found, all_named=True)
 
 
+# Recordings that were broken off, by how: perf's messages have one of these about what is missing.
+BROKEN = {"killed": "properly terminated?", "full": "No space left on device", "died": ""}
+
+
+def broken_cases(how: str, found: List[Sample], said: str) -> Iterator[Tuple[str, bool]]:
+    """Yield what must hold for the samples of a recording that was broken off.
+
+    Args:
+        how: one of BROKEN
+        said: what perf record and perf script have said
+    """
+    user = [sample for sample in found if sample.is_user]
+    named = sum(sample.frames[0].function != _UNKNOWN for sample in user)
+    yield f"{named} of {len(user)} innermost functions of {len(found)} samples have a name", \
+        len(user) >= _ENOUGH_BROKEN and named >= _NAMED_BROKEN * len(user)
+    deep = sum(len(sample.user) > 1 for sample in user)
+    yield f"{deep} have callers", deep >= _NAMED_BROKEN * len(user)
+    yield f'perf says "{BROKEN[how]}"', BROKEN[how] in said and "perf script: " not in said
+
+
 def _most(counted: "Counter[Tuple[str, str]]") -> str:
     return "".join(f"; {ours}, not {theirs}" for (ours, theirs), _ in counted.most_common(3))
 
@@ -448,6 +471,8 @@ def run(build: Build, accel: str, disks: Path, folder: Path, kernel_args: str = 
         counts.add(judge(f"{suite}, debuginfod", dict(server_cases(
             _ask_server(build, disks / suite / "root", folder / suite),
             _read_script(folder / suite, "files"), finder(disks / suite / "root", {})))))
+        for how in BROKEN:
+            counts.add(_judge_broken(suite, how, folder / suite))
     if not counts.failed:
         shutil.rmtree(disks)
     return counts
@@ -459,3 +484,10 @@ def judge_guest(suite: str, root: Path, folder: Path) -> Counts:
     memory = finder(kept / "programs", build_ids((kept / "maps").read_text()))
     return judge(suite, dict(cases(_read_script(folder, "memory"), _read_script(folder, "files"),
                                    finder(root, {}), memory)))
+
+
+def _judge_broken(suite: str, how: str, folder: Path) -> Counts:
+    said = "".join((folder / f"{command}-{how}.log").read_text(errors="replace")
+                   for command in ("record", "script"))
+    return judge(f"{suite}, {how}",
+                 dict(broken_cases(how, _read_script(folder, how), said)))

@@ -169,6 +169,18 @@ class DistroTest(unittest.TestCase):
         reference["user"] = found["user"] = [short] * 600
         self.assertGreaterEqual(_failed(found, reference), 1)
 
+    def test_what_was_broken_off_is_still_named(self) -> None:
+        def failed(samples: List[Sample], said: str) -> int:
+            return sum(not holds for _, holds in distro.broken_cases("full", samples, said))
+
+        good, said = _good()["user"], "write failed: No space left on device\n"
+        self.assertEqual(failed(good, said), 0)
+        self.assertEqual(failed(good[:50], said), 1)
+        self.assertEqual(failed([Sample("tool", (_libc(0x1010), _START))] * 600, said), 1)
+        self.assertEqual(failed([Sample("tool", (_libc(0x1010, "read"),))] * 600, said), 1)
+        self.assertEqual(failed(good, ""), 1)
+        self.assertEqual(failed(good, f"{said}perf script: 255\n"), 1)
+
     def test_build_ids_are_found(self) -> None:
         maps = ("0 1000 7\n7f00 7f10 1000 fe:0 12 0a0b /lib/a b.so\n"
                 "7f00 7f10 0 fe:0 12 - /lib/none.so\n")
