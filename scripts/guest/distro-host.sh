@@ -51,6 +51,8 @@ sample()
 		perf script --symfs "$symfs" --no-inline -i perf.data -F comm,misc,ip,sym,dso,dsoff \
 			> "$out/$name/script-$way.txt" 2> "$out/$name/script-$way.log" || return 1
 	done
+	perf report --symfs /tmp/empty -i perf.data --sort cgroup --no-children -g none --stdio \
+		> "$out/$name/cgroups.txt" 2> "$out/$name/cgroups.log" || return 1
 }
 
 # Sample the running guest to $2/$1.data, in the background; set $perf to the PID of perf.

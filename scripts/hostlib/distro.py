@@ -44,6 +44,9 @@ _REACH_BY_FILES = 0.97
 # The same in a recording that was broken off: perf may not have read a program's file again.
 _ENOUGH_BROKEN = 100
 _NAMED_BROKEN = 0.8
+# The cgroup of what works, and the lowest share of all samples in it; the rest are the system's.
+_CGROUP_PATH = "/system.slice/work.service"
+_IN_CGROUP = 0.7
 # The largest share of samples that are shown as the VMM's.
 _VMM = 0.01
 
@@ -296,6 +299,16 @@ def cases(found: List[Sample], reference: List[Sample], files: Find,
     yield _paths_of(found, all_named=False)
 
 
+# "    96.31%  /system.slice/work.service"
+_CGROUP = re.compile(r"^ +([\d.]+)% +(/\S*)$", re.MULTILINE)
+
+
+def cgroup_case(report: str) -> Tuple[str, bool]:
+    """Return how much of a report by cgroup is of the service that works, and if this suffices."""
+    share = sum(float(percent) for percent, path in _CGROUP.findall(report) if path == _CGROUP_PATH)
+    return f"{share:.1f} % of all samples are in {_CGROUP_PATH}", share >= 100 * _IN_CGROUP
+
+
 def server_cases(found: List[Sample], reference: List[Sample],
                  files: Find) -> Iterator[Tuple[str, bool]]:
     """Yield what must hold for samples that were resolved by a debuginfod server."""
@@ -482,8 +495,9 @@ def judge_guest(suite: str, root: Path, folder: Path) -> Counts:
     """Judge the samples of one guest, and count what holds."""
     kept = next((folder / "perf.data.guests").iterdir())
     memory = finder(kept / "programs", build_ids((kept / "maps").read_text()))
-    return judge(suite, dict(cases(_read_script(folder, "memory"), _read_script(folder, "files"),
-                                   finder(root, {}), memory)))
+    return judge(suite, dict([*cases(_read_script(folder, "memory"), _read_script(folder, "files"),
+                                     finder(root, {}), memory),
+                              cgroup_case((folder / "cgroups.txt").read_text())]))
 
 
 def _judge_broken(suite: str, how: str, folder: Path) -> Counts:

@@ -169,6 +169,13 @@ class DistroTest(unittest.TestCase):
         reference["user"] = found["user"] = [short] * 600
         self.assertGreaterEqual(_failed(found, reference), 1)
 
+    def test_cgroups(self) -> None:
+        report = ("# Overhead  Cgroup\n    {}%  /system.slice/work.service\n"
+                  "    20.00%  /\n     0.50%  N/A\n")
+        self.assertTrue(distro.cgroup_case(report.format("79.50"))[1])
+        self.assertFalse(distro.cgroup_case(report.format("49.50"))[1])
+        self.assertFalse(distro.cgroup_case("")[1])
+
     def test_what_was_broken_off_is_still_named(self) -> None:
         def failed(samples: List[Sample], said: str) -> int:
             return sum(not holds for _, holds in distro.broken_cases("full", samples, said))

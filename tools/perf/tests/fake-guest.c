@@ -312,11 +312,25 @@ static void add_hot_type(struct btf *btf, int u64_id)
 	btf__add_field(btf, NULL, either, 0, 0);
 }
 
+/* struct pcpu_hot went when a field got this name. */
+static void add_cgroup_types(struct btf *btf, int u64_id)
+{
+	btf__add_struct(btf, "css_set", 64);
+	btf__add_field(btf, "dfl_cgrp", u64_id, CSS_CGROUP * 8, 0);
+	btf__add_struct(btf, "cgroup", 64);
+	btf__add_field(btf, "kn", u64_id, CGROUP_KN * 8, 0);
+	btf__add_struct(btf, "kernfs_node", 64);
+	btf__add_field(btf, fake_kernel.hot ? "parent" : "__parent", u64_id, KN_PARENT * 8, 0);
+	btf__add_field(btf, "name", u64_id, KN_NAME * 8, 0);
+	btf__add_field(btf, "id", u64_id, KN_ID * 8, 0);
+}
+
 static void add_task_types(struct btf *btf, int u32_id, int u64_id, int char_id, int list)
 {
 	btf__add_struct(btf, "signal_struct", 64);
 	btf__add_field(btf, "thread_head", list, S_THREADS * 8, 0);
 	add_map_types(btf, u32_id, u64_id);
+	add_cgroup_types(btf, u64_id);
 	if (fake_kernel.hot)
 		add_hot_type(btf, u64_id);
 	btf__add_struct(btf, "task_struct", fake_kernel.far_field ? 16388 : 256);
@@ -326,6 +340,7 @@ static void add_task_types(struct btf *btf, int u32_id, int u64_id, int char_id,
 	btf__add_field(btf, "tasks", list, T_TASKS * 8, 0);
 	btf__add_field(btf, "mm", u64_id, T_MM * 8, 0);
 	btf__add_field(btf, "stack", u64_id, T_STACK * 8, 0);
+	btf__add_field(btf, "cgroups", u64_id, T_CGROUPS * 8, 0);
 	btf__add_field(btf, "signal", u64_id, (fake_kernel.far_field ? 16380 : T_SIGNAL) * 8, 0);
 	if (!fake_kernel.no_tasks)
 		btf__add_field(btf, "thread_node", list, T_THREADS * 8, 0);
@@ -559,8 +574,24 @@ static void make_maps(void)
 	}
 }
 
+/* Each is in the one before it. */
+static void make_cgroups(void)
+{
+	static const char *const names[] = { "", "system.slice", "a.service" };
+
+	for (unsigned int i = 0; i < ARRAY_SIZE(names); i++) {
+		fake__put_u64(CSS_SET(i) + CSS_CGROUP, CGROUP(i));
+		fake__put_u64(CGROUP(i) + CGROUP_KN, CGROUP_DIR(i));
+		fake__put_u64(CGROUP_DIR(i) + KN_ID, 11 * (i + 1));
+		fake__put_u64(CGROUP_DIR(i) + KN_NAME, CGROUP_NAME(i));
+		fake__put_u64(CGROUP_DIR(i) + KN_PARENT, i ? CGROUP_DIR(i - 1) : 0);
+		put_string(CGROUP_NAME(i), names[i]);
+	}
+}
+
 static void make_tasks(void)
 {
+	make_cgroups();
 	fake__put_u64(JIFFIES, 1);
 	fake__put_u64(VMEMMAP_AT, VMEMMAP);
 	fake__put_u64(PAGE_OFFSET_AT, PAGE_OFFSET);
@@ -575,6 +606,7 @@ static void make_tasks(void)
 		fake__put_u64(TASK(i) + T_STACK, tasks[i].stack);
 		fake__put_u64(TASK(i) + T_MM, tasks[i].has_mm ? MM : 0);
 		fake__put_u64(TASK(i) + T_SIGNAL, SIGNAL + 0x100 * i);
+		fake__put_u64(TASK(i) + T_CGROUPS, CSS_SET(tasks[i].has_mm ? 2 : 0));
 	}
 	fake__put_u64(TASK(0) + T_TASKS, TASK(1) + T_TASKS);
 	fake__put_u64(TASK(1) + T_TASKS, TASK(3) + T_TASKS);

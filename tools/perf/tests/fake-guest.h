@@ -99,6 +99,10 @@
 #define SUPER(i)	(SMALL + 0x7f000 + (i) * 0x40)
 #define MAPPING(i)	(SMALL + 0x80ff0 + (i) * 0x40)
 #define CACHE(i)	(SMALL + 0x82ff0 + (i) * 0x240)
+#define CSS_SET(i)	(SMALL + 0x88ff0 + (i) * 0x40)
+#define CGROUP(i)	(SMALL + 0x8aff8 + (i) * 0x40)
+#define CGROUP_DIR(i)	(SMALL + 0x8cfe0 + (i) * 0x40)
+#define CGROUP_NAME(i)	(SMALL + 0x8effc + (i) * 0x20)
 
 /* A process: gpas of its page tables and its program's first page, and gvas of its two files. */
 #define USER_PGD_GPA	(9UL << 20)
@@ -179,6 +183,7 @@ enum { HEADERS, HASHES, NAMES_1, NAMES_2, DYNAMIC, CODE, TABLE, RULES_1, RULES_2
 #define T_STACK		0x8
 #define T_SIGNAL	0x60
 #define T_THREADS	0x68
+#define T_CGROUPS	0x80
 #define S_THREADS	0x10
 #define MM_PGD		0x18
 #define MM_TREE		0x20
@@ -190,6 +195,13 @@ enum { HEADERS, HASHES, NAMES_1, NAMES_2, DYNAMIC, CODE, TABLE, RULES_1, RULES_2
 #define VMEMMAP		(SMALL + 0xa0000 - PROGRAM_GPA / PAGE * STRUCT_PAGE)
 /* The address of a page's struct page. */
 #define PAGE_OF(gpa)	(VMEMMAP + (gpa) / PAGE * STRUCT_PAGE)
+
+/* Offsets in struct css_set, struct cgroup, and struct kernfs_node. */
+#define CSS_CGROUP	0x18
+#define CGROUP_KN	0x10
+#define KN_NAME		0x8
+#define KN_PARENT	0x10
+#define KN_ID		0x18
 
 /* Offsets in the structures that lead to the files that a process runs. */
 #define V_START		0

@@ -19,6 +19,7 @@
 #include "../../arch/x86/include/uapi/asm/perf_regs.h"
 #include "build-id.h"
 #include "callchain.h"
+#include "cgroup.h"
 #include "dso.h"
 #include "env.h"
 #include "guest-files.h"
@@ -655,6 +656,50 @@ static int test_kernels(struct machine *machine)
 	return TEST_OK;
 }
 
+/* Return the path of the cgroup that a sample shows with this piece; NULL if none. */
+static const char *cgroup_of(struct machine *machine, u64 id, size_t size, u64 time)
+{
+	struct perf_sample sample;
+	struct cgroup *cgroup;
+	struct fake_read read;
+
+	perf_sample__init(&sample, /*all=*/true);
+	sample.pid = VMM;
+	sample.tid = VCPU;
+	sample.time = time;
+	sample.cpumode = KERNEL;
+	make_read(&sample, &read, 0xffffc90000004010, 0);
+	sample.guest_read.pieces[GUEST_READ_CGROUP] =
+		(struct guest_piece){ 0, size, (const u8 *)&id };
+	sample.guest_read.nr = NR_GUEST_READ_SLOTS;
+	if (!sample__name_guest_task(&sample, machine) || !sample.cgroup)
+		return NULL;
+	cgroup = machine__find_cgroup(machine, sample.cgroup);
+	return cgroup ? cgroup->name : "unknown";
+}
+
+static bool is_cgroup(const char *found, const char *expected)
+{
+	return found && expected ? !strcmp(found, expected) : found == expected;
+}
+
+static int test_cgroups(struct machine *machine)
+{
+	const char *path = "/system.slice/a?.service";
+
+	TEST_ASSERT_VAL("no cgroup", cgroup__findnew(machine->machines->host.env, 77, "/vmm"));
+	TEST_ASSERT_VAL("its path", is_cgroup(cgroup_of(machine, 33, 8, 10), path));
+	TEST_ASSERT_VAL("not read", is_cgroup(cgroup_of(machine, 33, 0, 10), NULL));
+	TEST_ASSERT_VAL("no path", is_cgroup(cgroup_of(machine, 34, 8, 10), "unknown"));
+	TEST_ASSERT_VAL("the VMM's", is_cgroup(machine__find_cgroup(machine, 77)->name, "/vmm"));
+	TEST_ASSERT_VAL("of nobody", !machine__find_cgroup(machine, 78));
+	/* The next kernel counts anew. */
+	sample_at(machine, 5000, KERNEL, 0xfffffff0);
+	TEST_ASSERT_VAL("of another kernel", machine->nr_old_kmaps &&
+			!machine__find_cgroup(machine, 33 ^ (u64)machine->nr_old_kmaps << 48));
+	return TEST_OK;
+}
+
 static bool append(const char *top, const char *text)
 {
 	FILE *file = guest_files__append(top, "tasks");
@@ -811,6 +856,8 @@ static int make_guests(void)
 	TEST_ASSERT_VAL("no kernel", make_kernel(top, 1));
 	TEST_ASSERT_VAL("no tasks", write_file(top, "tasks", tasks));
 	TEST_ASSERT_VAL("no files", write_maps(top));
+	TEST_ASSERT_VAL("no cgroups", write_file(top, "cgroups", "33 /system.slice/a\x1b.service\n"
+					 "34 relative\n99999999999999999999999 /\n"));
 	scnprintf(path, sizeof(path), "%s/programs", top);
 	TEST_ASSERT_VAL("no directory", !mkdir(path, 0700));
 	TEST_ASSERT_VAL("no program", write_file(path, PROGRAM_ID, ""));
@@ -872,6 +919,7 @@ static struct test_case tests__guest_samples[] = {
 	GUEST_CASE("Samples without reads", test_no_reads),
 	GUEST_CASE("Tasks", test_tasks),
 	GUEST_CASE("Tasks that the guest says are current", test_current),
+	GUEST_CASE("Cgroups of tasks", test_cgroups),
 	GUEST_CASE("Tasks that end or begin", test_ends),
 	GUEST_CASE("Tasks that are noted while samples are read", test_later),
 	GUEST_CASE("Files that tasks run", test_files),

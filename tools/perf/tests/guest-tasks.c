@@ -238,6 +238,40 @@ static int test_build_ids(const char *dir)
 	return test_files_of(dir, build_ids, ARRAY_SIZE(build_ids));
 }
 
+#define ROOT_TEXT	"11 /\n"
+#define SERVICE_TEXT	"33 /system.slice/a.service\n"
+
+static const struct fake_guest cgroups[] = {
+	{ "cgroups",			.from = "", .to = "" },
+	{ "Linux 6.14",			.kernel.hot = true, .from = "", .to = "" },
+	{ "a name with escape sequences", .bytes = { BYTES(CGROUP_NAME(1), "\x1b[2J") },
+	  .from = SERVICE_TEXT, .to = "" },
+	{ "a path without end",
+	  .bytes = { WORD(CGROUP_DIR(1) + KN_PARENT, CGROUP_DIR(2)) },
+	  .from = SERVICE_TEXT, .to = "" },
+	{ "a path into nothing",	.bytes = { WORD(CGROUP_DIR(1) + KN_PARENT, 8) },
+	  .from = SERVICE_TEXT, .to = "" },
+	{ "a cgroup in nothing",	.bytes = { WORD(CSS_SET(2) + CSS_CGROUP, 8) },
+	  .from = SERVICE_TEXT, .to = "" },
+	{ "the same id",		.bytes = { WORD(CGROUP_DIR(2) + KN_ID, 11) },
+	  .from = SERVICE_TEXT, .to = "" },
+	{ "a task in none",		.bytes = { WORD(TASK(1) + T_CGROUPS, 0),
+						   WORD(TASK(2) + T_CGROUPS, 0) },
+	  .from = SERVICE_TEXT, .to = "" },
+};
+
+static int test_cgroups(const char *dir)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(cgroups); i++) {
+		fake__make(&cgroups[i]);
+		TEST_ASSERT_VAL(cgroups[i].name, fake__find(dir) == GUEST_FILES_TABLES);
+		TEST_ASSERT_VAL(cgroups[i].name,
+				fake__has_changed(dir, "cgroups", ROOT_TEXT SERVICE_TEXT,
+						  &cgroups[i]));
+	}
+	return TEST_OK;
+}
+
 /*
  * Look at the tasks.  Return true if that succeeds, and if guest_task_writer__is_unsettled() then
  * returns @again.
@@ -435,6 +469,7 @@ static struct test_case tests__guest_tasks[] = {
 	FAKE_GUEST_BTF_TEST("Tasks", test_tasks),
 	FAKE_GUEST_BTF_TEST("Files that tasks run", test_files),
 	FAKE_GUEST_BTF_TEST("Build-ids of these files", test_build_ids),
+	FAKE_GUEST_BTF_TEST("Cgroups of tasks", test_cgroups),
 	FAKE_GUEST_BTF_TEST("Changes from one look to the next", test_looks),
 	FAKE_GUEST_BTF_TEST("New processes", test_new),
 	FAKE_GUEST_BTF_TEST("Policy while a guest is watched", test_policy),

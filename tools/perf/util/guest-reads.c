@@ -80,6 +80,7 @@ static const char *const slot_names[NR_GUEST_READ_SLOTS] = {
 	[GUEST_READ_CURRENT_STACK]	= "current user stack",
 	[GUEST_READ_PIDS]		= "pids",
 	[GUEST_READ_COMM]		= "comm",
+	[GUEST_READ_CGROUP]		= "cgroup",
 };
 
 const char *guest_read_slot__name(unsigned int slot)
@@ -203,6 +204,28 @@ static void describe_stacks(struct perf_guest_reads *reads, struct guest_kernel 
 	};
 }
 
+/* The id of a cgroup is that of its directory. */
+static void describe_cgroup(struct perf_guest_reads *reads, const struct perf_guest_read *of_task,
+			    const struct btf *btf)
+{
+	const s64 offsets[] = {
+		find_member(btf, "task_struct", "cgroups"),
+		find_member(btf, "css_set", "dfl_cgrp"),
+		find_member(btf, "cgroup", "kn"),
+		find_member(btf, "kernfs_node", "id"),
+	};
+	struct perf_guest_read read = *of_task;
+
+	for (size_t i = 0; i < ARRAY_SIZE(offsets); i++) {
+		if (offsets[i] < 0 || offsets[i] > INT_MAX)
+			return;
+		read.offset[1 + i] = offsets[i];
+	}
+	read.nr_derefs = ARRAY_SIZE(offsets);
+	read.size = sizeof(u64);
+	reads->read[GUEST_READ_CGROUP] = read;
+}
+
 static void describe_task(struct perf_guest_reads *reads, struct guest_kernel *kernel,
 			  const struct btf *btf)
 {
@@ -225,6 +248,7 @@ static void describe_task(struct perf_guest_reads *reads, struct guest_kernel *k
 	read.offset[1] = comm;
 	read.size = GUEST_COMM_SIZE;
 	reads->read[GUEST_READ_COMM] = read;
+	describe_cgroup(reads, &read, btf);
 }
 
 /**

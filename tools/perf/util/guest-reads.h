@@ -20,6 +20,7 @@ struct perf_guest_reads;
  * @GUEST_READ_CURRENT_STACK:	user mode's stack, from SP up, if user mode was sampled
  * @GUEST_READ_PIDS:		pid and tgid of the current task
  * @GUEST_READ_COMM:		its comm
+ * @GUEST_READ_CGROUP:		the id of its cgroup
  * @NR_GUEST_READ_SLOTS:	number of slots
  *
  * Data files have these numbers: don't change what they mean.  What perf can't read of a guest
@@ -33,6 +34,7 @@ enum guest_read_slot {
 	GUEST_READ_CURRENT_STACK,
 	GUEST_READ_PIDS,
 	GUEST_READ_COMM,
+	GUEST_READ_CGROUP,
 	NR_GUEST_READ_SLOTS,
 };
 

@@ -20,6 +20,7 @@
 #include <perf/event.h>
 
 #include "../../arch/x86/include/uapi/asm/perf_regs.h"
+#include "cgroup.h"
 #include "event.h"
 #include "guest-folder.h"
 #include "guest-map-reader.h"
@@ -37,6 +38,9 @@
 /* guest_task_writer__update() writes shorter lines, and fewer of them. */
 #define MAX_LINE	128
 #define MAX_NOTES	(1 << 20)
+
+/* guest_cgroup_writer__note() writes fewer lines. */
+#define MAX_CGROUPS	(1 << 16)
 
 /* While perf samples live, don't read files again that exceed this many bytes in total. */
 #define MAX_LIVE_SIZE	(1 << 20)
@@ -353,6 +357,32 @@ static FILE *open_notes(const struct machine *machine, const char *name)
 	return file;
 }
 
+/* The ids of cgroups begin anew with each kernel that the guest boots. */
+static u64 cgroup_key(const struct machine *machine, u64 id)
+{
+	return id ^ (u64)machine->nr_old_kmaps << 48;
+}
+
+/* Read a file that guest_cgroup_writer__note() has written. */
+static void load_cgroups(struct machine *machine, FILE *file)
+{
+	char line[PATH_MAX + 32];
+	int path;
+	u64 id;
+
+	for (unsigned int i = 0; i < MAX_CGROUPS && fgets(line, sizeof(line), file); i++) {
+		if (sscanf(line, "%" SCNu64 " %n/", &id, &path) != 1 || line[path] != '/')
+			continue;
+		line[strcspn(line, "\n")] = 0;
+		for (char *c = &line[path]; *c; c++) {
+			if (*c < ' ' || *c > '~')
+				*c = '?';
+		}
+		__cgroup__findnew(&machine->guest_cgroups, cgroup_key(machine, id), true,
+				  &line[path]);
+	}
+}
+
 static struct guest_task_reader *machine__guest_task_reader(struct machine *machine)
 {
 	FILE *file;
@@ -372,6 +402,11 @@ static struct guest_task_reader *machine__guest_task_reader(struct machine *mach
 	file = machine->guest_task_reader ? open_notes(machine, "maps") : NULL;
 	if (file) {
 		machine->guest_task_reader->maps = guest_map_reader__load(file);
+		fclose(file);
+	}
+	file = machine->guest_task_reader ? open_notes(machine, "cgroups") : NULL;
+	if (file) {
+		load_cgroups(machine, file);
 		fclose(file);
 	}
 	return machine->guest_task_reader;
@@ -473,6 +508,16 @@ static bool find_task(struct machine *machine, const struct perf_sample *sample,
 	return true;
 }
 
+/* Give a sample the cgroup of the guest's task. */
+static void name_cgroup(struct perf_sample *sample, const struct machine *machine)
+{
+	const struct guest_read *read = &sample->guest_read;
+	const struct guest_piece *piece = &read->pieces[GUEST_READ_CGROUP];
+
+	if (read->nr > GUEST_READ_CGROUP && piece->size == sizeof(u64))
+		sample->cgroup = cgroup_key(machine, get_unaligned_le64(piece->data));
+}
+
 /* Give a guest's thread the name of the VMM's thread whose vCPU was sampled. */
 static void name_vcpu(const struct perf_sample *sample, struct machine *machine)
 {
@@ -531,5 +576,6 @@ bool sample__name_guest_task(struct perf_sample *sample, struct machine *machine
 	thread__put(thread);
 	sample->pid = task.pid;
 	sample->tid = task.tid;
+	name_cgroup(sample, machine);
 	return true;
 }

@@ -18,6 +18,7 @@
 
 #include "debug.h"
 #include "guest-btf.h"
+#include "guest-cgroup-writer.h"
 #include "guest-kernel.h"
 #include "guest-map-writer.h"
 #include "guest-memory.h"
@@ -64,6 +65,7 @@
  * @mm:		address of its struct mm_struct
  * @exec_vm:	number of pages that it can execute; zero if that isn't known, or if its files
  *		could not be read, so that the next look reads them again
+ * @css_set:	address of its struct css_set
  * @files:	hash of the list of its files that perf last wrote; zero if perf wrote none
  * @pid:	pid of its process
  * @tid:	its tid
@@ -74,6 +76,7 @@ struct task {
 	u64	root;
 	u64	mm;
 	u64	exec_vm;
+	u64	css_set;
 	u64	files;
 	u32	pid;
 	u32	tid;
@@ -90,6 +93,7 @@ struct task {
  * @pid:	... what user space calls the tid
  * @tgid:	... what it calls the pid
  * @comm:	... the name
+ * @css_set:	... the struct css_set; zero if the kernel has no cgroups
  * @end:	the end of the last of these fields
  * @threads:	in struct signal_struct: the head of the list of threads
  * @pgd:	in struct mm_struct: the topmost page table
@@ -104,6 +108,7 @@ struct task_layout {
 	u32	pid;
 	u32	tgid;
 	u32	comm;
+	u32	css_set;
 	u32	end;
 	u32	threads;
 	u32	pgd;
@@ -114,6 +119,7 @@ struct task_layout {
  * struct guest_task_writer - the tasks of a guest
  * @mem:	the guest's memory
  * @maps:	state for the files that tasks run; NULL if perf can't or need not write these
+ * @cgroups:	state for the cgroups that tasks are in; NULL if perf can't write these
  * @file:	the file that tasks are written to
  * @layout:	offsets of the fields of the guest's structures
  * @init_task:	address of the first task
@@ -134,6 +140,7 @@ struct task_layout {
 struct guest_task_writer {
 	struct guest_memory	*mem;
 	struct guest_map_writer	*maps;
+	struct guest_cgroup_writer *cgroups;
 	FILE			*file;
 	struct task_layout	layout;
 	u64			init_task;
@@ -178,6 +185,10 @@ static bool find_layout(const struct btf *btf, struct task_layout *layout)
 			return false;
 		layout->end = max(layout->end, *members[i].offset + members[i].size);
 	}
+	if (guest_btf__find(btf, task, "cgroups", &layout->css_set) < 0 ||
+	    layout->css_set > MAX_TASK_SIZE - sizeof(u64))
+		layout->css_set = 0;
+	layout->end = max(layout->end, layout->css_set + (u32)sizeof(u64));
 	return guest_btf__find(btf, signal, "thread_head", &layout->threads) > 0 &&
 	       guest_btf__find(btf, mm, "pgd", &layout->pgd) > 0 &&
 	       guest_btf__find(btf, mm, "exec_vm", &layout->exec_vm) > 0;
@@ -226,6 +237,8 @@ struct guest_task_writer *guest_task_writer__new(struct guest_kernel *kernel, FI
 	tasks->mem = kernel->mem;
 	tasks->maps = maps ? guest_map_writer__new(kernel->mem, btf, vmemmap, maps, dir) :
 			      NULL;
+	tasks->cgroups = tasks->layout.css_set ?
+			 guest_cgroup_writer__new(kernel->mem, btf, dir) : NULL;
 	tasks->file = file;
 	tasks->init_task = symbol_addr(kernel, "init_task");
 	tasks->idle = symbol_addr(kernel, "idle_threads");
@@ -249,6 +262,7 @@ void guest_task_writer__delete(struct guest_task_writer *tasks)
 		return;
 
 	guest_map_writer__delete(tasks->maps);
+	guest_cgroup_writer__delete(tasks->cgroups);
 	free(tasks->found);
 	free(tasks->noted);
 	free(tasks);
@@ -296,6 +310,7 @@ static bool add_task(struct guest_task_writer *tasks, const u8 *raw)
 	task = &tasks->found[tasks->nr_found++];
 	task->stack = get_unaligned_le64(raw + layout->stack);
 	read_mm(tasks, raw, task);
+	task->css_set = layout->css_set ? get_unaligned_le64(raw + layout->css_set) : 0;
 	task->pid = get_unaligned_le32(raw + layout->tgid);
 	task->tid = get_unaligned_le32(raw + layout->pid);
 	memcpy(task->comm, raw + layout->comm, COMM_SIZE);
@@ -478,13 +493,21 @@ static bool insert_noted(struct guest_task_writer *tasks, size_t i, const struct
 	return true;
 }
 
+static void note_cgroup(struct guest_task_writer *tasks, const struct task *old,
+			const struct task *new)
+{
+	if (!old || old->css_set != new->css_set)
+		guest_cgroup_writer__note(tasks->cgroups, new->css_set);
+}
+
 /* Write a task if it is new or has changed; return true if so. */
 static bool note_new(struct guest_task_writer *tasks, struct task *new, u64 time)
 {
 	size_t i = find_noted(tasks, new->stack);
 	struct task *old = i < tasks->nr_noted && tasks->noted[i].stack == new->stack ?
 			   &tasks->noted[i] : NULL;
-	bool changed = !old || !is_same(old, new) || old->exec_vm != new->exec_vm;
+	bool changed = !old || !is_same(old, new) || old->exec_vm != new->exec_vm ||
+		       old->css_set != new->css_set;
 
 	if (!changed)
 		return false;
@@ -492,6 +515,7 @@ static bool note_new(struct guest_task_writer *tasks, struct task *new, u64 time
 	if (!old || !is_same(old, new))
 		note_task(tasks, new, time);
 	note_maps(tasks, old, new, time);
+	note_cgroup(tasks, old, new);
 	if (old)
 		*old = *new;
 	return old || insert_noted(tasks, i, new);
@@ -517,6 +541,7 @@ static void note(struct guest_task_writer *tasks, u64 time)
 		if (!old || !is_same(old, new))
 			note_task(tasks, new, time);
 		note_maps(tasks, old, new, time);
+		note_cgroup(tasks, old, new);
 		i += !!old;
 		j++;
 	}
