@@ -513,7 +513,8 @@ static bool unwinds_process(struct machine *machine, const char *dir, pid_t pid,
 	bool good;
 
 	make_sample(&s, i);
-	s.sample.pid = s.sample.tid = pid;
+	s.sample.pid = pid;
+	s.sample.tid = pid;
 	good = thread && (has_symbol_of_program(thread, IP, "first") ||
 			  map_program(machine, thread, dir, 0));
 	good = good && sample__unwind_guest_user(&s.sample, machine) == chains[i].end &&

@@ -170,7 +170,8 @@ static bool guests_beside(char path[PATH_MAX], const char *data, bool old)
  *
  * Return: what was written; if guests differ, the highest of their values.
  */
-enum guest_files guest_folder__record(const struct record_opts *opts, const char *data, bool tables)
+enum guest_files guest_folder__record(const struct record_opts *opts, const char *data,
+				      bool tables)
 {
 	struct guest_reader what = {
 		.tables = tables, .only_tasks = guest_folder__is_live(), .opts = opts,

@@ -616,7 +616,8 @@ static void write_program(struct guest_map_writer *maps, struct program *program
 	maps->written += ftell(file);
 	good = !ferror(file);
 	if (fclose(file) || !good || missing < 0 ||
-	    (program->missing >= 0 && content <= program->content) || guest_sandbox__rename(new_path, path)) {
+	    (program->missing >= 0 && content <= program->content) ||
+	    guest_sandbox__rename(new_path, path)) {
 		guest_sandbox__remove(new_path);
 		return;
 	}

@@ -405,7 +405,8 @@ static bool is_mapped(struct thread *thread, struct regs_dump *regs)
  * host's processes are.  Keep the part that frame pointers have found only if the file isn't known:
  * in a program that has rules, they lead to addresses that are no caller's.
  *
- * Return: why there are no more frames; UNWIND_NONE if user mode's registers or stack were not read.
+ * Return: why there are no more frames; UNWIND_NONE if user mode's registers or stack were not
+ * read.
  */
 enum unwind_end sample__unwind_guest_user(struct perf_sample *sample, struct machine *machine)
 {
@@ -452,7 +453,7 @@ const char *guest_user_end__name(enum unwind_end end)
 	static const char *const names[NR_UNWIND_ENDS] = {
 		[UNWIND_NONE]		= "not looked for",
 		[UNWIND_OUTERMOST]	= "start of the program or of a thread",
-		[UNWIND_NO_RULE]	= "no rule for this address, or its page was not in the guest's memory",
+		[UNWIND_NO_RULE]	= "no rule that the guest has cached",
 		[UNWIND_NO_FILE]	= "no file has this code",
 		[UNWIND_NO_STACK]	= "beyond the stack that was recorded",
 		[UNWIND_MAX_STACK]	= "more frames than a callchain has",

@@ -59,13 +59,14 @@ static void note(u32 what, const void *data, void *arg)
 static void *serve(void *arg __maybe_unused)
 {
 	struct pollfd *polls;
-	unsigned int nr = 0, left = 0;
+	unsigned int nr, left = 0;
 
 	for (struct guest *guest = watch.guests; guest; guest = guest->next)
 		left += guest->broker->socket >= 0;
 	polls = calloc(max(left, 1U), sizeof(*polls));
 	while (polls && left) {
-		nr = left = 0;
+		nr = 0;
+		left = 0;
 		for (struct guest *guest = watch.guests; guest; guest = guest->next) {
 			if (guest->broker->socket >= 0)
 				polls[nr++] = (struct pollfd){
@@ -78,7 +79,8 @@ static void *serve(void *arg __maybe_unused)
 		for (struct guest *guest = watch.guests; guest; guest = guest->next) {
 			if (guest->broker->socket < 0)
 				continue;
-			if (!polls[nr++].revents || guest_broker__serve(guest->broker, note, guest)) {
+			if (!polls[nr++].revents ||
+			    guest_broker__serve(guest->broker, note, guest)) {
 				left++;
 				continue;
 			}
