@@ -34,13 +34,32 @@ boot()
 	return 1
 }
 
+# Print what perf's processes have taken so far: CPU time in ticks of user mode and of the kernel,
+# memory in KiB, name.  perf-guests is the process that reads the guest.
+note_costs()
+{
+	for process in /proc/[0-9]*; do
+		comm=$(cat "$process/comm")
+		case $comm in
+		perf | perf-guests)
+			echo "$(cut -d' ' -f14,15 "$process/stat")" \
+				"$(sed -n 's/^VmHWM: *\([0-9]*\).*/\1/p' "$process/status") $comm"
+			;;
+		esac
+	done
+}
+
 # Sample the running guest.
 sample()
 {
 	# Let it run each of its programs once.
 	sleep 40
 	perf kvm --guest record -e cpu-clock -F 199 -g -p $vm -o perf.data -- sleep 40 \
-		> "$out/$name/record.log" 2>&1 || return 1
+		> "$out/$name/record.log" 2>&1 &
+	perf=$!
+	sleep 35
+	note_costs > "$out/$name/costs.txt"
+	wait $perf || return 1
 	kill -0 $vm 2>/dev/null || return 1
 	cp -r perf.data perf.data.guests "$out/$name" || return 1
 	# This machine may have the same files as the guest: an empty folder hides them.

@@ -47,6 +47,12 @@ _NAMED_BROKEN = 0.8
 # The cgroup of what works, and the lowest share of all samples in it; the rest are the system's.
 _CGROUP_PATH = "/system.slice/work.service"
 _IN_CGROUP = 0.7
+# What the process that reads the guest may take of a CPU, which is emulated and some twenty times
+# slower than a real one, and of memory; when this is looked at, in seconds; ticks of a second.
+_READER = 0.2
+_READER_MIB = 400
+_COSTS_AFTER = 35
+_TICKS = 100
 # The largest share of samples that are shown as the VMM's.
 _VMM = 0.01
 
@@ -299,6 +305,20 @@ def cases(found: List[Sample], reference: List[Sample], files: Find,
     yield _paths_of(found, all_named=False)
 
 
+# "12 34 56789 perf-guests": ticks of user mode and of the kernel, memory in KiB.
+_COSTS = re.compile(r"^(\d+) (\d+) (\d+) (\S+)$", re.MULTILINE)
+
+
+def cost_case(costs: str) -> Tuple[str, bool]:
+    """Return what the process that reads the guest takes, and if this is within its limits."""
+    readers = [(int(user) + int(system), int(memory))
+               for user, system, memory, name in _COSTS.findall(costs) if name == "perf-guests"]
+    share = sum(ticks for ticks, _ in readers) / _TICKS / _COSTS_AFTER
+    memory = sum(memory for _, memory in readers) / 1024
+    return (f"to read the guest takes {100 * share:.1f} % of an emulated CPU, {memory:.0f} MiB",
+            bool(readers) and share <= _READER and memory <= _READER_MIB)
+
+
 # "    96.31%  /system.slice/work.service"
 _CGROUP = re.compile(r"^ +([\d.]+)% +(/\S*)$", re.MULTILINE)
 
@@ -497,7 +517,8 @@ def judge_guest(suite: str, root: Path, folder: Path) -> Counts:
     memory = finder(kept / "programs", build_ids((kept / "maps").read_text()))
     return judge(suite, dict([*cases(_read_script(folder, "memory"), _read_script(folder, "files"),
                                      finder(root, {}), memory),
-                              cgroup_case((folder / "cgroups.txt").read_text())]))
+                              cgroup_case((folder / "cgroups.txt").read_text()),
+                              cost_case((folder / "costs.txt").read_text())]))
 
 
 def _judge_broken(suite: str, how: str, folder: Path) -> Counts:

@@ -176,6 +176,12 @@ class DistroTest(unittest.TestCase):
         self.assertFalse(distro.cgroup_case(report.format("49.50"))[1])
         self.assertFalse(distro.cgroup_case("")[1])
 
+    def test_costs(self) -> None:
+        self.assertTrue(distro.cost_case("900 80 1000 perf\n10 20 90000 perf-guests\n")[1])
+        self.assertFalse(distro.cost_case("900 80 1000 perf\n")[1])
+        self.assertFalse(distro.cost_case("900 80 90000 perf-guests\n")[1])
+        self.assertFalse(distro.cost_case("9 8 900000 perf-guests\n")[1])
+
     def test_what_was_broken_off_is_still_named(self) -> None:
         def failed(samples: List[Sample], said: str) -> int:
             return sum(not holds for _, holds in distro.broken_cases("full", samples, said))
