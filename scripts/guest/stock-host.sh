@@ -101,8 +101,8 @@ compare_names()
 		echo same
 }
 
-# Count the bytes that could control a terminal in perf's files and output.  Leave out tables and
-# build-ids, which are not text.
+# Count the bytes that could control a terminal in perf's files and output.  Leave out tables,
+# programs and build-ids, which are not text.
 look_for_strange()
 {
 	perf kvm --guest -i perf.data report --stdio --no-children -g none --sort comm,dso \
@@ -112,7 +112,7 @@ look_for_strange()
 	done
 	[ -s "perf.data.guests/$vm/tasks" ] && [ -s "perf.data.guests/$vm/maps" ] || return 1
 	find "perf.data.guests/$vm" "$guest"/*.log "$guest"/*-hostile* -type f \
-		! -path "*/boot/*" ! -path "*/sys/*" ! -name guest.log -exec cat {} + |
+		! -path "*/boot/*" ! -path "*/programs/*" ! -path "*/sys/*" ! -name guest.log -exec cat {} + |
 		LC_ALL=C tr -d '\n\t -~' | wc -c > "$guest/strange"
 }
 

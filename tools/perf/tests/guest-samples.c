@@ -685,18 +685,22 @@ static bool is_cgroup(const char *found, const char *expected)
 
 static int test_cgroups(struct machine *machine)
 {
+	struct machine *other = machines__findnew(machine->machines, VMM + 1);
 	const char *path = "/system.slice/a?.service";
 
-	TEST_ASSERT_VAL("no cgroup", cgroup__findnew(machine->machines->host.env, 77, "/vmm"));
+	/* The VMM's cgroup, and one of another guest, have the same id. */
+	TEST_ASSERT_VAL("no cgroup", cgroup__findnew(machine->machines->host.env, 33, "/vmm"));
 	TEST_ASSERT_VAL("its path", is_cgroup(cgroup_of(machine, 33, 8, 10), path));
 	TEST_ASSERT_VAL("not read", is_cgroup(cgroup_of(machine, 33, 0, 10), NULL));
 	TEST_ASSERT_VAL("no path", is_cgroup(cgroup_of(machine, 34, 8, 10), "unknown"));
-	TEST_ASSERT_VAL("the VMM's", is_cgroup(machine__find_cgroup(machine, 77)->name, "/vmm"));
+	TEST_ASSERT_VAL("the VMM's", is_cgroup(machine__find_cgroup(machine, 33)->name, "/vmm"));
 	TEST_ASSERT_VAL("of nobody", !machine__find_cgroup(machine, 78));
-	/* The next kernel counts anew. */
+	TEST_ASSERT_VAL("another guest", other && !machine__create_kernel_maps(other));
+	TEST_ASSERT_VAL("another guest's", is_cgroup(cgroup_of(other, 33, 8, 10), "/other"));
+	TEST_ASSERT_VAL("still its path", is_cgroup(cgroup_of(machine, 33, 8, 10), path));
+	/* The next kernel counts anew, and has none that are known. */
 	sample_at(machine, 5000, KERNEL, 0xfffffff0);
-	TEST_ASSERT_VAL("of another kernel", machine->nr_old_kmaps &&
-			!machine__find_cgroup(machine, 33 ^ (u64)machine->nr_old_kmaps << 48));
+	TEST_ASSERT_VAL("another kernel's", !machine->guest_cgroups);
 	return TEST_OK;
 }
 
@@ -864,6 +868,9 @@ static int make_guests(void)
 	TEST_ASSERT_VAL("no name", write_file(top, "name", "web\x1b[1\n2\n"));
 	scnprintf(path, sizeof(path), "%s/data.guests/%d", dir, VMM + 1);
 	TEST_ASSERT_VAL("no directory", !mkdir(path, 0700));
+	TEST_ASSERT_VAL("no kernel", make_kernel(path, 1));
+	TEST_ASSERT_VAL("no tasks", write_file(path, "tasks", tasks));
+	TEST_ASSERT_VAL("no cgroups", write_file(path, "cgroups", "33 /other\n"));
 	scnprintf(path, sizeof(path), "%s/kernels", top);
 	TEST_ASSERT_VAL("no directory", !mkdir(path, 0700));
 	for (size_t i = 0; i < ARRAY_SIZE(kernels); i++) {

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdio.h>
@@ -16,6 +17,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <sys/wait.h>
 
 #include <linux/capability.h>
 #include <linux/kernel.h>
@@ -114,7 +116,7 @@ static void try_calls(const struct guest_reader *what, int broker, int stop __ma
 	refused("setuid", setuid(65534));
 	refused("memory of others", can_read(1, &word) ? 0 : -1);
 	refused("own memory", can_read(0, &word) ? 0 : -1);
-	refused("what is typed", read(STDERR_FILENO, &byte, 1));
+	check("what is typed", read(STDERR_FILENO, &byte, 1) == 0);
 	refused("F_DUPFD", fcntl(STDERR_FILENO, F_DUPFD, 0));
 
 	page = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -124,6 +126,8 @@ static void try_calls(const struct guest_reader *what, int broker, int stop __ma
 		MAP_FAILED ? -1 : 0);
 	/* The same address is the VMM's: this process is a copy of it. */
 	check("memory of the VMM", can_read(what->pid, &word));
+	page = mmap(NULL, 3UL << 30, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	check("all memory", page == MAP_FAILED && errno == ENOMEM);
 	guest_sandbox__tell(TOLD_END, "", 1);
 }
 
@@ -147,7 +151,18 @@ static void try_requests(const struct guest_reader *what, int broker, int stop _
 	snprintf(other, sizeof(other), "%s/b", what->top);
 	check("rename", !guest_sandbox__rename(path, other));
 	refused("read it", guest_sandbox__open(other, GUEST_READ_FILE));
-	check("remove", !guest_sandbox__remove(other));
+	check("remove", !guest_sandbox__unlink(other));
+
+	/* What rm_rf() can't remove, and what is not for the process to say. */
+	snprintf(path, sizeof(path), "%s/1/2/3/4/5/6/7/8/9", what->top);
+	refused("deep", guest_sandbox__mkdir(path));
+	snprintf(path, sizeof(path), "%s/%0300d", what->top, 0);
+	refused("long", guest_sandbox__mkdir(path));
+	snprintf(path, sizeof(path), "%s/dir", what->top);
+	check("directory", !guest_sandbox__mkdir(path));
+	refused("rename a directory", guest_sandbox__rename(path, other));
+	snprintf(path, sizeof(path), "%s/name", what->top);
+	refused("name of the VM", guest_sandbox__open(path, GUEST_CREATE_FILE));
 
 	snprintf(path, sizeof(path), "%s/../outside", what->top);
 	refused("..", guest_sandbox__open(path, GUEST_CREATE_FILE));
@@ -157,7 +172,7 @@ static void try_requests(const struct guest_reader *what, int broker, int stop _
 	refused("append to others", guest_sandbox__open(path, GUEST_APPEND_FILE));
 	refused("rename to", guest_sandbox__rename(other, path));
 	refused("rename from", guest_sandbox__rename(path, other));
-	refused("remove others", guest_sandbox__remove(path));
+	refused("remove others", guest_sandbox__unlink(path));
 	refused("link out", guest_sandbox__open("/etc/passwd", GUEST_APPEND_FILE));
 
 	refused("files of others", guest_sandbox__open("/etc/passwd", GUEST_READ_FILE));
@@ -170,7 +185,7 @@ static void try_requests(const struct guest_reader *what, int broker, int stop _
 	refused("environment", guest_sandbox__open(path, GUEST_READ_FILE));
 	snprintf(path, sizeof(path), "/proc/%d/maps", what->pid);
 	refused("create there", guest_sandbox__open(path, GUEST_CREATE_FILE));
-	refused("no such request", guest_sandbox__open("", GUEST_TELL + 1));
+	refused("no such request", guest_sandbox__open("", GUEST_SAY + 1));
 	guest_sandbox__tell(TOLD_END, "", 1);
 }
 
@@ -188,6 +203,41 @@ static void wait_for_end(const struct guest_reader *what, int broker, int stop)
 		check("end", !read(stop, &byte, 1));
 }
 
+/* Make directories, which are files as well, until perf makes no more. */
+static void use_up(const struct guest_reader *what, int broker, int stop __maybe_unused)
+{
+	unsigned int nr = 0;
+
+	if (!guest_sandbox__enter(what->pid, broker))
+		return;
+
+	while (nr < 1U << 17 && (!guest_sandbox__mkdir(what->top) || errno == EEXIST))
+		nr++;
+	check("endless files", nr < 1U << 17);
+	guest_sandbox__tell(TOLD_END, "", 1);
+}
+
+/* Ask, and never read an answer. */
+static void flood(const struct guest_reader *what, int broker, int stop __maybe_unused)
+{
+	const struct guest_request request = { .op = GUEST_ASK_POLICY };
+
+	if (guest_sandbox__enter(what->pid, broker)) {
+		while (write(broker, &request, sizeof(request)) == sizeof(request))
+			;
+		/* Don't end by itself. */
+		poll(NULL, 0, -1);
+	}
+}
+
+static void stay(const struct guest_reader *what, int broker, int stop __maybe_unused)
+{
+	if (guest_sandbox__enter(what->pid, broker)) {
+		guest_sandbox__tell(TOLD_END, "", 1);
+		poll(NULL, 0, -1);
+	}
+}
+
 /* Run a confined process to its end. */
 static int run(const char *dir, guest_reader_fn fn, bool stop)
 {
@@ -203,9 +253,9 @@ static int run(const char *dir, guest_reader_fn fn, bool stop)
 	TEST_ASSERT_VAL("no process", broker);
 	if (stop)
 		guest_broker__stop(broker);
-	while (guest_broker__serve(broker, note, NULL))
+	while (guest_broker__serve(broker, 100, note, NULL))
 		;
-	TEST_ASSERT_VAL("served after its end", !guest_broker__serve(broker, note, NULL));
+	TEST_ASSERT_VAL("served after its end", !guest_broker__serve(broker, 0, note, NULL));
 	guest_broker__delete(broker);
 	if (*fault)
 		pr_debug("%s\n", fault);
@@ -241,10 +291,63 @@ static int test_end(const char *dir)
 	return TEST_OK;
 }
 
+/* perf ends a process that stays, that waits for nothing, or that wants too much. */
+static int test_stubborn(const char *dir)
+{
+	struct guest_reader what = { .pid = getpid(), .top = dir };
+	struct guest_broker *broker;
+	pid_t pid;
+
+	TEST_ASSERT_EQUAL("floods", run(dir, flood, false), TEST_OK);
+	TEST_ASSERT_EQUAL("files without end", run(dir, use_up, false), TEST_OK);
+	TEST_ASSERT_VAL("not all were tried", ended);
+
+	ended = false;
+	broker = guest_broker__start(&what, stay);
+	TEST_ASSERT_VAL("no process", broker);
+	while (!ended && guest_broker__serve(broker, 100, note, NULL))
+		;
+	guest_broker__stop(broker);
+	TEST_ASSERT_VAL("it has ended", guest_broker__serve(broker, 100, note, NULL));
+	pid = broker->pid;
+	guest_broker__delete(broker);
+	TEST_ASSERT_VAL("it is still there", kill(pid, 0) && errno == ESRCH);
+	return TEST_OK;
+}
+
+/* When the VMM ends, its pid may become another process's: nothing is read any more. */
+static int test_vmm(const char *dir)
+{
+	struct guest_reader what = { .top = dir };
+	struct guest_broker *broker;
+
+	what.pid = fork();
+	if (!what.pid) {
+		poll(NULL, 0, -1);
+		_exit(0);
+	}
+	ended = false;
+	broker = guest_broker__start(&what, stay);
+	TEST_ASSERT_VAL("no process", broker);
+	while (!ended && guest_broker__serve(broker, 100, note, NULL))
+		;
+	TEST_ASSERT_VAL("no VMM", !broker->vmm_ended);
+	kill(what.pid, SIGKILL);
+	waitpid(what.pid, NULL, 0);
+	TEST_ASSERT_VAL("goes on", !guest_broker__serve(broker, 10000, note, NULL));
+	TEST_ASSERT_VAL("why", broker->vmm_ended && broker->pid == -1);
+	guest_broker__delete(broker);
+	what.pid = 1 << 30;
+	TEST_ASSERT_VAL("no such VMM", !guest_broker__start(&what, stay));
+	return TEST_OK;
+}
+
 static struct test_case tests__guest_sandbox[] = {
 	FAKE_GUEST_TEST("System calls", test_calls),
 	FAKE_GUEST_TEST("Requests to perf", test_requests),
 	FAKE_GUEST_TEST("End", test_end),
+	FAKE_GUEST_TEST("Processes that don't end", test_stubborn),
+	FAKE_GUEST_TEST("End of the VMM", test_vmm),
 	{ .name = NULL, }
 };
 

@@ -143,30 +143,34 @@ static bool read_path(struct guest_cgroup_writer *cgroups, u64 node, char path[P
  * @css_set:	address of the task's struct css_set
  *
  * A line has the id of the cgroup and its path.
+ *
+ * Return: false if the cgroup could not be read: look again later.
  */
-void guest_cgroup_writer__note(struct guest_cgroup_writer *cgroups, u64 css_set)
+bool guest_cgroup_writer__note(struct guest_cgroup_writer *cgroups, u64 css_set)
 {
 	u64 cgroup, node, id, same;
 	char path[PATH_MAX];
 
-	if (!cgroups || !css_set || cgroups->nr == MAX_CGROUPS ||
-	    !read_u64(cgroups, css_set + cgroups->dfl_cgrp, &cgroup) ||
+	if (!cgroups || !css_set || cgroups->nr == MAX_CGROUPS)
+		return true;
+	if (!read_u64(cgroups, css_set + cgroups->dfl_cgrp, &cgroup) ||
 	    !read_u64(cgroups, cgroup + cgroups->kn, &node) ||
 	    !read_u64(cgroups, node + cgroups->id, &id))
-		return;
+		return false;
 
 	for (unsigned int i = 0; i < cgroups->nr; i++) {
 		if (cgroups->ids[i] == id)
-			return;
+			return true;
 	}
 	/* The cgroup may be removed meanwhile, and its memory be used for another one. */
 	if (!read_path(cgroups, node, path))
-		return;
+		return false;
 	guest_memory__forget(cgroups->mem);
 	if (!read_u64(cgroups, node + cgroups->id, &same) || same != id)
-		return;
+		return false;
 
 	cgroups->ids[cgroups->nr++] = id;
 	fprintf(cgroups->file, "%" PRIu64 " %s\n", id, path);
 	fflush(cgroups->file);
+	return true;
 }

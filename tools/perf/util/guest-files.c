@@ -109,7 +109,7 @@ static const char *write_tables(struct guest_kernel *kernel, const char *top)
 	if (!guest_files__close(vmlinux))
 		why_not = "its ORC tables can't be written";
 	if (why_not && snprintf(path, sizeof(path), "%s/%s", top, name) < (int)sizeof(path))
-		guest_sandbox__remove(path);
+		guest_sandbox__unlink(path);
 	return why_not;
 }
 
@@ -164,6 +164,7 @@ enum guest_files guest_files__write(struct guest_kernel *kernel, pid_t pid, cons
 {
 	enum guest_files found = GUEST_FILES_NAMES;
 	const char *why_not;
+	char path[PATH_MAX];
 
 	/* Kernels of arm64 have frame records, and need no tables. */
 	tables &= !kernel->info.is_arm64;
@@ -175,7 +176,9 @@ enum guest_files guest_files__write(struct guest_kernel *kernel, pid_t pid, cons
 	if (!make_dirs(top) || !write_names(kernel, top, tables, &why_not)) {
 		pr_warning("The guest of process %d has no names: %s can't be written\n", pid,
 			   top);
-		guest_sandbox__remove(top);
+		/* Without this file, nothing in the directory is used. */
+		if (snprintf(path, sizeof(path), "%s/proc/kallsyms", top) < (int)sizeof(path))
+			guest_sandbox__unlink(path);
 		return GUEST_FILES_NONE;
 	}
 	if (why_not)

@@ -65,6 +65,31 @@ static void write_guest_name(pid_t pid, const char *top)
 		pr_info("The guest of process %d is called %s\n", pid, name);
 }
 
+/*
+ * Return true if the directory is this user's or root's.  Names that another user has written may
+ * have escape sequences in them.
+ */
+static bool is_own_folder(const char *path)
+{
+	struct stat st;
+
+	return !lstat(path, &st) && S_ISDIR(st.st_mode) && (!st.st_uid || st.st_uid == geteuid());
+}
+
+/*
+ * Remove a directory that perf has made for guests; return false if there is another one, which
+ * lacks @has, or if the directory can't be removed.
+ */
+static bool remove_own(const char *path, const char *has)
+{
+	char file[PATH_MAX];
+
+	if (!rmdir(path) || errno == ENOENT)
+		return true;
+	return snprintf(file, sizeof(file), "%s/%s", path, has) < (int)sizeof(file) &&
+	       is_own_folder(path) && !access(file, F_OK) && !rm_rf(path);
+}
+
 /* Write the files of a guest to @dir/PID, and watch it, see guest_watch__add(). */
 static enum guest_files write_guest(struct guest_reader *what, pid_t pid, const char *dir)
 {
@@ -73,7 +98,7 @@ static enum guest_files write_guest(struct guest_reader *what, pid_t pid, const 
 
 	/* Remove what an earlier call has written: it may be another kernel's. */
 	if (snprintf(top, sizeof(top), "%s/%d", dir, pid) >= (int)sizeof(top) ||
-	    (mkdir(dir, 0700) && errno != EEXIST) || rm_rf(top)) {
+	    (mkdir(dir, 0700) && errno != EEXIST) || !remove_own(top, "proc")) {
 		pr_warning("The guest of process %d has no names: %s can't be written\n", pid, dir);
 		return found;
 	}
@@ -83,6 +108,8 @@ static enum guest_files write_guest(struct guest_reader *what, pid_t pid, const 
 	found = guest_watch__add(what);
 	if (found)
 		write_guest_name(pid, top);
+	else
+		remove_own(top, "proc");
 	return found;
 }
 
@@ -183,7 +210,7 @@ enum guest_files guest_folder__record(const struct record_opts *opts, const char
 	if (!guests_beside(dir, data, false) || !guests_beside(old, data, true))
 		return most;
 
-	if (rm_rf(old) || (rename(dir, old) && errno != ENOENT)) {
+	if (!remove_own(old, "") || (rename(dir, old) && errno != ENOENT)) {
 		pr_warning("Guests have no names: %s can't be moved\n", dir);
 		return most;
 	}
@@ -206,17 +233,6 @@ enum guest_files guest_folder__record(const struct record_opts *opts, const char
 	else
 		rmdir(dir);
 	return most;
-}
-
-/*
- * Return true if the directory is this user's or root's.  Names that another user has written may
- * have escape sequences in them.
- */
-static bool is_own_folder(const char *path)
-{
-	struct stat st;
-
-	return !lstat(path, &st) && S_ISDIR(st.st_mode) && (!st.st_uid || st.st_uid == geteuid());
 }
 
 /* The directory that guest_folder__use() has chosen last. */

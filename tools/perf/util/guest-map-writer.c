@@ -618,7 +618,7 @@ static void write_program(struct guest_map_writer *maps, struct program *program
 	if (fclose(file) || !good || missing < 0 ||
 	    (program->missing >= 0 && content <= program->content) ||
 	    guest_sandbox__rename(new_path, path)) {
-		guest_sandbox__remove(new_path);
+		guest_sandbox__unlink(new_path);
 		return;
 	}
 	program->missing = missing;

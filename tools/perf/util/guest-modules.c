@@ -313,7 +313,7 @@ static void write_tables(struct guest_memory *mem, const struct module_layout *l
 		return;
 	good = guest_elf__write(mem, sections, ARRAY_SIZE(sections), file);
 	if (fclose(file) || !good)
-		guest_sandbox__remove(path);
+		guest_sandbox__unlink(path);
 }
 
 /* Return true if @size bytes from @addr on are the module's own memory. */
@@ -400,7 +400,7 @@ static void write_note(struct guest_memory *mem, const struct module_layout *lay
 		return;
 	fwrite(note, size, 1, file);
 	if (fclose(file))
-		guest_sandbox__remove(path);
+		guest_sandbox__unlink(path);
 }
 
 /*

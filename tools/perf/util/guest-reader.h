@@ -28,7 +28,7 @@ struct guest_reader {
 enum { GUEST_TOLD_READS, GUEST_TOLD_FILES };
 
 struct guest_told_reads {
-	bool			known;
+	u8			known;
 	struct perf_guest_reads	reads;
 };
 

@@ -5,6 +5,7 @@
  * from the symbols and the BTF of the guest's kernel.
  */
 #include <limits.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -64,6 +65,9 @@ struct vm {
 	bool			known;
 	struct perf_guest_reads	reads;
 };
+
+/* The thread that serves processes which read guests, see guest-watch.c, notes what they tell. */
+static pthread_mutex_t state_lock = PTHREAD_MUTEX_INITIALIZER;
 
 static struct {
 	struct vm		*vms;
@@ -348,10 +352,32 @@ static void set_all_reads(void)
 		set_reads(evsel, &usual);
 }
 
+/* Check a piece that the process that reads the guest wants: a guest may have taken it over. */
+static bool is_sane(const struct perf_guest_read *read, unsigned int slot)
+{
+	static const u32 max_sizes[NR_GUEST_READ_SLOTS] = {
+		[GUEST_READ_STACK]		= MAX_STACK_SIZE,
+		[GUEST_READ_INTERRUPTED]	= MAX_INTERRUPTED_SIZE,
+		[GUEST_READ_USER_REGS]		= GUEST_PT_REGS_SIZE,
+		[GUEST_READ_USER_STACK]		= USER_STACK_SIZE,
+		[GUEST_READ_CURRENT_STACK]	= USER_STACK_SIZE,
+		[GUEST_READ_PIDS]		= 2 * sizeof(u32),
+		[GUEST_READ_COMM]		= GUEST_COMM_SIZE,
+		[GUEST_READ_CGROUP]		= sizeof(u64),
+	};
+
+	return read->size <= max_sizes[slot] && read->size % sizeof(u64) == 0 &&
+	       (read->base == PERF_GUEST_READ_SP || read->base == PERF_GUEST_READ_PERCPU) &&
+	       read->nr_derefs <= PERF_GUEST_READ_DEREFS &&
+	       (!read->within || read->within == IRQ_STACK_SIZE) &&
+	       !(read->flags & ~(PERF_GUEST_READ_IN_KERNEL | PERF_GUEST_READ_IN_USER |
+				 PERF_GUEST_READ_AS_USER));
+}
+
 /**
  * guest_reads__note - note what to read of a guest
  * @pid:	pid of its VMM
- * @reads:	what to read, from guest_reads__describe()
+ * @reads:	what to read, from guest_reads__describe(); what that doesn't write is left out
  * @known:	true if the guest's kernel is known
  *
  * After guest_reads__begin(), events read the guest like that: the guest may boot another kernel
@@ -359,24 +385,32 @@ static void set_all_reads(void)
  */
 void guest_reads__note(pid_t pid, const struct perf_guest_reads *reads, bool known)
 {
-	struct vm *vm = state.vms;
 	char path[PATH_MAX];
+	struct vm *vm;
 
+	pthread_mutex_lock(&state_lock);
+	vm = state.vms;
 	while (vm && vm->pid != pid)
 		vm = vm->next;
 	if (!vm) {
 		vm = zalloc(sizeof(*vm));
 		if (!vm)
-			return;
+			goto out;
 		vm->pid = pid;
 		vm->next = state.vms;
 		state.vms = vm;
 		state.nr_vms++;
 	}
 	vm->known = known && !guest_memslots__find_vm(pid, 1, path);
-	vm->reads = *reads;
+	vm->reads = (struct perf_guest_reads) { .regs = REGS, .nr = NR_GUEST_READ_SLOTS };
+	for (unsigned int slot = 0; slot < NR_GUEST_READ_SLOTS; slot++) {
+		if (is_sane(&reads->read[slot], slot))
+			vm->reads.read[slot] = reads->read[slot];
+	}
 	if (state.evlist)
 		set_all_reads();
+out:
+	pthread_mutex_unlock(&state_lock);
 }
 
 /* Find out whether the administrator and the VMMs allow reads. */
@@ -410,10 +444,12 @@ void guest_reads__begin(struct evlist *evlist)
 	if (!any)
 		return;
 
+	pthread_mutex_lock(&state_lock);
 	state.evlist = evlist;
 	check_policy(evlist);
 	/* What is refused now may be allowed later. */
 	set_all_reads();
+	pthread_mutex_unlock(&state_lock);
 }
 
 /**
@@ -423,12 +459,14 @@ void guest_reads__end(void)
 {
 	struct vm *vm;
 
+	pthread_mutex_lock(&state_lock);
 	state.evlist = NULL;
 	state.nr_vms = 0;
 	while ((vm = state.vms)) {
 		state.vms = vm->next;
 		free(vm);
 	}
+	pthread_mutex_unlock(&state_lock);
 }
 
 /**

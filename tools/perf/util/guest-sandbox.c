@@ -2,11 +2,14 @@
 /*
  * Confine the process that reads a guest.  What a guest has in its memory may be made to break the
  * code that reads it.  So this code runs in a process that can use memory and the files that it has
- * open, and read the VMM's memory.  It has no capabilities, but for that to read the VMM.  For all
- * else, it asks perf: see guest-broker.c, which decides.
+ * open, and read the VMM's memory.  Its only capability is the one to read the VMM.  For all else,
+ * it asks perf: see guest-broker.c, which decides.
+ *
+ * Landlock could restrict where it writes, but neither whose memory it reads nor what else it does.
  *
  * Functions that open or change files do so directly in a process that is not confined.
  */
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stddef.h>
@@ -24,10 +27,11 @@
 #include <linux/kernel.h>
 #include <linux/seccomp.h>
 
+#include "debug.h"
 #include "dwarf-regs.h"
 #include "guest-sandbox.h"
 #include "trace/beauty/syscalltbl.h"
-#include "util.h"
+#include "ui/ui.h"
 
 #if defined(__x86_64__)
 #define THIS_ARCH	AUDIT_ARCH_X86_64
@@ -55,15 +59,15 @@
 /* System calls that the process may make. */
 static const char *const calls[] = {
 	"brk", "clock_gettime", "clock_nanosleep", "close", "exit_group", "futex", "getrandom",
-	"lseek", "madvise", "mremap", "munmap", "poll", "ppoll", "pread64", "recvmsg",
-	"restart_syscall", "sendmsg", "write",
+	"lseek", "madvise", "mremap", "munmap", "nanosleep", "poll", "ppoll", "pread64", "read",
+	"readv", "recvmsg", "restart_syscall", "sendmsg", "write", "writev",
 };
 
-/* System calls that it may make if an argument has this value, another one, or not these bits. */
+/* System calls that it may make if an argument has this value, or none of these bits. */
 static const struct {
 	const char	*name;
 	u32		nr;
-	enum { VALUE, NOT_VALUE, NO_BITS } kind;
+	enum { VALUE, NO_BITS } kind;
 	u32		value;
 } calls_with[] = {
 	/* fdopen() asks how the file was opened. */
@@ -72,8 +76,6 @@ static const struct {
 	{ "mprotect", 2, NO_BITS, PROT_EXEC },
 	/* perf's clock is read by giving the thread a name, see guest-reader.c. */
 	{ "prctl", 0, VALUE, PR_SET_NAME },
-	/* Standard error may be a terminal, on which somebody types a password. */
-	{ "read", 0, NOT_VALUE, STDERR_FILENO },
 };
 
 /* The socket to the process that decides; -1 in a process that is not confined. */
@@ -100,8 +102,11 @@ static struct sock_filter *add_call_with(struct sock_filter *next, const char *n
 					 int kind, u32 value)
 {
 	bool wanted = kind == VALUE;
+	int id = syscalltbl__id(EM_HOST, name);
 
-	*next++ = JUMP(BPF_JEQ, syscalltbl__id(EM_HOST, name), 0, 4);
+	/* All architectures have these calls.  No call has the number -1. */
+	assert(id >= 0);
+	*next++ = JUMP(BPF_JEQ, id, 0, 4);
 	*next++ = LOAD(ARGUMENT(nr));
 	*next++ = JUMP(kind == NO_BITS ? BPF_JSET : BPF_JEQ, value, !wanted, wanted);
 	*next++ = ALLOW;
@@ -125,6 +130,7 @@ static bool restrict_calls(pid_t vmm)
 		int id = syscalltbl__id(EM_HOST, calls[i]);
 
 		/* arm64 has no poll(). */
+		assert(id >= 0 || !strcmp(calls[i], "poll"));
 		if (id < 0)
 			continue;
 		*next++ = JUMP(BPF_JEQ, id, 0, 1);
@@ -135,35 +141,16 @@ static bool restrict_calls(pid_t vmm)
 				     calls_with[i].kind, calls_with[i].value);
 	*next++ = REFUSE;
 	program.len = next - filter;
+	assert(program.len <= ARRAY_SIZE(filter));
 	return THIS_ARCH && !prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) &&
 	       !prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program);
 }
 
-/**
- * guest_sandbox__enter - confine this process for the rest of its life
- * @vmm:	pid of the VMM whose memory it may read
- * @socket:	socket to the process that calls guest_broker__serve()
- *
- * Files that are open stay so.
- *
- * Return: true if the process is confined.
+/*
+ * Ask, and wait for the answer; return zero, or -1 with errno set.  If @fd is not NULL, it receives
+ * the file descriptor that comes with the answer.
  */
-bool guest_sandbox__enter(pid_t vmm, int socket)
-{
-	if (!drop_capabilities() || !restrict_calls(vmm))
-		return false;
-
-	broker = socket;
-	return true;
-}
-
-bool guest_sandbox__is_entered(void)
-{
-	return broker >= 0;
-}
-
-/* Ask, and wait for the answer; return a file descriptor or zero, or -1 with errno set. */
-static int ask(struct guest_request *request, struct guest_answer *answer)
+static int ask(struct guest_request *request, struct guest_answer *answer, int *fd)
 {
 	union {
 		struct cmsghdr	align;
@@ -172,7 +159,6 @@ static int ask(struct guest_request *request, struct guest_answer *answer)
 	struct iovec iov = { request, sizeof(*request) };
 	struct msghdr msg = { .msg_iov = &iov, .msg_iovlen = 1 };
 	struct cmsghdr *cmsg;
-	int fd = 0;
 
 	if (sendmsg(broker, &msg, MSG_NOSIGNAL) != sizeof(*request))
 		return -1;
@@ -186,13 +172,65 @@ static int ask(struct guest_request *request, struct guest_answer *answer)
 		return -1;
 	}
 	cmsg = CMSG_FIRSTHDR(&msg);
-	if (cmsg)
-		memcpy(&fd, CMSG_DATA(cmsg), sizeof(fd));
+	if (cmsg && fd)
+		memcpy(fd, CMSG_DATA(cmsg), sizeof(*fd));
 	errno = answer->error;
-	return answer->error ? -1 : fd;
+	return answer->error ? -1 : 0;
 }
 
-static int ask_for_path(enum guest_request_op op, const char *path, const char *to)
+/* Have perf print what this process prints. */
+static ssize_t say(void *cookie __maybe_unused, const char *text, size_t size)
+{
+	for (size_t done = 0, len; done < size; done += len) {
+		struct guest_request request = { .op = GUEST_SAY };
+		struct guest_answer answer;
+
+		len = min_t(size_t, size - done, GUEST_TOLD_SIZE);
+		request.nr = len;
+		memcpy(request.told, &text[done], len);
+		if (ask(&request, &answer, NULL))
+			break;
+	}
+	return size;
+}
+
+static bool redirect_messages(void)
+{
+	FILE *file = fopencookie(NULL, "w", (cookie_io_functions_t){ .write = say });
+
+	if (!file || setvbuf(file, NULL, _IOLBF, 0))
+		return false;
+
+	/* perf prints them where its own are. */
+	use_browser = 0;
+	debug_set_file(file);
+	return true;
+}
+
+/**
+ * guest_sandbox__enter - confine this process for the rest of its life
+ * @vmm:	pid of the VMM whose memory it may read
+ * @socket:	socket to the process that calls guest_broker__serve()
+ *
+ * Files that are open stay so.  Messages are printed by perf.
+ *
+ * Return: true if the process is confined.
+ */
+bool guest_sandbox__enter(pid_t vmm, int socket)
+{
+	if (!drop_capabilities() || !restrict_calls(vmm))
+		return false;
+
+	broker = socket;
+	return redirect_messages();
+}
+
+bool guest_sandbox__is_entered(void)
+{
+	return broker >= 0;
+}
+
+static int ask_for_path(enum guest_request_op op, const char *path, const char *to, int *fd)
 {
 	struct guest_request request = { .op = op };
 	struct guest_answer answer;
@@ -202,7 +240,7 @@ static int ask_for_path(enum guest_request_op op, const char *path, const char *
 		errno = ENAMETOOLONG;
 		return -1;
 	}
-	return ask(&request, &answer);
+	return ask(&request, &answer, fd);
 }
 
 /**
@@ -221,8 +259,12 @@ int guest_sandbox__open(const char *path, enum guest_request_op how)
 		[GUEST_APPEND_FILE]	= O_WRONLY | O_APPEND | O_NOFOLLOW | O_CLOEXEC,
 	};
 
-	return guest_sandbox__is_entered() ? ask_for_path(how, path, "") :
-					     open(path, flags[how], 0600);
+	int fd = -1;
+
+	if (!guest_sandbox__is_entered())
+		return open(path, flags[how], 0600);
+
+	return ask_for_path(how, path, "", &fd) ? -1 : fd;
 }
 
 /**
@@ -248,21 +290,22 @@ FILE *guest_sandbox__fopen(const char *path, enum guest_request_op how)
 /* Like mkdir() for this user only. */
 int guest_sandbox__mkdir(const char *path)
 {
-	return guest_sandbox__is_entered() ? ask_for_path(GUEST_MKDIR, path, "") :
+	return guest_sandbox__is_entered() ? ask_for_path(GUEST_MKDIR, path, "", NULL) :
 					     mkdir(path, 0700);
 }
 
 /* Like rename(). */
 int guest_sandbox__rename(const char *path, const char *to)
 {
-	return guest_sandbox__is_entered() ? ask_for_path(GUEST_RENAME, path, to) :
+	return guest_sandbox__is_entered() ? ask_for_path(GUEST_RENAME, path, to, NULL) :
 					     rename(path, to);
 }
 
-/* Like rm_rf(). */
-int guest_sandbox__remove(const char *path)
+/* Like unlink(). */
+int guest_sandbox__unlink(const char *path)
 {
-	return guest_sandbox__is_entered() ? ask_for_path(GUEST_REMOVE, path, "") : rm_rf(path);
+	return guest_sandbox__is_entered() ? ask_for_path(GUEST_UNLINK, path, "", NULL) :
+					     unlink(path);
 }
 
 /**
@@ -270,14 +313,14 @@ int guest_sandbox__remove(const char *path)
  * @nr:		index of the VM among the VMM's VMs
  * @path:	receives the path of the VM's fdinfo
  *
- * Return: true if there is one; otherwise, errno is zero unless it can't be known.
+ * Return: true if there is one.  If not, errno tells why that isn't known; zero if it is.
  */
 bool guest_sandbox__find_vm(unsigned int nr, char path[PATH_MAX])
 {
 	struct guest_request request = { .op = GUEST_FIND_VM, .nr = nr };
 	struct guest_answer answer;
 
-	if (ask(&request, &answer))
+	if (ask(&request, &answer, NULL))
 		return false;
 
 	memcpy(path, answer.text, PATH_MAX);
@@ -294,7 +337,7 @@ const char *guest_sandbox__refusal(void)
 	struct guest_request request = { .op = GUEST_ASK_POLICY };
 	static struct guest_answer answer;
 
-	if (ask(&request, &answer))
+	if (ask(&request, &answer, NULL))
 		return "perf can't ask whether it may be read";
 
 	return *answer.text ? answer.text : NULL;
@@ -312,5 +355,5 @@ void guest_sandbox__tell(u32 what, const void *data, size_t size)
 	struct guest_answer answer;
 
 	memcpy(request.told, data, size);
-	ask(&request, &answer);
+	ask(&request, &answer, NULL);
 }

@@ -42,6 +42,13 @@
 /* guest_cgroup_writer__note() writes fewer lines. */
 #define MAX_CGROUPS	(1 << 16)
 
+/*
+ * Ids of guests' cgroups in samples: this bit, the number of the kernel, and the id in the guest,
+ * which counts up from one.
+ */
+#define GUEST_CGROUP	BIT_ULL(63)
+#define CGROUP_ID_BITS	40
+
 /* While perf samples live, don't read files again that exceed this many bytes in total. */
 #define MAX_LIVE_SIZE	(1 << 20)
 
@@ -357,29 +364,35 @@ static FILE *open_notes(const struct machine *machine, const char *name)
 	return file;
 }
 
-/* The ids of cgroups begin anew with each kernel that the guest boots. */
+/*
+ * Make an id that no cgroup of the host, of another guest, or of another kernel of this guest has:
+ * each kernel begins to count anew.
+ */
 static u64 cgroup_key(const struct machine *machine, u64 id)
 {
-	return id ^ (u64)machine->nr_old_kmaps << 48;
+	return GUEST_CGROUP | (u64)machine->guest_cgroups << CGROUP_ID_BITS |
+	       (id & GENMASK_ULL(CGROUP_ID_BITS - 1, 0));
 }
 
 /* Read a file that guest_cgroup_writer__note() has written. */
 static void load_cgroups(struct machine *machine, FILE *file)
 {
+	static u32 nr_kernels;
 	char line[PATH_MAX + 32];
 	int path;
 	u64 id;
 
+	if (!machine->guest_cgroups)
+		machine->guest_cgroups = ++nr_kernels;
 	for (unsigned int i = 0; i < MAX_CGROUPS && fgets(line, sizeof(line), file); i++) {
-		if (sscanf(line, "%" SCNu64 " %n/", &id, &path) != 1 || line[path] != '/')
+		if (sscanf(line, "%" SCNu64 " %n", &id, &path) != 1 || line[path] != '/')
 			continue;
 		line[strcspn(line, "\n")] = 0;
 		for (char *c = &line[path]; *c; c++) {
 			if (*c < ' ' || *c > '~')
 				*c = '?';
 		}
-		__cgroup__findnew(&machine->guest_cgroups, cgroup_key(machine, id), true,
-				  &line[path]);
+		cgroup__findnew(machine->machines->host.env, cgroup_key(machine, id), &line[path]);
 	}
 }
 
@@ -404,7 +417,8 @@ static struct guest_task_reader *machine__guest_task_reader(struct machine *mach
 		machine->guest_task_reader->maps = guest_map_reader__load(file);
 		fclose(file);
 	}
-	file = machine->guest_task_reader ? open_notes(machine, "cgroups") : NULL;
+	file = machine->guest_task_reader && machine->machines && machine->machines->host.env ?
+	       open_notes(machine, "cgroups") : NULL;
 	if (file) {
 		load_cgroups(machine, file);
 		fclose(file);
@@ -438,7 +452,8 @@ static void machine__load_later_threads(struct machine *machine, u64 time)
 		return;
 
 	machine->guest_task_reader_time = time;
-	size = size_of_notes(machine, "tasks") + size_of_notes(machine, "maps");
+	size = size_of_notes(machine, "tasks") + size_of_notes(machine, "maps") +
+	       size_of_notes(machine, "cgroups");
 	if (size == machine->guest_task_reader_size || size > MAX_LIVE_SIZE)
 		return;
 
@@ -514,7 +529,7 @@ static void name_cgroup(struct perf_sample *sample, const struct machine *machin
 	const struct guest_read *read = &sample->guest_read;
 	const struct guest_piece *piece = &read->pieces[GUEST_READ_CGROUP];
 
-	if (read->nr > GUEST_READ_CGROUP && piece->size == sizeof(u64))
+	if (read->nr > GUEST_READ_CGROUP && piece->size == sizeof(u64) && machine->guest_cgroups)
 		sample->cgroup = cgroup_key(machine, get_unaligned_le64(piece->data));
 }
 

@@ -493,11 +493,11 @@ static bool insert_noted(struct guest_task_writer *tasks, size_t i, const struct
 	return true;
 }
 
-static void note_cgroup(struct guest_task_writer *tasks, const struct task *old,
-			const struct task *new)
+static void note_cgroup(struct guest_task_writer *tasks, const struct task *old, struct task *new)
 {
-	if (!old || old->css_set != new->css_set)
-		guest_cgroup_writer__note(tasks->cgroups, new->css_set);
+	if ((!old || old->css_set != new->css_set) &&
+	    !guest_cgroup_writer__note(tasks->cgroups, new->css_set))
+		new->css_set = 0;
 }
 
 /* Write a task if it is new or has changed; return true if so. */

@@ -453,10 +453,11 @@ const char *guest_user_end__name(enum unwind_end end)
 	static const char *const names[NR_UNWIND_ENDS] = {
 		[UNWIND_NONE]		= "not looked for",
 		[UNWIND_OUTERMOST]	= "start of the program or of a thread",
-		[UNWIND_NO_RULE]	= "no rule that the guest has cached",
+		[UNWIND_NO_RULE]	= "no rule was found",
 		[UNWIND_NO_FILE]	= "no file has this code",
 		[UNWIND_NO_STACK]	= "beyond the stack that was recorded",
 		[UNWIND_MAX_STACK]	= "more frames than a callchain has",
+		[UNWIND_ERROR]		= "the unwinder has failed",
 	};
 
 	return names[end];
