@@ -20,7 +20,7 @@ _TITLES = {"Deferred callchains": 2, "Callchains of guests": 1,
            "Reads of guests": 4, "Kernels of guests": 10, "Modules of guests": 3,
            "Programs of guests": 5, "Tasks of guests": 7, "Memory of guests": 4,
            "Directory of guests' files": 3, "Processes that read guests": 5,
-           "Samples of guests": 12}
+           "Samples of guests": 13}
 
 _PASSED = re.compile(r"^\s*[\d.]+: .+?\s*: Ok$", re.MULTILINE)
 _BAD = re.compile(r"^\s*[\d.]+: (.+?)\s*: ((?:FAILED!|Skip).*)$", re.MULTILINE)

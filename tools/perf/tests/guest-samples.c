@@ -143,14 +143,19 @@ static bool write_file(const char *top, const char *name, const char *text)
 static bool make_kernel(const char *top, unsigned int nr)
 {
 	u64 text = nr == 1 ? 0xffffffff81000000 : 0xffffffff90000000 + (nr << 24);
-	char path[MAX_PATH], symbols[256];
+	char path[MAX_PATH], symbols[512];
 
 	scnprintf(path, sizeof(path), "%s/proc", top);
+	/* Names that would control a terminal, or lead to other directories, are left out. */
 	scnprintf(symbols, sizeof(symbols),
-		  "%016lx T _text\n%016lx T _stext\n%016lx T do_%u\n%016lx T _etext\n", (long)text,
-		  (long)text, (long)text + 0x100, nr, (long)text + 0x200000);
+		  "%016lx T _text\n%016lx T _stext\n%016lx T a\x1b[2J\n%016lx T do_%u\n%016lx T ../a\n%016lx T _etext\n",
+		  (long)text, (long)text, (long)text + 0x80, (long)text + 0x100, nr,
+		  (long)text + 0x180, (long)text + 0x200000);
 	return !mkdir(path, 0700) && write_file(path, "kallsyms", symbols) &&
-	       write_file(path, "modules", "") &&
+	       write_file(path, "modules", "../../a 4096 0 - Live 0xffffffffc0000000\n"
+			  "good 4096 0 - Live 0xffffffffc0010000\n"
+			  ".a 4096 0 - Live 0xffffffffc0020000\n"
+			  "a/b 4096 0 - Live 0xffffffffc0030000\n") &&
 	       write_file(path, "version", "Linux version 6.1.0-test (by its memory)\n");
 }
 
@@ -591,6 +596,37 @@ static bool has_symbol(struct machine *machine, u64 text, const char *name)
 	return same;
 }
 
+/* Return the name of the function, or of the module, at an address; NULL if there is none. */
+static bool is_named(struct machine *machine, u64 ip, bool module, const char *name)
+{
+	struct map *map = NULL;
+	struct symbol *symbol = machine__find_kernel_symbol(machine, ip, &map);
+	const char *found = symbol ? symbol->name : NULL;
+	bool same;
+
+	if (module) {
+		map__put(map);
+		map = maps__find(machine__kernel_maps(machine), ip);
+		found = map ? dso__short_name(map__dso(map)) : NULL;
+	}
+	same = found && name ? !strcmp(found, name) : found == name;
+	map__put(map);
+	return same;
+}
+
+static int test_clean_names(struct machine *machine)
+{
+	TEST_ASSERT_VAL("before it", is_named(machine, 0xffffffff81000090, false, "_stext") ||
+			is_named(machine, 0xffffffff81000090, false, "_text"));
+	TEST_ASSERT_VAL("a function", is_named(machine, 0xffffffff81000110, false, "do_1"));
+	TEST_ASSERT_VAL("behind it", is_named(machine, 0xffffffff81000190, false, "do_1"));
+	TEST_ASSERT_VAL("a module", is_named(machine, 0xffffffffc0010000, true, "[good]"));
+	TEST_ASSERT_VAL("a path", !is_named(machine, 0xffffffffc0000000, true, "[../../a]"));
+	TEST_ASSERT_VAL("a slash", !is_named(machine, 0xffffffffc0030000, true, "[a/b]"));
+	TEST_ASSERT_VAL("a dot", !is_named(machine, 0xffffffffc0020000, true, "[.a]"));
+	return TEST_OK;
+}
+
 static int tid_of(struct machine *machine, u64 sp, u64 time)
 {
 	struct perf_sample sample;
@@ -934,6 +970,7 @@ static struct test_case tests__guest_samples[] = {
 	GUEST_CASE("Kernels after reboots", test_kernels),
 	GUEST_CASE("Name of the VM", test_name),
 	GUEST_CASE("The user's --guestmount", test_guestmount),
+	GUEST_CASE("Names of functions and modules", test_clean_names),
 	{ .name = NULL, }
 };
 

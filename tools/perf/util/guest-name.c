@@ -79,6 +79,23 @@ static const char *value_of(const char *arg, const char *next)
 }
 
 /**
+ * guest_name__is_clean - check the name of a function or a module of a guest
+ * @name: the name
+ *
+ * It is printed on terminals, and that of a module becomes part of a path.
+ *
+ * Return: true if the name is one that Linux may have.
+ */
+bool guest_name__is_clean(const char *name)
+{
+	for (const char *c = name; *c; c++) {
+		if (*c <= ' ' || *c > '~' || *c == '/')
+			return false;
+	}
+	return *name && *name != '.' && strncmp(name, "[.", 2);
+}
+
+/**
  * guest_name__find - find the name of a VM in the command line of its VMM
  * @args:	the arguments, each with a zero behind it
  * @size:	size of all arguments
