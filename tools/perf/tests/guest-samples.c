@@ -596,7 +596,7 @@ static bool has_symbol(struct machine *machine, u64 text, const char *name)
 	return same;
 }
 
-/* Return the name of the function, or of the module, at an address; NULL if there is none. */
+/* Return true if the function, or the module, at an address has this name; NULL for none. */
 static bool is_named(struct machine *machine, u64 ip, bool module, const char *name)
 {
 	struct map *map = NULL;
@@ -621,9 +621,9 @@ static int test_clean_names(struct machine *machine)
 	TEST_ASSERT_VAL("a function", is_named(machine, 0xffffffff81000110, false, "do_1"));
 	TEST_ASSERT_VAL("behind it", is_named(machine, 0xffffffff81000190, false, "do_1"));
 	TEST_ASSERT_VAL("a module", is_named(machine, 0xffffffffc0010000, true, "[good]"));
-	TEST_ASSERT_VAL("a path", !is_named(machine, 0xffffffffc0000000, true, "[../../a]"));
-	TEST_ASSERT_VAL("a slash", !is_named(machine, 0xffffffffc0030000, true, "[a/b]"));
-	TEST_ASSERT_VAL("a dot", !is_named(machine, 0xffffffffc0020000, true, "[.a]"));
+	TEST_ASSERT_VAL("a path", is_named(machine, 0xffffffffc0000000, true, NULL));
+	TEST_ASSERT_VAL("a slash", is_named(machine, 0xffffffffc0030000, true, NULL));
+	TEST_ASSERT_VAL("a dot", is_named(machine, 0xffffffffc0020000, true, NULL));
 	return TEST_OK;
 }
 

@@ -116,7 +116,7 @@ static int open_file(const struct guest_request *request, int *fd)
 }
 
 /*
- * Do what is asked for; return zero, or -1 with errno set.  @fd receives the file if one was opened.
+ * Do what is asked for; return zero, or -1 with errno set.  If a file was opened, @fd receives it.
  */
 static int answer(struct guest_broker *broker, struct guest_request *request, char text[PATH_MAX],
 		  int *fd)

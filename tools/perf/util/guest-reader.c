@@ -217,7 +217,7 @@ static void use_kernel(struct guest *guest, struct guest_kernel *kernel, const c
 /* Tell perf what to read of the guest at samples; @kernel is NULL if it isn't known. */
 static void tell_kernel(struct guest_kernel *kernel)
 {
-	struct guest_told_reads told = { .known = kernel != NULL };
+	struct guest_told_reads told = { .known = !!kernel };
 
 	static_assert(sizeof(told) <= GUEST_TOLD_SIZE, "it is told in one piece");
 	guest_reads__describe(&told.reads, kernel);

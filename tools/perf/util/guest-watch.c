@@ -23,7 +23,7 @@
 #define START_SEC	600
 #define STOP_SEC	60
 
-/* A process tells this for each kernel; if a guest has taken it over, it might do so all the time. */
+/* A process tells this for each kernel, unless a guest has taken it over. */
 #define MAX_TOLD	64
 
 /* How often to look whether a process takes too long. */
