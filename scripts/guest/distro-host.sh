@@ -43,7 +43,7 @@ note_costs()
 		case $comm in
 		perf | perf-guests)
 			echo "$(cut -d' ' -f14,15 "$process/stat")" \
-				"$(sed -n 's/^VmHWM: *\([0-9]*\).*/\1/p' "$process/status") $comm"
+				"$(sed -n 's/^VmHWM:[[:space:]]*\([0-9]*\).*/\1/p' "$process/status") $comm"
 			;;
 		esac
 	done

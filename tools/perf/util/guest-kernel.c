@@ -341,7 +341,7 @@ s64 guest_kernel__ticks(struct guest_kernel *kernel)
 {
 	u64 last = kernel->jiffies;
 
-	guest_memory__refresh(kernel->mem);
+	guest_memory__glance(kernel->mem);
 	if (!kernel->jiffies_addr ||
 	    !guest_memory__read(kernel->mem, kernel->jiffies_addr, &kernel->jiffies,
 				sizeof(kernel->jiffies)))

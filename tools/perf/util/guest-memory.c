@@ -51,6 +51,9 @@
  */
 #define NR_CACHED		1024
 
+/* Enough translations of addresses for what the short looks read. */
+#define NR_TRANSLATIONS		64
+
 #define GIB			BIT_ULL(30)
 
 /*
@@ -134,6 +137,8 @@ struct mapping {
  * @levels:	number of levels of page tables; zero if there are none
  * @generation:	is increased when all that was read is dropped; never zero
  * @cached:	pages that were read, those of @generation
+ * @translations_of: is increased when translations are dropped; never zero
+ * @translations: translations of addresses of pages, those of @translations_of
  */
 struct guest_memory {
 	pid_t			pid;
@@ -153,6 +158,12 @@ struct guest_memory {
 		u64		generation;
 		u8		data[GUEST_PAGE_SIZE];
 	} cached[NR_CACHED];
+	u64			translations_of;
+	struct {
+		u64		gva;
+		u64		gpa;
+		u64		generation;
+	} translations[NR_TRANSLATIONS];
 };
 
 /* Keep the largest mappings, sorted by size. */
@@ -233,6 +244,7 @@ struct guest_memory *guest_memory__open(pid_t pid)
 
 	mem->pid = pid;
 	mem->generation = 1;
+	mem->translations_of = 1;
 	scnprintf(path, sizeof(path), "/proc/%d/pagemap", pid);
 	mem->pagemap = guest_sandbox__open(path, GUEST_READ_FILE);
 	if (mem->pagemap >= 0 && find_mappings(mem))
@@ -445,6 +457,7 @@ bool guest_memory__find(struct guest_memory *mem, const char *prefix, guest_page
 void guest_memory__forget(struct guest_memory *mem)
 {
 	mem->generation++;
+	mem->translations_of++;
 }
 
 /**
@@ -475,10 +488,13 @@ void guest_memory__refresh(struct guest_memory *mem)
 /**
  * guest_memory__glance - drop what was read, and set the budget to that of a short look
  * @mem: the memory
+ *
+ * Translations of addresses are kept, as the kernel's image and the direct map of RAM don't move:
+ * there are hundreds of such looks a second.
  */
 void guest_memory__glance(struct guest_memory *mem)
 {
-	guest_memory__forget(mem);
+	mem->generation++;
 	mem->budget = GLANCE_BUDGET;
 }
 
@@ -532,7 +548,7 @@ static bool is_leaf(const struct guest_page_tables *tables, unsigned int level, 
 	       (tables->is_arm64 ? !(pte & DESC_TABLE) : level <= 3 && (pte & PTE_LARGE));
 }
 
-static bool translate(struct guest_memory *mem, u64 gva, u64 *gpa)
+static bool walk_tables(struct guest_memory *mem, u64 gva, u64 *gpa)
 {
 	const struct guest_page_tables *tables = &mem->tables;
 	u64 present = tables->is_arm64 ? DESC_VALID : PTE_PRESENT;
@@ -563,6 +579,22 @@ static bool translate(struct guest_memory *mem, u64 gva, u64 *gpa)
 	return true;
 }
 
+static bool translate(struct guest_memory *mem, u64 gva, u64 *gpa)
+{
+	unsigned int i = (gva >> GUEST_PAGE_SHIFT) % NR_TRANSLATIONS;
+
+	if (mem->translations[i].generation != mem->translations_of ||
+	    mem->translations[i].gva != (gva & GUEST_PAGE_MASK)) {
+		if (!walk_tables(mem, gva & GUEST_PAGE_MASK, gpa))
+			return false;
+		mem->translations[i].gva = gva & GUEST_PAGE_MASK;
+		mem->translations[i].gpa = *gpa;
+		mem->translations[i].generation = mem->translations_of;
+	}
+	*gpa = mem->translations[i].gpa | (gva & ~GUEST_PAGE_MASK);
+	return true;
+}
+
 /* Use the first layout from @layout on by which the page tables map themselves. */
 static bool find_layout(struct guest_memory *mem, unsigned int layout)
 {
@@ -574,6 +606,7 @@ static bool find_layout(struct guest_memory *mem, unsigned int layout)
 
 	for (; layout < nr_layouts; layout++) {
 		mem->layout = layout;
+		guest_memory__forget(mem);
 		if (translate(mem, mem->tables.gva, &gpa) && gpa == mem->tables.root)
 			return true;
 	}
@@ -617,6 +650,8 @@ bool guest_memory__use_next_layout(struct guest_memory *mem)
 		return true;
 
 	mem->layout = layout;
+	/* Translations were made by the other layouts. */
+	guest_memory__forget(mem);
 	return false;
 }
 
