@@ -211,6 +211,10 @@ guest_read 1" ;;
 	check "perf kvm record says what it gets" "1" \
 	      "$(grep -c '^Callchains of guests: ' <<< "${out}")"
 
+	# The default event has a modifier, too.
+	out=$(perf kvm --host --guest record -vv -e cpu-clock:u -o "${dir}/data" true 2>&1)
+	check "perf kvm --host --guest record" "" "$(grep -o 'exclude_\(host\|guest\)' <<< "${out}")"
+
 	# There is no guest whose tasks could have names.
 	out=$(perf kvm --guest record -vv -e cpu-clock:uG -g -o "${dir}/data" true 2>&1)
 	check "perf kvm record" "guest_callchain 1" "$(guest_bits <<< "${out}")"
