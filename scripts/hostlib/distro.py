@@ -50,7 +50,7 @@ _CGROUP_PATH = "/system.slice/work.service"
 _IN_CGROUP = 0.7
 # What the process that reads the guest may take of a CPU, which is emulated and some twenty times
 # slower than a real one, and of memory; when this is looked at, in seconds; ticks of a second.
-_READER = 0.4
+_READER = 0.25
 _READER_MIB = 400
 _COSTS_AFTER = 35
 _TICKS = 100

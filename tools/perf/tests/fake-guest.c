@@ -126,6 +126,7 @@ static const struct {
 	{ CPU_OFFSETS,		"R__per_cpu_offset" },
 	{ IDLE_THREADS,		"didle_threads" },
 	{ TASK(0),		"Dinit_task" },
+	{ VDSO_IMAGE,		"Rvdso_image_64" },
 	{ FAKE_HOT,		"Dpcpu_hot" },
 	{ FAKE_TOP,		"Acpu_current_top_of_stack" },
 	{ FAKE_IRQ_STACK,	"Ahardirq_stack_ptr" },
@@ -235,12 +236,20 @@ static void add_node_type(struct btf *btf, const char *name, int u64_id, u32 nr)
 
 static void add_map_types(struct btf *btf, int u32_id, int u64_id)
 {
-	int tree, path, cache, slots, name, mnt, hash;
+	int tree, path, cache, slots, name, mnt, hash, context;
 
 	tree = btf__add_struct(btf, "maple_tree", 16);
 	btf__add_field(btf, "ma_root", u64_id, 64, 0);
-	btf__add_struct(btf, "mm_struct", 64);
+	btf__add_struct(btf, "vdso_image", 16);
+	btf__add_field(btf, "data", u64_id, VI_DATA * 8, 0);
+	btf__add_field(btf, "size", u64_id, VI_SIZE * 8, 0);
+	context = btf__add_struct(btf, NULL, 32);
+	btf__add_field(btf, "vdso", u64_id, CONTEXT_VDSO * 8, 0);
+	btf__add_field(btf, "vdso_image", u64_id, CONTEXT_IMAGE * 8, 0);
+	context = btf__add_typedef(btf, "mm_context_t", context);
+	btf__add_struct(btf, "mm_struct", 128);
 	btf__add_field(btf, "pgd", u64_id, MM_PGD * 8, 0);
+	btf__add_field(btf, "context", context, MM_CONTEXT * 8, 0);
 	if (!fake_kernel.no_tree)
 		btf__add_field(btf, "mm_mt", tree, (MM_TREE - 8) * 8, 0);
 	btf__add_field(btf, "exec_vm", u64_id, MM_EXEC_VM * 8, 0);
@@ -467,7 +476,7 @@ static const struct {
 } vmas[] = {
 	{ PROGRAM,		PROGRAM + PAGE,		1,	0,	0 },
 	{ PROGRAM + PAGE,	PROGRAM + 3 * PAGE,	5,	1,	0 },
-	{ PROGRAM + 8 * PAGE,	PROGRAM + 9 * PAGE,	7,	0,	NO_FILE },
+	{ VDSO,			VDSO + PAGE,		7,	0,	NO_FILE },
 	{ LIBRARY,		LIBRARY + 4 * PAGE,	5,	0,	1 },
 };
 
@@ -788,6 +797,18 @@ static const Elf64_Sym program_symbols[] = {
 
 /* One bucket; symbols from the second one on have hashes, and the last of these is odd. */
 static const u32 program_hashes[] = { 1, 2, 1, 0, 0, 0, 2, 2, 4, 6, 8, 10, 13 };
+
+/* Have the process run a vDSO that is a copy of the program, but for its build-id. */
+void fake__make_vdso(void)
+{
+	for (unsigned int i = 0; i < NR_PAGES; i++)
+		fake__put(VDSO_DATA + i * PAGE, &fake_ram[PROGRAM_RAM(i, 0)], PAGE);
+	fake__put(VDSO_DATA + 0x224, (u8[]){ VDSO_ID }, 1);
+	fake__put_u64(VDSO_IMAGE + VI_DATA, VDSO_DATA);
+	fake__put_u64(VDSO_IMAGE + VI_SIZE, NR_PAGES * PAGE);
+	fake__put_u64(MM + MM_CONTEXT + CONTEXT_VDSO, VDSO);
+	fake__put_u64(MM + MM_CONTEXT + CONTEXT_IMAGE, VDSO_IMAGE);
+}
 
 static void put_in_program(unsigned int page, u64 at, const void *data, size_t size)
 {

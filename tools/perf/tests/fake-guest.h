@@ -196,6 +196,22 @@ enum { HEADERS, HASHES, NAMES_1, NAMES_2, DYNAMIC, CODE, TABLE, RULES_1, RULES_2
 /* The address of a page's struct page. */
 #define PAGE_OF(gpa)	(VMEMMAP + (gpa) / PAGE * STRUCT_PAGE)
 
+/*
+ * The vDSO: its size and address in struct vdso_image; in struct mm_struct, mm_context_t and its
+ * fields; where the process has it.
+ */
+#define VDSO_IMAGE	(SMALL + 0xb0ff8)
+#define VI_DATA		0
+#define VI_SIZE		8
+#define VDSO_DATA	(SMALL + 0xc0000)
+#define MM_CONTEXT	0x60
+#define CONTEXT_VDSO	0x8
+#define CONTEXT_IMAGE	0x10
+/* The process has executable memory without a file here. */
+#define VDSO		(PROGRAM + 8 * PAGE)
+/* The first byte of its build-id; the others are those of the program's. */
+#define VDSO_ID		0x42
+
 /* Offsets in struct css_set, struct cgroup, and struct kernfs_node. */
 #define CSS_CGROUP	0x18
 #define CGROUP_KN	0x10
@@ -355,6 +371,7 @@ void fake__change(const struct fake_guest *guest);
 void fake__make(const struct fake_guest *guest);
 void fake__make_usual(void);
 void fake__make_program(void);
+void fake__make_vdso(void);
 void fake__make_arm64(const struct fake_arm64 *guest);
 size_t fake__print_kallsyms(char *text, size_t size, bool modules);
 

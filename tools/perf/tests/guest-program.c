@@ -38,6 +38,7 @@
 
 #define PROGRAM_ID	"0102030405060708090a0b0c0d0e0f1011121314"
 #define BUILD_ID_FILE	"programs/" PROGRAM_ID
+#define VDSO_FILE	"programs/4202030405060708090a0b0c0d0e0f1011121314"
 
 /* All that perf writes: functions by their order in the table, and rules by address. */
 static const char all[] =
@@ -201,7 +202,7 @@ static void print_program(const char *file, char *text, size_t size)
 	}
 }
 
-static bool has_program(const char *dir, const struct fake_guest *guest)
+static bool has_file(const char *dir, const char *name, const struct fake_guest *guest)
 {
 	const char *at = strstr(all, guest->from);
 	char expected[1024], found[1024] = "nothing";
@@ -210,13 +211,18 @@ static bool has_program(const char *dir, const struct fake_guest *guest)
 
 	snprintf(expected, sizeof(expected), "%.*s%s%s", (int)(at - all), all, guest->to,
 		 at + strlen(guest->from));
-	file = fake__read_file(dir, BUILD_ID_FILE, &size);
+	file = fake__read_file(dir, name, &size);
 	if (file && size)
 		print_program(file, found, sizeof(found));
 	free(file);
 	if (strcmp(found, expected))
 		pr_debug("%s:\n%sand not\n%s", guest->name, found, expected);
 	return !strcmp(found, expected);
+}
+
+static bool has_program(const char *dir, const struct fake_guest *guest)
+{
+	return has_file(dir, BUILD_ID_FILE, guest);
 }
 
 static int test_programs(const char *dir)
@@ -228,6 +234,24 @@ static int test_programs(const char *dir)
 		TEST_ASSERT_VAL(programs[i].name, fake__find(dir) == GUEST_FILES_TABLES);
 		TEST_ASSERT_VAL(programs[i].name, has_program(dir, &programs[i]));
 	}
+	return TEST_OK;
+}
+
+/* The kernel has the vDSO in its own memory. */
+static int test_vdso(const char *dir)
+{
+	const struct fake_guest same = { .name = "vDSO", THE_SAME };
+
+	fake__make_usual();
+	fake__make_program();
+	fake__make_vdso();
+	TEST_ASSERT_VAL("found", fake__find(dir) == GUEST_FILES_TABLES);
+	TEST_ASSERT_VAL("its contents", has_file(dir, VDSO_FILE, &same));
+	TEST_ASSERT_VAL("the program's", has_program(dir, &same));
+	/* A page behind its end would be the kernel's. */
+	fake__put_u64(VDSO_IMAGE + VI_SIZE, RULES_2 * PAGE);
+	TEST_ASSERT_VAL("found", fake__find(dir) == GUEST_FILES_TABLES);
+	TEST_ASSERT_VAL("half of it", !has_file(dir, VDSO_FILE, &same));
 	return TEST_OK;
 }
 
@@ -610,6 +634,7 @@ static int run_chains(struct test_suite *test __maybe_unused, int subtest __mayb
 static struct test_case tests__guest_program[] = {
 	FAKE_GUEST_BTF_TEST("Names and rules of programs", test_programs),
 	FAKE_GUEST_BTF_TEST("Pages that are cached later", test_again),
+	FAKE_GUEST_BTF_TEST("vDSO", test_vdso),
 	{
 		.name = "test_chains", .desc = "Callchains by these rules",
 		.run_case = run_chains, .priv = test_chains,

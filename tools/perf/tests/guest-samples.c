@@ -471,6 +471,8 @@ static bool write_maps(const char *top)
 		     "0 4000 9\n"
 		     "400000 500000 0 8:2 5 - %2$s\n"
 		     "900000 a00000 0 9:1 5 - %2$s\n"
+		     "a00000 b00000 0 0:0 0 aa11223344556677889900112233445566778899 [vdso]\n"
+		     "b00000 c00000 0 0:0 0 - [heap]\n"
 		     "500000 600000 0 8:1 5 - /another/path\n"
 		     "600000 700000 0 8:1 5 0011223344556677889900112233445566778899 %2$s.new\n"
 		     "700000 800000 0 8:1 5 ff11223344556677889900112233445566778899 %2$s.new\n"
@@ -508,6 +510,8 @@ static const struct {
 	{ "a little back in time",	14, 0x2000, 0x400000, 0, "=", true },
 	{ "another device",		10, 0x4000, 0x400000, 0, "= (guest, no build-id)", false },
 	{ "another kind of device",	10, 0x4000, 0x900000, 0, "= (guest, no build-id)", false },
+	{ "the vDSO",			10, 0x4000, 0xa00000, 0, "[vdso] (guest)", true },
+	{ "no file",			10, 0x4000, 0xb00000, 0, NULL, false },
 	{ "another path",		10, 0x4000, 0x500000, 0,
 	  "/another/path (guest, no build-id)", false },
 	{ "a file that was written",	10, 0x4000, 0x800000, 0,

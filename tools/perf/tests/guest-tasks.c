@@ -83,6 +83,8 @@ static int test_tasks(const char *dir)
 #define PROGRAM_TEXT	"401000 403000 1000 12f:f0000 1000 " BUILD_ID_TEXT " /bin/a program\n"
 #define LIBRARY_TEXT	"7f0000001000 7f0000005000 0 12f:f0001 1001 - /usr/lib/libtest.so\n"
 
+#define VDSO_TEXT	"408000 409000 0 0:0 0 4202030405060708090a0b0c0d0e0f1011121314 [vdso]\n"
+
 static const char all_files[] = SET_TEXT PROGRAM_TEXT LIBRARY_TEXT;
 
 /* What perf writes in place of the usual text. */
@@ -105,6 +107,18 @@ static void full_leaf(void)
 	}
 	fake__put_u64(NODE(0) + NODE_PIVOTS + 8, LIBRARY + 4 * PAGE - 1);
 	fake__put_u64(NODE(2) + LEAF_SLOTS + 15 * 8, VMA(3));
+}
+
+static void vdso_elsewhere(void)
+{
+	fake__make_vdso();
+	fake__put_u64(MM + MM_CONTEXT + CONTEXT_VDSO, LIBRARY);
+}
+
+static void vdso_of_32_bit_programs(void)
+{
+	fake__make_vdso();
+	fake__put_u64(MM + MM_CONTEXT + CONTEXT_IMAGE, VDSO_IMAGE + 0x100);
 }
 
 static const struct fake_guest files[] = {
@@ -154,6 +168,10 @@ static const struct fake_guest files[] = {
 	{ "a pivot before the last",	.bytes = { WORD(NODE(1) + NODE_PIVOTS + 2 * 8, PROGRAM) } },
 	{ "a pivot behind the node",	.bytes = { WORD(NODE(1) + NODE_PIVOTS + 2 * 8, LIBRARY) } },
 	{ "a leaf that is full",	.change = full_leaf, THE_SAME },
+	{ "a vDSO",			.change = fake__make_vdso,
+	  .from = LIBRARY_TEXT, .to = VDSO_TEXT LIBRARY_TEXT },
+	{ "a vDSO elsewhere",		.change = vdso_elsewhere, THE_SAME },
+	{ "the vDSO of a 32-bit program", .change = vdso_of_32_bit_programs, THE_SAME },
 };
 
 static int test_files_of(const char *dir, const struct fake_guest *guests, size_t nr)

@@ -32,6 +32,9 @@
  * for files whose build-id perf does not know.
  */
 #define GUEST_ONLY	" (guest)"
+
+/* The kernel has this file; the others have absolute paths. */
+#define VDSO		"[vdso]"
 #define UNKNOWN		" (guest, no build-id)"
 
 /**
@@ -115,6 +118,8 @@ static bool is_sane(const char *path)
 {
 	static const char *const strange[] = { "/proc/", "/sys/", "/dev/" };
 
+	if (!strcmp(path, VDSO))
+		return true;
 	for (size_t i = 0; i < ARRAY_SIZE(strange); i++) {
 		if (!strncmp(path, strange[i], strlen(strange[i])))
 			return false;
@@ -329,6 +334,8 @@ static bool is_at_hand(const struct file *file)
 {
 	struct build_id build_id = { .size = 0 };
 
+	if (!strcmp(file->path, VDSO))
+		return false;
 	if (*symbol_conf.symfs)
 		return true;
 	return build_id__is_defined(&file->id.build_id) &&

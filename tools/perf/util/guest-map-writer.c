@@ -18,6 +18,7 @@
 #include "build-id.h"
 #include "debug.h"
 #include "guest-btf.h"
+#include "guest-kernel.h"
 #include "guest-map-writer.h"
 #include "guest-memory.h"
 #include "guest-page-cache.h"
@@ -86,6 +87,8 @@ struct node_layout {
  * struct map_layout - offsets of the fields of a guest's structures, in bytes
  * @tree:	in struct mm_struct: the root of the tree of VMAs
  * @users:	... the number of its users; zero once the last task exits
+ * @vdso:	... the address of its vDSO
+ * @vdso_image:	... which vDSO that is
  * @range:	layout of leaves, and of inner nodes that do not track gaps
  * @arange:	layout of inner nodes that track gaps
  * @start:	in struct vm_area_struct: the first address
@@ -113,6 +116,8 @@ struct node_layout {
 struct map_layout {
 	u32			tree;
 	u32			users;
+	u32			vdso;
+	u32			vdso_image;
 	struct node_layout	range;
 	struct node_layout	arange;
 	u32			start;
@@ -140,6 +145,7 @@ struct map_layout {
 
 /**
  * struct program - a file with code
+ * @cache:	how to find its pages
  * @mapping:	address of its struct address_space
  * @build_id:	its build-id
  * @tried:	true if perf has tried to write what names and unwinds it
@@ -147,6 +153,7 @@ struct map_layout {
  * @content:	how much was written, see guest_program__write()
  */
 struct program {
+	const struct guest_page_cache *cache;
 	u64			mapping;
 	struct build_id		build_id;
 	bool			tried;
@@ -161,6 +168,8 @@ struct program {
  * @dir:	the directory with the files of the guest's kernel
  * @layout:	offsets of the fields of the guest's structures
  * @cache:	how to find pages of files
+ * @vdso:	the vDSO of 64-bit programs, which the kernel has in its memory
+ * @vdso_image:	address of the struct vdso_image; zero if that isn't known
  * @programs:	the files that were found
  * @nr_programs: number of these
  * @next:	index of the one to try next
@@ -173,6 +182,8 @@ struct guest_map_writer {
 	char			*dir;
 	struct map_layout	layout;
 	struct guest_page_cache	cache;
+	struct guest_page_cache	vdso;
+	u64			vdso_image;
 	struct program		*programs;
 	size_t			nr_programs;
 	size_t			next;
@@ -182,10 +193,12 @@ struct guest_map_writer {
 
 /**
  * struct process - the process whose files are read
+ * @vdso:	address of its vDSO; zero if that is none of 64-bit programs
  * @out:	receives a line for each executable mapping of a file
  * @nr_vmas:	number of VMAs that were read
  */
 struct process {
+	u64		vdso;
 	FILE		*out;
 	unsigned int	nr_vmas;
 };
@@ -276,27 +289,48 @@ static bool find_layout(const struct btf *btf, struct map_layout *layout)
 	       find_node(btf, "maple_arange_64", &layout->arange);
 }
 
+/* Find the kernel's vDSO for 64-bit programs. */
+static void find_vdso(struct guest_map_writer *maps, struct guest_kernel *kernel,
+		      const struct btf *btf)
+{
+	const struct guest_symbol *symbol = guest_kernel__symbol(kernel, "vdso_image_64");
+	u32 data, size;
+
+	if (!symbol || !find_field(btf, "vdso_image", "data", NULL, &data) ||
+	    !find_field(btf, "vdso_image", "size", NULL, &size) ||
+	    !find_field(btf, "mm_struct", "context", "vdso", &maps->layout.vdso) ||
+	    !find_field(btf, "mm_struct", "context", "vdso_image", &maps->layout.vdso_image) ||
+	    !guest_memory__read(maps->mem, symbol->addr + size, &maps->vdso.image_size,
+				sizeof(u64)) ||
+	    !guest_memory__read(maps->mem, symbol->addr + data, &maps->vdso.image, sizeof(u64)))
+		return;
+
+	maps->vdso.mem = maps->mem;
+	maps->vdso_image = maps->vdso.image ? symbol->addr : 0;
+}
+
 /**
  * guest_map_writer__new - prepare to write the files that a guest's processes run
- * @mem:	the guest's memory
- * @btf:	types of the guest's kernel
+ * @kernel:	the guest's kernel, with its symbols
+ * @btf:	its types
  * @vmemmap:	address of the kernel's array of struct page
  * @file:	the file to write to
  * @dir:	the directory with the files of the guest's kernel
  *
  * Return: the state; NULL if the types lack a field that perf reads, as those of Linux before 6.1.
  */
-struct guest_map_writer *guest_map_writer__new(struct guest_memory *mem, const struct btf *btf,
+struct guest_map_writer *guest_map_writer__new(struct guest_kernel *kernel, const struct btf *btf,
 					       u64 vmemmap, FILE *file, const char *dir)
 {
 	struct guest_map_writer *maps = zalloc(sizeof(*maps));
 
 	if (!maps || !find_layout(btf, &maps->layout) ||
-	    !guest_page_cache__init(&maps->cache, mem, btf, vmemmap)) {
+	    !guest_page_cache__init(&maps->cache, kernel->mem, btf, vmemmap)) {
 		free(maps);
 		return NULL;
 	}
-	maps->mem = mem;
+	maps->mem = kernel->mem;
+	find_vdso(maps, kernel, btf);
 	maps->file = file;
 	maps->dir = strdup(dir);
 	if (!maps->dir) {
@@ -403,13 +437,12 @@ static bool read_inode(struct guest_map_writer *maps, u64 file, u32 *dev, u64 *i
  * Read the build-id of a file, and note the file for guest_map_writer__write_programs().  Read it
  * each time: another file may be there by now.
  */
-static bool note_program(struct guest_map_writer *maps, u64 file, struct build_id *build_id)
+static bool note_program(struct guest_map_writer *maps, const struct guest_page_cache *cache,
+			 u64 mapping, struct build_id *build_id)
 {
 	struct program *program;
-	u64 mapping;
 
-	if (!read_u64(maps, file + maps->layout.f_mapping, &mapping) ||
-	    !guest_program__read_build_id(&maps->cache, mapping, build_id))
+	if (!guest_program__read_build_id(cache, mapping, build_id))
 		return false;
 
 	for (size_t i = 0; i < maps->nr_programs; i++) {
@@ -417,6 +450,7 @@ static bool note_program(struct guest_map_writer *maps, u64 file, struct build_i
 		if (program->build_id.size == build_id->size &&
 		    !memcmp(program->build_id.data, build_id->data, build_id->size)) {
 			/* Another copy, or the file was cached anew: use what is there now. */
+			program->cache = cache;
 			program->mapping = mapping;
 			return true;
 		}
@@ -433,9 +467,22 @@ static bool note_program(struct guest_map_writer *maps, u64 file, struct build_i
 		maps->programs = program;
 	}
 	maps->programs[maps->nr_programs++] = (struct program) {
-		.mapping = mapping, .build_id = *build_id, .missing = GUEST_PROGRAM_NONE,
+		.cache = cache, .mapping = mapping, .build_id = *build_id,
+		.missing = GUEST_PROGRAM_NONE,
 	};
 	return true;
+}
+
+/* Write a line for a process's vDSO. */
+static void write_vdso(struct guest_map_writer *maps, struct process *process, u64 first, u64 last)
+{
+	struct build_id build_id;
+	char hex[SBUILD_ID_SIZE];
+
+	if (note_program(maps, &maps->vdso, 0, &build_id) &&
+	    build_id__snprintf(&build_id, hex, sizeof(hex)) > 0)
+		fprintf(process->out, "%" PRIx64 " %" PRIx64 " 0 0:0 0 %s [vdso]\n", first,
+			last + 1, hex);
 }
 
 /* Write a line for a VMA from @first to @last, if it has a file mapped executable. */
@@ -443,20 +490,25 @@ static void write_vma(struct guest_map_writer *maps, struct process *process, co
 		      u64 first, u64 last)
 {
 	const struct map_layout *layout = &maps->layout;
-	u64 file = get_unaligned_le64(vma + layout->file), ino;
+	u64 file = get_unaligned_le64(vma + layout->file), ino, mapping;
 	char buf[PATH_MAX], hex[SBUILD_ID_SIZE] = "-";
 	struct build_id build_id;
 	const char *path;
 	u32 dev;
 
-	if (!file || !(get_unaligned_le64(vma + layout->flags) & VM_EXEC))
+	if (!(get_unaligned_le64(vma + layout->flags) & VM_EXEC))
+		return;
+	if (!file && process->vdso && first == process->vdso)
+		write_vdso(maps, process, first, last);
+	if (!file)
 		return;
 
 	path = read_inode(maps, file, &dev, &ino) ? read_path(maps, file, buf) : NULL;
 	if (!path)
 		return;
 
-	if (note_program(maps, file, &build_id))
+	if (read_u64(maps, file + layout->f_mapping, &mapping) &&
+	    note_program(maps, &maps->cache, mapping, &build_id))
 		build_id__snprintf(&build_id, hex, sizeof(hex));
 	fprintf(process->out, "%" PRIx64 " %" PRIx64 " %" PRIx64 " %x:%x %" PRIu64 " %s %s\n",
 		first, last + 1, get_unaligned_le64(vma + layout->pgoff) << GUEST_PAGE_SHIFT,
@@ -518,6 +570,16 @@ static bool read_node(struct guest_map_writer *maps, struct process *process, u6
 	return true;
 }
 
+/* Return the address of a process's vDSO; zero if that isn't known. */
+static u64 read_vdso(struct guest_map_writer *maps, u64 mm)
+{
+	u64 vdso, image;
+
+	return maps->vdso_image && read_u64(maps, mm + maps->layout.vdso, &vdso) &&
+	       read_u64(maps, mm + maps->layout.vdso_image, &image) &&
+	       image == maps->vdso_image ? vdso : 0;
+}
+
 /* Return a line for each executable mapping of a file, to be freed; NULL if they can't be read. */
 static char *read_files(struct guest_map_writer *maps, u64 mm)
 {
@@ -533,6 +595,7 @@ static char *read_files(struct guest_map_writer *maps, u64 mm)
 	if (!process.out)
 		return NULL;
 
+	process.vdso = read_vdso(maps, mm);
 	good = read_u64(maps, mm + maps->layout.tree, &node) &&
 	       read_node(maps, &process, node, 0, ~0ULL, MAX_DEPTH) &&
 	       guest_memory__read(maps->mem, mm + maps->layout.users, &users, sizeof(users)) &&
@@ -611,7 +674,7 @@ static void write_program(struct guest_map_writer *maps, struct program *program
 	if (!file)
 		return;
 	if (maps->written < MAX_WRITTEN)
-		missing = guest_program__write(&maps->cache, program->mapping, &program->build_id,
+		missing = guest_program__write(program->cache, program->mapping, &program->build_id,
 					       file, &content);
 	maps->written += ftell(file);
 	good = !ferror(file);

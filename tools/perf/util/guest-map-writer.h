@@ -7,10 +7,10 @@
 #include <linux/types.h>
 
 struct btf;
+struct guest_kernel;
 struct guest_map_writer;
-struct guest_memory;
 
-struct guest_map_writer *guest_map_writer__new(struct guest_memory *mem, const struct btf *btf,
+struct guest_map_writer *guest_map_writer__new(struct guest_kernel *kernel, const struct btf *btf,
 					       u64 vmemmap, FILE *file, const char *dir);
 char *guest_map_writer__read(struct guest_map_writer *maps, u64 mm);
 void guest_map_writer__note(struct guest_map_writer *maps, u64 root, u32 pid, u64 time,

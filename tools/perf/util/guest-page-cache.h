@@ -21,6 +21,9 @@ struct guest_memory;
  * @flags:	in struct folio: its flags
  * @mapping:	... the struct address_space that the folio belongs to
  * @index:	... the index of its first page
+ * @image:	address of a file that the kernel has in its own memory, in place of a cache; zero
+ *		if there is none
+ * @image_size:	its size
  */
 struct guest_page_cache {
 	struct guest_memory	*mem;
@@ -34,6 +37,8 @@ struct guest_page_cache {
 	u32			flags;
 	u32			mapping;
 	u32			index;
+	u64			image;
+	u64			image_size;
 };
 
 bool guest_page_cache__init(struct guest_page_cache *cache, struct guest_memory *mem,

@@ -131,6 +131,19 @@ enum {
 	PART_SECTIONS, NR_PARTS
 };
 
+/* Read a page of the file; @page receives where it is. */
+static bool read_page(struct program *program, u64 index, struct cached *page)
+{
+	const struct guest_page_cache *cache = program->cache;
+
+	if (cache->image)
+		return index < cache->image_size >> GUEST_PAGE_SHIFT &&
+		       guest_memory__read(cache->mem, cache->image + (index << GUEST_PAGE_SHIFT),
+					  page->data, GUEST_PAGE_SIZE);
+	return guest_page_cache__find(cache, program->mapping, index, &page->pfn) &&
+	       guest_memory__read_page(cache->mem, page->pfn, page->data);
+}
+
 static const u8 *get_page(struct program *program, u64 index)
 {
 	struct cached *page = &program->pages[index];
@@ -145,9 +158,7 @@ static const u8 *get_page(struct program *program, u64 index)
 	program->nr_pages = max_t(u64, program->nr_pages, index + 1);
 	page->data = malloc(GUEST_PAGE_SIZE);
 	program->failed |= !page->data;
-	if (!page->data ||
-	    !guest_page_cache__find(program->cache, program->mapping, index, &page->pfn) ||
-	    !guest_memory__read_page(program->cache->mem, page->pfn, page->data)) {
+	if (!page->data || !read_page(program, index, page)) {
 		zfree(&page->data);
 		program->missing++;
 	}
@@ -916,6 +927,9 @@ static void make_text(const struct program *program, struct part *text)
 static bool is_unchanged(const struct program *program)
 {
 	u64 pfn;
+
+	if (program->cache->image)
+		return true;
 
 	guest_memory__forget(program->cache->mem);
 	for (u64 i = 0; i < program->nr_pages; i++) {

@@ -235,7 +235,7 @@ struct guest_task_writer *guest_task_writer__new(struct guest_kernel *kernel, FI
 		goto err;
 
 	tasks->mem = kernel->mem;
-	tasks->maps = maps ? guest_map_writer__new(kernel->mem, btf, vmemmap, maps, dir) :
+	tasks->maps = maps ? guest_map_writer__new(kernel, btf, vmemmap, maps, dir) :
 			      NULL;
 	tasks->cgroups = tasks->layout.css_set ?
 			 guest_cgroup_writer__new(kernel->mem, btf, dir) : NULL;

@@ -213,7 +213,8 @@ guest_read 1" ;;
 
 	# The default event has a modifier, too.
 	out=$(perf kvm --host --guest record -vv -e cpu-clock:u -o "${dir}/data" true 2>&1)
-	check "perf kvm --host --guest record" "" "$(grep -o 'exclude_\(host\|guest\)' <<< "${out}")"
+	check "perf kvm --host --guest record" "" \
+	      "$(grep -o 'exclude_\(host\|guest\)' <<< "${out}")"
 
 	# There is no guest whose tasks could have names.
 	out=$(perf kvm --guest record -vv -e cpu-clock:uG -g -o "${dir}/data" true 2>&1)
