@@ -32,3 +32,11 @@
 #define HIGH_RAM ""
 #define LOW_RAM ""
 #define ANY_FD ""
+
+/* The same of guest-tasks.c */
+#define SET_TEXT ""
+#define PROGRAM_TEXT ""
+#define LIBRARY_TEXT ""
+#define VDSO_TEXT ""
+#define ROOT_TEXT ""
+#define SERVICE_TEXT ""

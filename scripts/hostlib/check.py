@@ -20,6 +20,7 @@ from typing import Callable, Iterable, List, Optional, Sequence
 
 from . import branch, mutants, series
 from .git import Repository
+from .options import OPTIONS
 from .patches import REPO, SCRIPTS, posted, topics
 from .source import Source, newer_linux
 from .tree import Tree
@@ -118,8 +119,12 @@ def judge(name: str, findings: Iterable[Finding], accepted: Sequence[Accepted]) 
 
 def _run(name: str, argv: Sequence[str], cwd: Path) -> Result:
     """Run a tool that exits with an error if it has complaints."""
-    done = subprocess.run(argv, cwd=cwd, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, check=False)
+    # Options of this command, such as ALL=1, are none of the tool's.
+    env = {variable: value for variable, value in os.environ.items()
+           if variable not in {option.variable for option in OPTIONS.values()}}
+    done = subprocess.run(argv, cwd=cwd, env=env, stdin=subprocess.DEVNULL,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          check=False)
     said = done.stdout.strip().splitlines()
     return Result(name, (said or [f"exit status {done.returncode}"]) if done.returncode else [])
 
