@@ -20,15 +20,6 @@ _SPHINX = re.compile(r"^(\S+?):(\d+): (?:WARNING|ERROR|SEVERE|CRITICAL): (.*)$",
 # A complaint of Sphinx about a whole document.
 _SPHINX_FILE = re.compile(r"^(\S+?\.rst): (?:WARNING|ERROR|SEVERE|CRITICAL): (.*)$", re.MULTILINE)
 
-# Rules whose reports about a file are accepted, and why.
-_ACCEPTED = {("minmax.cocci", "tools/testing/guest_callchain/callchain_oracle.c"):
-             "it runs anywhere, and includes nothing that has min()",
-             ("orplus.cocci", "tools/perf/tests/fake-guest.c"): "these are addresses",
-             ("orplus.cocci", "tools/testing/selftests/kvm/x86/guest_callchain_modes_test.c"):
-             "these are addresses",
-             ("doublebitand.cocci", "tools/testing/guest_callchain/callchain_case.c"):
-             "each call returns another random number"}
-
 # Macros that spatch must know beside its own.
 MACROS = CONFIGS / "coccinelle.h"
 
@@ -155,7 +146,10 @@ def _not_seen(spatch: _Spatch, ours: Dict[str, Set[int]], files: Sequence[str]) 
 
 def coccicheck(tree: Path, ours: Dict[str, Set[int]], folder: Path,
                jobs: int) -> Iterator[Result]:
-    """Apply each of the kernel's rules to all C files that we have lines in."""
+    """Apply each of the kernel's rules to all of the kernel's C files that we have lines in.
+
+    The rules know what the kernel's functions do; tools have others.
+    """
     if not shutil.which("spatch"):
         yield Result("coccicheck", not_tried="there is no spatch")
         return
@@ -164,7 +158,8 @@ def coccicheck(tree: Path, ours: Dict[str, Set[int]], folder: Path,
     except Failure as failure:
         yield Result("coccicheck", [str(failure)])
         return
-    files = sorted(path for path in ours if path.endswith(".c"))
+    files = sorted(path for path in ours
+                   if path.endswith(".c") and not path.startswith("tools/"))
 
     def check(name: str, found: Callable[[], List[str]]) -> Result:
         try:
@@ -175,10 +170,8 @@ def coccicheck(tree: Path, ours: Dict[str, Set[int]], folder: Path,
     yield check("what coccicheck sees", lambda: _not_seen(spatch, ours, files))
     for rule, reason in rules(tree, spatch.version).items():
         name = f"coccicheck, {rule.name}"
-        judged = {path: lines for path, lines in ours.items()
-                  if (rule.name, path) not in _ACCEPTED}
         yield (Result(name, not_tried=reason) if reason else
-               check(name, lambda: complaints(spatch.apply(rule, files), judged, [_COCCI])))
+               check(name, lambda: complaints(spatch.apply(rule, files), ours, [_COCCI])))
 
 
 def sphinx_complaints(said: str, ours: Dict[str, Set[int]],
