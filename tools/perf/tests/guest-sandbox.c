@@ -342,12 +342,60 @@ static int test_vmm(const char *dir)
 	return TEST_OK;
 }
 
+/* Return true if the process runs, and is not just waited for. */
+static bool is_running(pid_t pid)
+{
+	char path[PATH_MAX], state = 'Z';
+	FILE *stat;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	stat = fopen(path, "re");
+	if (stat && fscanf(stat, "%*d (%*[^)]) %c", &state) != 1)
+		state = 'Z';
+	if (stat)
+		fclose(stat);
+	return state != 'Z';
+}
+
+/* The process ends when perf is killed. */
+static int test_perf(const char *dir)
+{
+	struct guest_reader what = { .pid = getpid(), .top = dir };
+	struct guest_broker *broker;
+	pid_t perf, pid;
+	int told[2];
+
+	TEST_ASSERT_VAL("no pipe", !pipe(told));
+	perf = fork();
+	if (!perf) {
+		ended = false;
+		broker = guest_broker__start(&what, stay);
+		while (broker && !ended && guest_broker__serve(broker, 100, note, NULL))
+			;
+		pid = broker ? broker->pid : -1;
+		if (write(told[1], &pid, sizeof(pid)) == sizeof(pid))
+			poll(NULL, 0, -1);
+		_exit(1);
+	}
+	TEST_ASSERT_VAL("no pid", read(told[0], &pid, sizeof(pid)) == sizeof(pid));
+	TEST_ASSERT_VAL("no process", pid > 0 && is_running(pid));
+	kill(perf, SIGKILL);
+	waitpid(perf, NULL, 0);
+	for (unsigned int i = 0; i < 50 && is_running(pid); i++)
+		poll(NULL, 0, 100);
+	TEST_ASSERT_VAL("it is still there", !is_running(pid));
+	close(told[0]);
+	close(told[1]);
+	return TEST_OK;
+}
+
 static struct test_case tests__guest_sandbox[] = {
 	FAKE_GUEST_TEST("System calls", test_calls),
 	FAKE_GUEST_TEST("Requests to perf", test_requests),
 	FAKE_GUEST_TEST("End", test_end),
 	FAKE_GUEST_TEST("Processes that don't end", test_stubborn),
 	FAKE_GUEST_TEST("End of the VMM", test_vmm),
+	FAKE_GUEST_TEST("End of perf", test_perf),
 	{ .name = NULL, }
 };
 
