@@ -19,7 +19,7 @@ _TITLES = {"Deferred callchains": 2, "Callchains of guests": 1,
            "Stacks of guests": 20, "User mode of guests in callchains": 2,
            "Reads of guests": 4, "Kernels of guests": 10, "Modules of guests": 3,
            "Programs of guests": 6, "Tasks of guests": 7, "Memory of guests": 4,
-           "Directory of guests' files": 3, "Processes that read guests": 6,
+           "Directory of guests' files": 3, "Processes that read guests": 7,
            "Samples of guests": 13}
 
 _PASSED = re.compile(r"^\s*[\d.]+: .+?\s*: Ok$", re.MULTILINE)

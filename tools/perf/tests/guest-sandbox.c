@@ -145,6 +145,8 @@ static void try_requests(const struct guest_reader *what, int broker, int stop _
 	fd = guest_sandbox__open(path, GUEST_CREATE_FILE);
 	check("new file", fd > 0 && write(fd, "a", 1) == 1);
 	check("it can't be read", read(fd, &byte, 1) == -1 && errno == EBADF);
+	check("large file", lseek(fd, 1L << 30, SEEK_SET) > 0 && write(fd, "a", 1) == -1 &&
+	      errno == EFBIG);
 	check("no file twice", guest_sandbox__open(path, GUEST_CREATE_FILE) == -1 &&
 	      errno == EEXIST);
 	check("append", guest_sandbox__open(path, GUEST_APPEND_FILE) > 0);
@@ -238,6 +240,12 @@ static void stay(const struct guest_reader *what, int broker, int stop __maybe_u
 	}
 }
 
+static void say(const struct guest_reader *what, int broker, int stop __maybe_unused)
+{
+	if (guest_sandbox__enter(what->pid, broker))
+		pr_err("a\x1b[2J\x9b\n");
+}
+
 /* Run a confined process to its end. */
 static int run(const char *dir, guest_reader_fn fn, bool stop)
 {
@@ -288,6 +296,27 @@ static int test_end(const char *dir)
 {
 	TEST_ASSERT_EQUAL("dies", run(dir, run_away, false), TEST_OK);
 	TEST_ASSERT_EQUAL("waits", run(dir, wait_for_end, true), TEST_OK);
+	return TEST_OK;
+}
+
+/* Messages can't control a terminal. */
+static int test_messages(const char *dir)
+{
+	FILE *usual = debug_file(), *file;
+	char *text = NULL;
+	size_t size;
+	bool same;
+	int err;
+
+	file = open_memstream(&text, &size);
+	TEST_ASSERT_VAL("no memory", file);
+	debug_set_file(file);
+	err = run(dir, say, false);
+	debug_set_file(usual);
+	same = !fclose(file) && !strcmp(text, "a?[2J?\n");
+	free(text);
+	TEST_ASSERT_EQUAL("a message", err, TEST_OK);
+	TEST_ASSERT_VAL("its text", same);
 	return TEST_OK;
 }
 
@@ -393,6 +422,7 @@ static struct test_case tests__guest_sandbox[] = {
 	FAKE_GUEST_TEST("System calls", test_calls),
 	FAKE_GUEST_TEST("Requests to perf", test_requests),
 	FAKE_GUEST_TEST("End", test_end),
+	FAKE_GUEST_TEST("Messages", test_messages),
 	FAKE_GUEST_TEST("Processes that don't end", test_stubborn),
 	FAKE_GUEST_TEST("End of the VMM", test_vmm),
 	FAKE_GUEST_TEST("End of perf", test_perf),

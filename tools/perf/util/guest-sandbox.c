@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Confine the process that reads a guest.  What a guest has in its memory may be made to break the
- * code that reads it.  So this code runs in a process that can use memory and the files that it has
+ * Confine the process that reads a guest.  A guest may prepare its memory so as to break the code
+ * that reads it.  So this code runs in a process that can use memory and the files that it has
  * open, and read the VMM's memory.  Its only capability is the one to read the VMM.  For all else,
  * it asks perf: see guest-broker.c, which decides.
  *

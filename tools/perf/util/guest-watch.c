@@ -81,9 +81,9 @@ static struct guest *find_guest(pid_t pid)
 	return guest;
 }
 
-static void serve_guest(struct guest *guest, int msec, bool stopping)
+static void serve_guest(struct guest *guest, bool stopping)
 {
-	if (guest_broker__serve(guest->broker, msec, note, guest))
+	if (guest_broker__serve(guest->broker, 0, note, guest))
 		return;
 	if (!stopping && !guest->broker->vmm_ended)
 		pr_warning("The guest of process %d is not watched any more: the process that reads it has died\n",
@@ -108,10 +108,10 @@ static void wait_for_any(unsigned int nr)
 
 static time_t now(void)
 {
-	struct timespec now;
+	struct timespec time;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return now.tv_sec;
+	clock_gettime(CLOCK_MONOTONIC, &time);
+	return time.tv_sec;
 }
 
 /* Serve all processes until they have ended.  Kill those that don't end when they should. */
@@ -134,10 +134,10 @@ static void *serve(void *arg __maybe_unused)
 		for (struct guest *guest = watch.guests; guest; guest = guest->next) {
 			if (guest->broker->socket < 0)
 				continue;
-			serve_guest(guest, 0, stopping);
+			serve_guest(guest, stopping);
 			if (guest->broker->socket < 0 || !deadline || now() < deadline)
 				continue;
-			pr_warning("The last look at the guest of process %d has taken too long\n",
+			pr_warning("The last look at the guest of process %d took too long: perf has ended it\n",
 				   guest->pid);
 			guest_broker__kill(guest->broker);
 		}
