@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: GPL-2.0-only
-# A job for the patched host: boot guests with whole distributions, sample each while it works, and
-# print the samples twice: with what perf has read of the guest's memory, and with the guest's files.
+# A job for the patched host: boot guests with whole distributions, sample each while it boots and
+# while it works, and print the samples of its work twice: with what perf has read of the guest's
+# memory, and with the guest's files.
 # Then break recordings off.
 set -u
 out=/run/shared
@@ -14,24 +15,51 @@ fail()
 	exit 1
 }
 
+# Wait until the guest says $1.
+wait_for()
+{
+	for _ in $(seq 900); do
+		grep -q "$1" /tmp/guest.log 2>/dev/null && return
+		kill -0 $vm 2>/dev/null || return 1
+		sleep 1
+	done
+	return 1
+}
+
+# Sample the guest from the moment at which its kernel can be found until its programs begin.
+sample_boot()
+{
+	until perf kvm guest-info -p $vm -o /tmp/found > /tmp/found.log 2>&1; do
+		kill -0 $vm 2>/dev/null || return 1
+	done
+	rm -rf /tmp/found
+	perf kvm --guest record -e cpu-clock -F 199 -g -p $vm -o boot.data \
+		> "$out/$name/record-boot.log" 2>&1 &
+	perf=$!
+	wait_for begins || return 1
+	kill -INT $perf
+	wait $perf
+	cp -r boot.data boot.data.guests "$out/$name"
+	perf report --symfs /tmp/empty -i boot.data --stats \
+		> "$out/$name/stats-boot.txt" 2> "$out/$name/stats-boot.log" || return 1
+	print boot .
+}
+
 # Boot the guest in $guest; set $vm to the PID of its VMM.
 # clearcpuid: 154 is XSAVE; if the host itself is emulated, the sizes of XSAVE's areas disagree.
 boot()
 {
 	rm -f /tmp/guest.log
+	truncate -s 64M /tmp/inside.tar
 	qemu-system-x86_64 -M q35 -accel kvm -cpu host -m 512M -smp 1 \
 		-name "guest=$name,debug-threads=on" -nodefaults -no-user-config -display none \
 		-no-reboot -serial file:/tmp/guest.log -kernel "$guest/vmlinuz" \
 		-initrd "$guest/initrd.img" \
 		-drive "file=$guest/disk.img,if=virtio,format=raw,snapshot=on" \
+		-drive "file=/tmp/inside.tar,if=virtio,format=raw" \
 		-append "root=/dev/vda rw console=ttyS0 panic=-1 net.ifnames=0 clearcpuid=154 mitigations=off quiet" &
 	vm=$!
-	for _ in $(seq 900); do
-		grep -q "at work" /tmp/guest.log 2>/dev/null && return
-		kill -0 $vm 2>/dev/null || return 1
-		sleep 1
-	done
-	return 1
+	sample_boot && wait_for "at work" && tar xf /tmp/inside.tar -C "$out/$name"
 }
 
 # Print what perf's processes have taken so far: CPU time in ticks of user mode and of the kernel,
@@ -52,8 +80,6 @@ note_costs()
 # Sample the running guest.
 sample()
 {
-	# Let it run each of its programs once.
-	sleep 40
 	perf kvm --guest record -e cpu-clock -F 199 -g -p $vm -o perf.data -- sleep 40 \
 		> "$out/$name/record.log" 2>&1 &
 	perf=$!
@@ -62,12 +88,13 @@ sample()
 	wait $perf || return 1
 	kill -0 $vm 2>/dev/null || return 1
 	cp -r perf.data perf.data.guests "$out/$name" || return 1
-	# This machine may have the same files as the guest: an empty folder hides them.
-	mkdir -p /tmp/empty
+	mkdir -p /tmp/mount
+	ln -s "$guest/root" /tmp/mount/$vm
 	for way in memory files; do
-		symfs=/tmp/empty
-		[ $way = memory ] || symfs=$guest/root
-		perf script --symfs "$symfs" --no-inline -i perf.data -F comm,misc,ip,sym,dso,dsoff \
+		mount=
+		[ $way = memory ] || mount=--guestmount=/tmp/mount
+		# shellcheck disable=SC2086 # one option, or none
+		perf script --symfs /tmp/empty $mount --no-inline -i perf.data -F comm,misc,ip,sym,dso,dsoff \
 			> "$out/$name/script-$way.txt" 2> "$out/$name/script-$way.log" || return 1
 	done
 	perf report --symfs /tmp/empty -i perf.data --sort cgroup --no-children -g none --stdio \
@@ -120,6 +147,8 @@ echo 3 > /proc/sys/kernel/perf_event_guest_callchain
 # No file of this machine's or of its user may name what the guest runs.
 export HOME=/nowhere
 cd /tmp || exit
+# This machine may have the same files as the guest: an empty folder hides them.
+mkdir -p empty
 for name in $SUITES; do
 	guest=$GUESTS/$name
 	mkdir -p "$out/$name"

@@ -5,7 +5,29 @@
 cd /tmp || exit
 tar cf files.tar /usr/lib/python3*/[a-e]*.py 2>/dev/null
 call_paths &
-echo "at work" > /dev/console
+
+# Sample all that runs here by this distribution's own perf, and give what it says to the host.
+look_from_inside()
+{
+	perf record -q -e cpu-clock -F 199 -g -a -o names.data -- sleep 20
+	perf record -q -e cpu-clock -F 99 --call-graph dwarf -p "$(pidof call_paths)" \
+		-o chains.data -- sleep 10
+	for way in names chains; do
+		# perf 6.1 has no field dsoff: it prints offsets in files in place of addresses.
+		for fields in comm,ip,sym,dso,dsoff comm,ip,sym,dso; do
+			perf script --no-inline --no-demangle -i $way.data -F $fields > $way.txt && break
+		done
+	done
+	tar cf /dev/vdb names.txt chains.txt
+	rm names.* chains.*
+}
+
+{
+	sleep 20
+	look_from_inside > inside.log 2>&1 || cat inside.log > /dev/console
+	echo "at work" > /dev/console
+} &
+echo "begins" > /dev/console
 while :; do
 	python3 -c '
 import hashlib, json, random, re

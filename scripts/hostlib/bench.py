@@ -67,13 +67,15 @@ class Run:
     rate: int = 1000
     ms: int = 40
     piece: int = 0
+    task: bool = False
 
     def command(self) -> str:
         target = {"guest": "", "host": "-H", "exit": "-x"}[self.target]
         return (f"{BENCH} {target} "
                 f"-m {'callchain' if self.mode == 'v3' else self.mode} -i {self.source} "
                 f"-d {self.depth} -s {self.stride} "
-                f"{f'-k {self.piece} ' if self.piece else ''}-p {10**9 // self.rate} -t {self.ms}")
+                f"{f'-k {self.piece} ' if self.piece else ''}"
+                f"{'-g ' if self.task else ''}-p {10**9 // self.rate} -t {self.ms}")
 
     def script(self) -> str:
         """Return the shell commands for this run; the job exits if the run fails."""
@@ -149,9 +151,10 @@ class Results:
     def find(self, has: str = "run", /, **wanted: Any) -> Optional[Figure]:
         """Return the first figure of a run with these properties that has this attribute.
 
-        Only runs that read no piece of the stack count, unless one is among the properties.
+        Only runs that read no piece of the stack count, and nothing of the task, unless that is
+        among the properties.
         """
-        wanted = {"piece": 0, **wanted}
+        wanted = {"piece": 0, "task": False, **wanted}
         for figure in self.figures:
             if (getattr(figure, has) is not None and
                     all(getattr(figure.run, name) == value for name, value in wanted.items())):
@@ -224,8 +227,9 @@ def _pieces(sizes: Iterable[int], source: str) -> List[Run]:
 
     The depth is 1: guests whose stack is read have no frame pointers, so their chains are short.
     """
-    return [Run("counted", "guest", "callchain", each, depth=1, piece=size)
-            for size in sizes for each in dict.fromkeys((source, "irq"))]
+    return [Run("counted", "guest", "callchain", each, depth=1, piece=size, task=task)
+            for size, task in (*((size, False) for size in sizes), (GATE_PIECE, True))
+            for each in dict.fromkeys((source, "irq"))]
 
 
 def _exits(source: str) -> List[Run]:

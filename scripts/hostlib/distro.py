@@ -2,11 +2,11 @@
 """Test guests that are whole distributions: name and unwind their programs from their memory.
 
 The same samples are resolved with what perf has read of the guest's memory, and with the files of
-the guest's disk.  The latter are the reference: nothing may be said that they don't say.  Then a
-debuginfod server gives the files to perf.  Last, recordings are broken off.
+the guest's disk.  The latter are the reference: nothing may be said that they don't say, nor that
+the guest's own perf does not say.  Then a debuginfod server gives the files to perf.  Last,
+recordings are broken off.
 """
 
-import bisect
 import os
 import re
 import shlex
@@ -17,19 +17,20 @@ import tempfile
 import time
 import urllib.request
 from collections import Counter
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable, Dict, FrozenSet, Iterator, List, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Tuple
 
-from . import bootstrap, guest
+from . import bootstrap, guest, inside, stock
 from .build import CALL_PATHS, Build
 from .emulated import EmulatedHost, pass_on
+from .programs import UNKNOWN, UPPER_HALF, Find, Frame, Sample, finder, read
 from .selftests import Counts, judge
 from .ui import Failure, Step, run_logged
 
 SUITES = ("bookworm", "trixie")
 
-_PACKAGES = ("systemd-sysv", "udev", "linux-image-cloud-amd64", "python3", "perl", "openssl")
+_PACKAGES = ("systemd-sysv", "udev", "linux-image-cloud-amd64", "python3", "perl", "openssl",
+             "linux-perf")
 _DISK = "1500M"
 
 # Seconds. Some machines are several times slower than others.
@@ -41,6 +42,8 @@ _ENOUGH = 500
 _NAMED = 0.95
 _REACH = 0.90
 _REACH_BY_FILES = 0.97
+# While the guest boots: the lowest share of the kernel's samples that must be whole, and named.
+_BOOT = 0.97
 # The same in a recording that was broken off.  Three quarters of all functions are exported, and so
 # have names; perf may not have read a program's file again.
 _ENOUGH_BROKEN = 100
@@ -68,128 +71,13 @@ PATHS = {
 # hidden() is not exported.
 _HIDDEN = "hidden"
 
-_UPPER_HALF = 1 << 63
-_UNKNOWN = "[unknown]"
-
 # Functions of the kernel: those of all system calls and page faults; those in which a task leaves
 # its program.
 _CALLS = {"do_syscall_64", "exc_page_fault"}
 _LEAVES = {"bprm_execve", "__x64_sys_execve", "do_group_exit", "do_exit"}
 
-# "\tffffffff81000000 vfs_write ([guest.kernel.kallsyms])", "\t7f... read (/lib/libc.so.6+0x1234)"
-_FRAME = re.compile(r"^\s+([0-9a-f]+) (.*?) \((.*)\)$")
-_PLACE = re.compile(r"(.*?)(?: \(guest(?:, no build-id)?\))?\+0x([0-9a-f]+)$")
-# "openssl  g": a name may have spaces, and the last letter is the mode of a guest's sample.
-_HEADER = re.compile(r"^(\S.*?) +([KUHGg]+) *$")
-
-
-@dataclass(frozen=True)
-class Frame:
-    """A frame: its address, its function, and the place in a file, if that is known."""
-    address: int
-    function: str
-    place: str
-
-    @property
-    def in_file(self) -> Tuple[str, int]:
-        """The path and the offset in the file; an empty path if they are not known."""
-        found = _PLACE.match(self.place)
-        return (found[1], int(found[2], 16)) if found else ("", 0)
-
-
-@dataclass(frozen=True)
-class Sample:
-    """A sample of a guest: the task's name, and frames, innermost first."""
-    comm: str
-    frames: Tuple[Frame, ...]
-
-    @property
-    def user(self) -> Tuple[Frame, ...]:
-        return tuple(frame for frame in self.frames if frame.address < _UPPER_HALF)
-
-    @property
-    def is_user(self) -> bool:
-        return bool(self.frames) and self.frames[0].address < _UPPER_HALF
-
-
-def read(lines: Sequence[str]) -> List[Sample]:
-    """Return the guest's samples in perf script's output, which has an empty line after each."""
-    found: List[Sample] = []
-    comm, frames = "", []  # type: Tuple[str, List[Frame]]
-    for line in [*lines, ""]:
-        frame, header = _FRAME.match(line), _HEADER.match(line)
-        if frame:
-            frames.append(Frame(int(frame[1], 16), frame[2], frame[3]))
-        elif header:
-            comm, frames = (header[1] if header[2][-1] in "Gg" else ""), []
-        elif not line:
-            if comm:
-                found.append(Sample(comm, tuple(frames)))
-            comm, frames = "", []
-    return found
-
-
-@dataclass(frozen=True)
-class Program:
-    """An ELF file: which code has rules to unwind it, by its offsets in the file.
-
-    Args:
-        rules: all code that has a rule, sorted
-        outermost: where code with a rule begins that has no caller: that of the program or of a
-            thread
-        entry: where the file's code is entered; the dynamic linker has no rule there
-    """
-    rules: Sequence[range]
-    outermost: FrozenSet[int]
-    entry: int = -1
-
-    def rule(self, offset: int) -> Optional[range]:
-        at = bisect.bisect([rule.start for rule in self.rules], offset) - 1
-        return self.rules[at] if at >= 0 and offset in self.rules[at] else None
-
-
-# "00000000 0000000000000014 00000000 CIE", what rules have in common, and
-# "00000018 0000000000000014 0000001c FDE cie=00000000 pc=0000000000004760..0000000000004782", each
-# with more lines; the return address is r16.
-_RECORD = re.compile(r"^(\w+) \w+ \w+ (?:CIE|FDE cie=(\w+) pc=(\w+)\.\.(\w+))\n((?:  .*\n)*)",
-                     re.MULTILINE)
-_NO_CALLER = "DW_CFA_undefined: r16"
-
-
-def _readelf(path: Path, *options: str) -> str:
-    return subprocess.run(["readelf", "-W", *options, str(path)], stdout=subprocess.PIPE,
-                          stderr=subprocess.DEVNULL, text=True, check=False).stdout
-
-
-def read_program(path: Path) -> Program:
-    """Read a file; one that is missing has no rules, and no entry."""
-    text = _readelf(path, "-hl", "--debug-dump=frames")
-    loads = [tuple(int(word, 16) for word in found) for found in
-             re.findall(r"^ +LOAD +(0x\w+) (0x\w+) 0x\w+ (0x\w+)", text, re.MULTILINE)]
-
-    def offset(address: int) -> int:
-        return next((address - first + place for place, first, size in loads
-                     if first <= address < first + size), -1)
-
-    common: Dict[str, str] = {}
-    rules, outermost = [], set()
-    for record, of, start, end, more in _RECORD.findall(text):
-        if not of:
-            common[record] = more
-            continue
-        first = offset(int(start, 16))
-        rules.append(range(first, first + int(end, 16) - int(start, 16)))
-        if _NO_CALLER in common.get(of, "") + more:
-            outermost.add(first)
-    entry = re.search(r"Entry point address: +(0x\w+)", text)
-    return Program(sorted(rules, key=lambda rule: rule.start), frozenset(outermost),
-                   offset(int(entry[1], 16)) if entry else -1)
-
-
 # The code at the entry of a file is no longer than this.
 _ENTRY_SIZE = 64
-
-Find = Callable[[str], Program]
 
 
 def is_start(frame: Frame, files: Find) -> bool:
@@ -226,7 +114,7 @@ def chain_kind(found: Sample, reference: Sample, files: Find, memory: Find) -> s
 
 
 def _kernel(sample: Sample) -> List[str]:
-    return [frame.function for frame in sample.frames if frame.address >= _UPPER_HALF]
+    return [frame.function for frame in sample.frames if frame.address >= UPPER_HALF]
 
 
 def is_call(sample: Sample) -> bool:
@@ -237,7 +125,7 @@ def is_call(sample: Sample) -> bool:
 def has_left(sample: Sample) -> bool:
     """Return True if the task has left its program: then nobody can tell what was mapped."""
     return (not _LEAVES.isdisjoint(_kernel(sample)) and bool(sample.user) and
-            sample.user[-1].place == _UNKNOWN)
+            sample.user[-1].place == UNKNOWN)
 
 
 def path_kind(sample: Sample, all_named: bool = False) -> str:
@@ -248,7 +136,7 @@ def path_kind(sample: Sample, all_named: bool = False) -> str:
     """
     names = tuple(frame.function for frame in sample.user if "/call_paths" in frame.place)
     paths = PATHS if all_named else {
-        tuple(_UNKNOWN if name == _HIDDEN else name for name in path) for path in PATHS}
+        tuple(UNKNOWN if name == _HIDDEN else name for name in path) for path in PATHS}
     if names in paths:
         return "whole"
     return "part" if any(path[:len(names)] == names for path in paths) else "wrong"
@@ -279,12 +167,12 @@ def cases(found: List[Sample], reference: List[Sample], files: Find,
     yield f"{vmm} of {len(found)} samples are shown as the VMM's", vmm <= _VMM * len(found)
 
     known = [(ours.frames[0].function, theirs.frames[0].function) for ours, theirs in user
-             if theirs.frames[0].function != _UNKNOWN]
+             if theirs.frames[0].function != UNKNOWN]
     same = sum(ours == theirs for ours, theirs in known)
     yield f"{same} of {len(known)} innermost functions have the reference's name", \
         same >= max(_NAMED * len(known), 1)
     other = Counter((ours.frames[0].function, theirs.frames[0].function) for ours, theirs in user
-                    if ours.frames[0].function not in (_UNKNOWN, theirs.frames[0].function))
+                    if ours.frames[0].function not in (UNKNOWN, theirs.frames[0].function))
     yield f"{sum(other.values())} have another name{_most(other)}", not other
 
     ends = Counter(chain_kind(ours, theirs, files, memory) for ours, theirs in user)
@@ -335,7 +223,7 @@ def server_cases(found: List[Sample], reference: List[Sample],
     """Yield what must hold for samples that were resolved by a debuginfod server."""
     user = [(ours, theirs) for ours, theirs in zip(found, reference) if ours.is_user]
     known = [(ours.frames[0].function, theirs.frames[0].function) for ours, theirs in user
-             if theirs.frames[0].function != _UNKNOWN]
+             if theirs.frames[0].function != UNKNOWN]
     same = sum(ours == theirs for ours, theirs in known)
     yield f"{same} of {len(known)} innermost functions have the reference's name", \
         same >= max(_NAMED * len(known), 1)
@@ -344,6 +232,21 @@ def server_cases(found: List[Sample], reference: List[Sample],
         ends["start"] >= max(_REACH_BY_FILES * len(user), 1)
     yield f"{ends['wrong']} chains have a frame that the reference lacks", not ends["wrong"]
     yield _paths_of(found, all_named=True)
+
+
+def boot_cases(ends: Dict[str, int], found: List[Sample]) -> Iterator[Tuple[str, bool]]:
+    """Yield what must hold for the samples of a guest that boots.
+
+    Args:
+        ends: how many samples of the kernel were unwound to each end
+    """
+    kernel = [[frame.function for frame in sample.frames if frame.address >= UPPER_HALF]
+              for sample in found if sample.frames and not sample.is_user]
+    whole = sum(ends.get(end, 0) for end in stock.WHOLE)
+    yield f"{whole} of {len(kernel)} samples of the booting kernel are whole", \
+        len(kernel) >= _ENOUGH and whole >= _BOOT * len(kernel)
+    named = sum(UNKNOWN not in functions for functions in kernel)
+    yield f"all functions of {named} have names", named >= _BOOT * len(kernel)
 
 
 # Recordings that were broken off, by how: perf's messages have one of these about what is missing.
@@ -358,7 +261,7 @@ def broken_cases(how: str, found: List[Sample], said: str) -> Iterator[Tuple[str
         said: what perf record and perf script have said
     """
     user = [sample for sample in found if sample.is_user]
-    named = sum(sample.frames[0].function != _UNKNOWN for sample in user)
+    named = sum(sample.frames[0].function != UNKNOWN for sample in user)
     yield f"{named} of {len(user)} innermost functions of {len(found)} samples have a name", \
         len(user) >= _ENOUGH_BROKEN and named >= _NAMED_BROKEN * len(user)
     deep = sum(len(sample.user) > 1 for sample in user)
@@ -400,21 +303,6 @@ def _make_disk(suite: str, build: Build, folder: Path, results: Path) -> None:
     run_logged(f"Write the disk of {suite}",
                ["mke2fs", "-q", "-t", "ext4", "-O", "^has_journal", "-d", str(root),
                 str(folder / "disk.img"), _DISK], results / f"mke2fs-{suite}.log")
-
-
-def finder(root: Path, paths: Dict[str, str]) -> Find:
-    """Return a function that reads a program by the path that it has in the guest.
-
-    Args:
-        paths: the program's path below root, if that is another one
-    """
-    programs: Dict[str, Program] = {}
-
-    def find(path: str) -> Program:
-        if path not in programs:
-            programs[path] = read_program(root / paths.get(path, path).lstrip("/"))
-        return programs[path]
-    return find
 
 
 class Server:
@@ -505,6 +393,8 @@ def run(build: Build, accel: str, disks: Path, folder: Path, kernel_args: str = 
         counts.add(judge(f"{suite}, debuginfod", dict(server_cases(
             _ask_server(build, disks / suite / "root", folder / suite),
             _read_script(folder / suite, "files"), finder(disks / suite / "root", {})))))
+        counts.add(_judge_boot(suite, folder / suite))
+        counts.add(_judge_inside(suite, folder / suite))
         for how in BROKEN:
             counts.add(_judge_broken(suite, how, folder / suite))
     if not counts.failed:
@@ -527,3 +417,15 @@ def _judge_broken(suite: str, how: str, folder: Path) -> Counts:
                    for command in ("record", "script"))
     return judge(f"{suite}, {how}",
                  dict(broken_cases(how, _read_script(folder, how), said)))
+
+
+def _judge_boot(suite: str, folder: Path) -> Counts:
+    ends = stock.read_ends((folder / "stats-boot.txt").read_text())
+    return judge(f"{suite}, boot", dict(boot_cases(ends, _read_script(folder, "boot"))))
+
+
+def _judge_inside(suite: str, folder: Path) -> Counts:
+    named, unwound = (inside.read((folder / f"{name}.txt").read_text().split("\n"))
+                      for name in ("names", "chains"))
+    return judge(f"{suite}, its own perf", dict(inside.cases(_read_script(folder, "memory"), named,
+                                                             unwound)))

@@ -108,8 +108,12 @@ def figures(results: Results) -> Dict[str, float]:
         **{f"PMI, depth {depth}": _median(results, depth=depth) for depth in ends},
         "PMI, depth 64, worst of all": _figure(results, depth=64).latency["max"],
         "PMI, 4 KiB of the stack": _median(results, depth=1, piece=bench.GATE_PIECE),
+        "PMI, both stacks and the task": _median(results, depth=1, piece=bench.GATE_PIECE,
+                                                 task=True),
         **{f"whole sample, depth {depth}": cost for depth, cost in whole.items()},
         "whole sample, 4 KiB of the stack": _cost(results, depth=1, piece=bench.GATE_PIECE),
+        "whole sample, both stacks and the task": _cost(results, depth=1, piece=bench.GATE_PIECE,
+                                                        task=True),
         "frame": (whole[127] - whole[16]) / (127 - 16),
         "page": (many.cost - few.cost) / (many.pages - few.pages),
         **{f"host process, depth {depth}": _median(results, target="host", depth=depth)

@@ -72,7 +72,7 @@ _UNWOUND_WITH_FILES = 0.5
 _ENOUGH_OF_EACH = 50
 
 # The ends of complete walks, by their names in the output of perf report --stats.
-_WHOLE = ("user mode", "outermost frame")
+WHOLE = ("user mode", "outermost frame")
 
 # The tasks of guest_program: the first does one unit of work, the second two, and so on to ten.
 # Then the largest deviation of their shares of user mode's samples, in sigma, and the lowest
@@ -114,7 +114,7 @@ class Unwound:
 
     @property
     def whole(self) -> int:
-        return sum(self.ends.get(end, 0) for end in _WHOLE)
+        return sum(self.ends.get(end, 0) for end in WHOLE)
 
 
 def read_ends(stats: str) -> Dict[str, int]:
@@ -229,7 +229,7 @@ def _judge(name: str, unwound: Unwound, way: str = OUTSIDE) -> Iterator[str]:
         f"{100 * unwound.entered / max(total, 1):.2f} % to a function there, "
         f"{100 * unwound.with_frames / max(total, 1):.2f} % with two frames or more"
         + "".join(f"; {number}: {end}" for end, number in sorted(unwound.ends.items())
-                  if end not in _WHOLE))
+                  if end not in WHOLE))
     if total < _ENOUGH_SAMPLES:
         yield f"{name}: only {total} samples"
     if sum(unwound.ends.values()) > total:

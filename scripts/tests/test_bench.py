@@ -68,18 +68,21 @@ class FiguresTest(unittest.TestCase):
         self.assertEqual(figure.latency, {"min": 1, "median": 100.5, "p99": 198, "max": 200})
 
     def test_no_run_that_reads_the_stack_is_found_unless_asked_for(self) -> None:
-        runs = [Run("counted", "guest", "callchain", depth=1, piece=piece) for piece in (2048, 0)]
+        runs = [Run("counted", "guest", "callchain", depth=1, piece=piece, task=task)
+                for piece, task in ((2048, True), (2048, False), (0, False))]
         results = Results({}, [Figure(run, {"median": run.piece}) for run in runs])
         asked: List[Tuple[Dict[str, int], int]] = [({}, 0), ({"piece": 2048}, 2048)]
         for wanted, piece in asked:
             figure = results.find(target="guest", **wanted)
-            self.assertEqual(figure.run.piece if figure else None, piece)
+            self.assertEqual(figure and (figure.run.piece, figure.run.task), (piece, False))
         self.assertEqual(benchreport._latencies(results, "guest", "callchain"), [(1, 0)])
         ip = Results({}, [Figure(Run("counted", "guest", "ip"), {"median": 9})])
         self.assertEqual(benchreport._latencies(ip, "guest", "ip"), [(0, 9), (127, 9)])
 
     def test_commands(self) -> None:
         self.assertIn(" -k 4096 ", Run("counted", "guest", "callchain", piece=4096).command())
+        self.assertIn(" -k 4096 -g ", Run("counted", "guest", "callchain", piece=4096,
+                                          task=True).command())
         self.assertNotIn(" -k", Run("counted", "guest", "callchain").command())
         script = Run("counted", "guest", "v3").script()
         self.assertIn("-m callchain", script)

@@ -4,8 +4,8 @@
 import unittest
 from typing import Dict, List, Tuple
 
-from hostlib import distro
-from hostlib.distro import Frame, Program, Sample
+from hostlib import distro, programs
+from hostlib.programs import Frame, Program, Sample
 
 _SCRIPT = """\
 CPU 0/KVM K
@@ -76,7 +76,7 @@ def _failed(found: Dict[str, List[Sample]], reference: Dict[str, List[Sample]]) 
 
 class DistroTest(unittest.TestCase):
     def test_script_is_read(self) -> None:
-        samples = distro.read(_SCRIPT.split("\n"))
+        samples = programs.read(_SCRIPT.split("\n"))
         self.assertEqual([sample.comm for sample in samples], ["a task", "tool"])
         self.assertEqual(samples[0].frames[1].in_file, ("/bin/tool", 0x105))
         self.assertEqual(samples[1].frames[0].in_file, ("", 0))
@@ -132,6 +132,17 @@ class DistroTest(unittest.TestCase):
             found[kind] = broken
             with self.subTest(kind=kind, broken=broken[0]):
                 self.assertGreaterEqual(_failed(found, _good()), failures)
+
+    def test_a_boot_must_be_whole_and_named(self) -> None:
+        def failed(ends: Dict[str, int], *unnamed: Sample) -> int:
+            samples = [*_good()["kernel"], *unnamed]
+            return sum(not holds for _, holds in distro.boot_cases(ends, samples))
+
+        self.assertEqual(failed({"user mode": 400, "outermost frame": 183}), 0)
+        self.assertEqual(failed({"user mode": 400, "outermost frame": 181, "no ORC table": 19}), 1)
+        unknown = Frame(0xffffffffc0000010, "[unknown]", "[unknown]")
+        self.assertEqual(failed({"user mode": 620}, *[Sample("udevd", (unknown, _KERNEL))] * 20), 1)
+        self.assertEqual(sum(not holds for _, holds in distro.boot_cases({}, [])), 1)
 
     def test_few_samples_fail(self) -> None:
         found = _good()

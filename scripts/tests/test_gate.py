@@ -15,7 +15,7 @@ _ENVIRONMENT = {"commit": "0123456789ab", "kernel": "7.3.4", "qemu": "7.2.22",
 
 
 def _results(arch: Arch = X86, pmi: int = 1000, start: int = 3900, frame: int = 35,
-             page: int = 970, kib: int = 600, exit_and_entry: int = 2884,
+             page: int = 970, kib: int = 600, task: int = 0, exit_and_entry: int = 2884,
              **environment: Any) -> Results:
     """Made-up results.  The walk adds to samples' cost, not to PMIs' latency."""
     figures = []
@@ -25,7 +25,7 @@ def _results(arch: Arch = X86, pmi: int = 1000, start: int = 3900, frame: int = 
                    "guest": 920 if run.mode == "ip" else pmi}[run.target]
         figures.append(Figure(run, {"median": latency, "max": latency}, pages=pages,
                               cost=start + frame * run.depth + page * pages
-                              + kib * run.piece // 1024))
+                              + kib * run.piece // 1024 + 2 * task * run.task))
     return Results({**_ENVIRONMENT, "arch": arch.name, **environment}, figures)
 
 
@@ -39,15 +39,17 @@ def _too_slow(new: Results, arch: Arch = X86) -> List[str]:
 class CompareTest(unittest.TestCase):
     def test_what_gets_slower_is_named(self) -> None:
         pmis = ["PMI, depth 1", "PMI, depth 127"]
+        reads = ["PMI, 4 KiB of the stack", "PMI, both stacks and the task"]
+        wholes = ["whole sample, 4 KiB of the stack", "whole sample, both stacks and the task"]
         exits = ["exit and entry", "exit and entry, with an event"]
         changes: List[Tuple[Dict[str, int], List[str]]] = [
             ({}, []), ({"frame": 20, "page": 500, "pmi": 930}, []),
-            ({"pmi": 1030}, []), ({"pmi": 1031}, [*pmis, "PMI, 4 KiB of the stack"]),
-            ({"pmi": 1051}, [*pmis, "PMI, depth 64, worst of all", "PMI, 4 KiB of the stack"]),
+            ({"pmi": 1030}, []), ({"pmi": 1031}, [*pmis, *reads]),
+            ({"pmi": 1051}, [*pmis, "PMI, depth 64, worst of all", *reads]),
             # Three instructions a frame are too many.
             ({"frame": 37}, []),
             ({"frame": 38}, ["whole sample, depth 127", "frame"]),
-            ({"page": 1020}, ["page"]), ({"kib": 660}, ["whole sample, 4 KiB of the stack"]),
+            ({"page": 1020}, ["page"]), ({"kib": 660}, wholes), ({"task": 110}, wholes[1:]),
             ({"exit_and_entry": 2885}, exits)]
         for arch in (X86, ARM64):
             for change, slower in changes:

@@ -407,6 +407,9 @@ static void make_btf(void)
 	btf__add_field(btf, "attr", attribute, 0, 0);
 	btf__add_field(btf, "size", u64_id, NOTE_SIZE * 8, 0);
 	btf__add_field(btf, "private", pointer, NOTE_ADDR * 8, 0);
+	btf__add_enum(btf, "mod_mem_type", 4);
+	btf__add_enum_value(btf, "MOD_TEXT", 0);
+	btf__add_enum_value(btf, "MOD_INIT_TEXT", 1);
 	array_of_notes = btf__add_array(btf, u32_id, note, 0);
 	btf__add_struct(btf, "module_notes_attrs", N_NOTE(old));
 	btf__add_field(btf, "attrs", array_of_notes, N_NOTE(old) * 8, 0);
@@ -416,6 +419,8 @@ static void make_btf(void)
 	btf__add_field(btf, NULL, anonymous, M_NAME * 8, 0);
 	if (old)
 		btf__add_field(btf, "core_layout", mem, M_MEM * 8, 0);
+	if (old)
+		btf__add_field(btf, "init_layout", mem, M_INIT * 8, 0);
 	else
 		btf__add_field(btf, "mem", array, M_MEM * 8, 0);
 	btf__add_field(btf, "arch", arch, M_ARCH * 8, 0);

@@ -152,6 +152,8 @@ enum { HEADERS, HASHES, NAMES_1, NAMES_2, DYNAMIC, CODE, TABLE, RULES_1, RULES_2
 #define M_CORE_KALLSYMS	0x400
 #define M_NOTES		216
 #define MEM_STEP	24
+/* The code of the init. */
+#define M_INIT		(M_MEM + MEM_STEP)
 
 /* The code of the first module, and its ORC tables. */
 #define MODULE_CODE	(SMALL + 0x50000)

@@ -10,13 +10,17 @@
 #include <unistd.h>
 #include <sys/stat.h>
 
+#include <elf.h>
+
 #include <linux/kernel.h>
+#include <linux/string.h>
 
 #include "fake-guest.h"
 #include "guest-kernel.h"
 #include "guest-memory.h"
 #include "guest-modules.h"
 #include "tests.h"
+#include "util.h"
 
 static const struct fake_guest broken[] = {
 	{ "a list without end",		.bytes = { WORD(MODULE(1) + M_LIST, MODULE(0) + M_LIST) } },
@@ -170,10 +174,186 @@ static int test_later_modules(const char *dir)
 	return TEST_OK;
 }
 
+/* Code of inits: the third module has it where the fourth one has it later. */
+#define THIRD		MODULE(2)
+#define FOURTH		(MODULE(2) + 0x1000)
+#define INIT		MODULE_CODE
+#define INIT_END	(INIT + 0x1000)
+
+/* Put a module in front of the others, with symbols in its core, elsewhere, and in its init. */
+static void load_module(u64 module, const char *name, bool old)
+{
+	const Elf64_Sym symbols[] = {
+		{ .st_name = 8, .st_shndx = 1, .st_value = 0xffffffffc0020010 },
+		{ .st_name = 8, .st_shndx = 1, .st_value = INIT - 0x20 },
+		{ .st_name = 16, .st_shndx = 1, .st_value = INIT + 0x20 },
+	};
+
+	for (unsigned int i = 0; i < 0x500; i++)
+		fake_ram[fake__offset(module + i)] = fake_ram[fake__offset(MODULE(1) + i)];
+	fake__put(module + M_NAME, name, strlen(name) + 1);
+	fake__put_u32(module, 1);
+	fake__put_u64(module + M_MEM, 0xffffffffc0020000);
+	fake__put_u64(MODULES, module + M_LIST);
+	fake__put_u64(module + M_LIST, MODULE(0) + M_LIST);
+	fake__put_u64(module + M_INIT, INIT);
+	fake__put_u32(module + M_INIT + (old ? 12 : 8), INIT_END - INIT);
+	fake__put_u32(module + M_ARCH, NR_ORCS);
+	fake__put_u64(module + M_ARCH + 8, MODULE_IPS);
+	fake__put_u64(module + M_ARCH + 16, MODULE_ORC);
+	/* The symbols that it has during its init. */
+	fake__put_u64(module + M_KALLSYMS, module + 0x480);
+	fake__put_u64(module + 0x480, module + 0x700);
+	fake__put_u32(module + 0x488, ARRAY_SIZE(symbols));
+	fake__put_u64(module + 0x490, STRINGS);
+	fake__put_u64(module + 0x498, module + 0x780);
+	fake__put(module + 0x700, symbols, sizeof(symbols));
+	fake__put(module + 0x780, "ttt", 3);
+}
+
+static void end_init(u64 module)
+{
+	fake__put_u32(module, 0);
+	fake__put_u64(module + M_KALLSYMS, module + M_CORE_KALLSYMS);
+}
+
+/* Look at inits at @time; return true if that was needed. */
+static bool look_at_inits(struct guest_kernel *kernel, FILE *inits, const char *top, u64 time)
+{
+	bool needed;
+
+	guest_memory__refresh(kernel->mem);
+	needed = guest_modules__are_loaded(kernel);
+	guest_modules__write_inits(kernel, inits, top, true, time);
+	fflush(inits);
+	return needed;
+}
+
+static int check_inits(const char *dir, bool old)
+{
+	char top[64], path[128], expected[512];
+	struct guest_kernel *kernel;
+	FILE *inits, *nothing;
+	const char *why_not;
+
+	fake__make_kernel(&(struct fake_kernel){ .old = old });
+	kernel = guest_kernel__find(getpid(), NULL, &why_not);
+	TEST_ASSERT_VAL("found", kernel);
+	snprintf(top, sizeof(top), "%s/%d", dir, getpid());
+	snprintf(path, sizeof(path), "%s/boot/modules", top);
+	mkdir_p(path, 0700);
+	snprintf(path, sizeof(path), "%s/inits", top);
+	inits = fopen(path, "we");
+	nothing = fopen("/dev/null", "we");
+	TEST_ASSERT_VAL("no files", inits && nothing);
+	TEST_ASSERT_VAL("modules", !guest_modules__write(kernel, nothing, nothing, NULL, false));
+
+	look_at_inits(kernel, inits, top, 10);
+	TEST_ASSERT_VAL("no look is needed", !look_at_inits(kernel, inits, top, 20));
+	load_module(THIRD, "third", old);
+	TEST_ASSERT_VAL("it begins", look_at_inits(kernel, inits, top, 30));
+	/* It becomes live before it drops the symbols of its init. */
+	fake__put_u32(THIRD, 0);
+	TEST_ASSERT_VAL("it goes on", look_at_inits(kernel, inits, top, 40));
+	end_init(THIRD);
+	TEST_ASSERT_VAL("it ends", look_at_inits(kernel, inits, top, 50));
+	TEST_ASSERT_VAL("all is over", !look_at_inits(kernel, inits, top, 60));
+	load_module(THIRD, "th ird", old);
+	look_at_inits(kernel, inits, top, 70);
+	load_module(THIRD, "third", old);
+	look_at_inits(kernel, inits, top, 80);
+	/* Another module's init takes the place of one whose end nobody has seen. */
+	load_module(FOURTH, "fourth", old);
+	look_at_inits(kernel, inits, top, 90);
+	/* It fails. */
+	fake__put_u32(FOURTH, 2);
+	look_at_inits(kernel, inits, top, 100);
+	guest_kernel__delete(kernel);
+	fclose(inits);
+	fclose(nothing);
+
+	scnprintf(expected, sizeof(expected),
+		  "20 %1$lx %2$lx third.init\n%3$016lx t second_f\t[third.init]\n50 %1$lx\n"
+		  "70 %1$lx %2$lx third.init\n%3$016lx t second_f\t[third.init]\n80 %1$lx\n"
+		  "90 %1$lx %2$lx fourth.init\n%3$016lx t second_f\t[fourth.init]\n100 %1$lx\n",
+		  INIT, INIT_END, INIT + 0x20);
+	TEST_ASSERT_VAL("inits", fake__has_text(dir, "inits", expected));
+	snprintf(path, sizeof(path), "%s/boot/modules/third.init", top);
+	TEST_ASSERT_VAL("tables", !access(path, R_OK));
+	return TEST_OK;
+}
+
+/*
+ * perf writes at most 16 modules that run their init at a time, and at most 2048 in all, whatever the
+ * guest's list says.
+ */
+#define NR_MANY		20
+#define MAX_AT_ONCE	16
+#define MAX_EVER	2048
+#define MANY(i)		(MODULE(2) + (i) * 0x100)
+
+static int check_many_inits(void)
+{
+	unsigned int nr_begun = 0, nr_ended = 0, nr_all = 0;
+	struct guest_kernel *kernel;
+	const char *why_not;
+	char *text = NULL, *line;
+	FILE *nothing, *inits;
+	size_t size;
+
+	fake__make_usual();
+	kernel = guest_kernel__find(getpid(), NULL, &why_not);
+	nothing = fopen("/dev/null", "we");
+	inits = open_memstream(&text, &size);
+	TEST_ASSERT_VAL("no files", kernel && nothing && inits);
+	TEST_ASSERT_VAL("modules", !guest_modules__write(kernel, nothing, nothing, NULL, false));
+	fake__put_u64(MODULES, MANY(0) + M_LIST);
+	for (unsigned int i = 0; i < NR_MANY; i++) {
+		fake__put_u32(MANY(i), 1);
+		fake__put_u64(MANY(i) + M_LIST, i + 1 < NR_MANY ? MANY(i + 1) + M_LIST : MODULES);
+		fake__put(MANY(i) + M_NAME, "many", sizeof("many"));
+		fake__put_u64(MANY(i) + M_INIT, INIT + i * 0x100);
+		fake__put_u32(MANY(i) + M_INIT + 8, 0x100);
+	}
+	look_at_inits(kernel, inits, NULL, 10);
+	fake__put_u64(MODULES, MODULES);
+	look_at_inits(kernel, inits, NULL, 20);
+	look_at_inits(kernel, inits, NULL, 25);
+	for (unsigned int i = 0; i < 2 * MAX_EVER / MAX_AT_ONCE; i++) {
+		fake__put_u64(MODULES, MANY(0) + M_LIST);
+		look_at_inits(kernel, inits, NULL, 30);
+		fake__put_u64(MODULES, MODULES);
+		look_at_inits(kernel, inits, NULL, 40);
+	}
+	fclose(inits);
+	for (line = text; line && *line; line = strchr(line, '\n') + 1) {
+		nr_begun += strstarts(line, "10 ");
+		nr_ended += strstarts(line, "20 ");
+		nr_all += strstr(line, "many.init\n") == strchr(line, '\n') - strlen("many.init");
+	}
+	free(text);
+	fclose(nothing);
+	guest_kernel__delete(kernel);
+	TEST_ASSERT_VAL("all that begin", nr_begun == MAX_AT_ONCE);
+	TEST_ASSERT_VAL("all that end", nr_ended == MAX_AT_ONCE);
+	TEST_ASSERT_VAL("all ever", nr_all == MAX_EVER);
+	return TEST_OK;
+}
+
+/* The code that modules drop after their init. */
+static int test_inits(const char *dir)
+{
+	TEST_ASSERT_VAL("since Linux 6.4", check_inits(dir, false) == TEST_OK);
+	TEST_ASSERT_VAL("before that", check_inits(dir, true) == TEST_OK);
+	TEST_ASSERT_VAL("many at once", check_many_inits() == TEST_OK);
+	return TEST_OK;
+}
+
 static struct test_case tests__guest_modules[] = {
 	FAKE_GUEST_BTF_TEST("Broken modules", test_broken),
 	FAKE_GUEST_BTF_TEST("Broken build-ids of modules", test_build_ids),
 	FAKE_GUEST_BTF_TEST("Modules that are loaded later", test_later_modules),
+	FAKE_GUEST_BTF_TEST("Inits of modules", test_inits),
 	{ .name = NULL, }
 };
 

@@ -148,7 +148,9 @@ static bool make_kernel(const char *top, unsigned int nr)
 	scnprintf(path, sizeof(path), "%s/proc", top);
 	/* Names that would control a terminal, or lead to other directories, are left out. */
 	scnprintf(symbols, sizeof(symbols),
-		  "%016lx T _text\n%016lx T _stext\n%016lx T a\x1b[2J\n%016lx T do_%u\n%016lx T ../a\n%016lx T _etext\n",
+		  "%016lx T _text\n%016lx T _stext\n%016lx T a\x1b[2J\n%016lx T do_%u\n%016lx T ../a\n%016lx T _etext\n"
+		  "ffffffffc0010010 t good_do\t[good]\n"
+		  "ffffffffc0010080 t good\x1b\t[good]\n",
 		  (long)text, (long)text, (long)text + 0x80, (long)text + 0x100, nr,
 		  (long)text + 0x180, (long)text + 0x200000);
 	return !mkdir(path, 0700) && write_file(path, "kallsyms", symbols) &&
@@ -600,6 +602,92 @@ static bool has_symbol(struct machine *machine, u64 text, const char *name)
 	return same;
 }
 
+/*
+ * Put this program below --guestmount, at the path that another file has in the guest, and at that
+ * of a file of the guest's with another build-id.  perf record has read something of it, too.
+ */
+static bool mount_files(const char *mount)
+{
+	char exe[PATH_MAX] = "", path[PATH_MAX + MAX_PATH], hex[SBUILD_ID_SIZE];
+	struct build_id build_id = { .size = 0 };
+
+	if (readlink("/proc/self/exe", exe, sizeof(exe) - 1) < 0 ||
+	    filename__read_build_id(exe, &build_id) <= 0)
+		return false;
+	build_id__snprintf(&build_id, hex, sizeof(hex));
+	scnprintf(path, sizeof(path), "%s/%d/programs", data_guests, VMM);
+	if (!write_file(path, hex, ""))
+		return false;
+	scnprintf(path, sizeof(path), "%s/%d/usr/bin", mount, VMM);
+	if (mkdir_p(path, 0700))
+		return false;
+	scnprintf(path, sizeof(path), "%s/%d/usr/bin/a file elsewhere", mount, VMM);
+	if (symlink(exe, path))
+		return false;
+	scnprintf(path, sizeof(path), "%s/%d%s", mount, VMM, exe);
+	*strrchr(path, '/') = 0;
+	if (mkdir_p(path, 0700))
+		return false;
+	scnprintf(path, sizeof(path), "%s/%d%s", mount, VMM, exe);
+	return !symlink(exe, path);
+}
+
+/* Return true if the file that a task runs at an address is read from this path, NULL for none. */
+static bool reads_from(struct machine *machine, u64 time, u64 root, u64 ip, const char *path)
+{
+	struct addr_location al;
+	struct perf_sample sample;
+	struct fake_read read;
+	struct thread *thread;
+	struct map *map;
+	const char *found;
+	bool same;
+
+	perf_sample__init(&sample, /*all=*/true);
+	sample.pid = VMM;
+	sample.tid = VMM;
+	sample.time = time;
+	sample.cpumode = USER;
+	make_read(&sample, &read, 0, root);
+	sample__name_guest_task(&sample, machine);
+	thread = machine__find_thread(machine, sample.pid, sample.tid);
+	addr_location__init(&al);
+	map = thread ? thread__find_map(thread, USER, ip, &al) : NULL;
+	found = map ? dso__guest_filename(map__dso(map)) : NULL;
+	same = map && found && path ? !strcmp(found, path) : found == path;
+	if (same && path && guest_folder__is_mounted(path))
+		same = map__find_symbol_by_name(map, "cmd_test");
+	addr_location__exit(&al);
+	thread__put(thread);
+	return same;
+}
+
+/*
+ * The names and maps of perf record go with the files below the user's --guestmount, if these have
+ * the same build-ids.
+ */
+static int test_mounted(struct machine *machine)
+{
+	char mount[MAX_PATH], file[2 * MAX_PATH], written[MAX_PATH];
+
+	scnprintf(mount, sizeof(mount), "%s/mount", dir);
+	scnprintf(file, sizeof(file), "%s/%d/usr/bin/a file elsewhere", mount, VMM);
+	scnprintf(written, sizeof(written), "%s/%d/programs/" PROGRAM_ID, data_guests, VMM);
+	TEST_ASSERT_VAL("no files", mount_files(mount));
+	symbol_conf.guestmount = mount;
+	guest_folder__use(data);
+	TEST_ASSERT_VAL("names", has_symbol(machine, 0xffffffff81000000, "do_1"));
+	TEST_ASSERT_VAL("a file", reads_from(machine, 30, 0xc000, 0x500000, file));
+	TEST_ASSERT_VAL("another build-id", reads_from(machine, 25, 0xe000, 0x600000, written));
+	TEST_ASSERT_VAL("no build-id", reads_from(machine, 10, 0x2000, 0x600000, NULL));
+	/* Another data file, which has no directory of its own, has the mount back. */
+	guest_folder__use("-");
+	TEST_ASSERT_VAL("the mount itself", symbol_conf.guestmount == mount);
+	TEST_ASSERT_VAL("not found twice", !guest_folder__is_mounted(file));
+	symbol_conf.guestmount = NULL;
+	return TEST_OK;
+}
+
 /* Return true if the function, or the module, at an address has this name; NULL for none. */
 static bool is_named(struct machine *machine, u64 ip, bool module, const char *name)
 {
@@ -625,11 +713,41 @@ static int test_clean_names(struct machine *machine)
 	TEST_ASSERT_VAL("a function", is_named(machine, 0xffffffff81000110, false, "do_1"));
 	TEST_ASSERT_VAL("behind it", is_named(machine, 0xffffffff81000190, false, "do_1"));
 	TEST_ASSERT_VAL("a module", is_named(machine, 0xffffffffc0010000, true, "[good]"));
+	TEST_ASSERT_VAL("its function", is_named(machine, 0xffffffffc0010020, false, "good_do"));
+	TEST_ASSERT_VAL("behind that", is_named(machine, 0xffffffffc0010090, false, "good_do"));
 	TEST_ASSERT_VAL("a path", is_named(machine, 0xffffffffc0000000, true, NULL));
 	TEST_ASSERT_VAL("a slash", is_named(machine, 0xffffffffc0030000, true, NULL));
 	TEST_ASSERT_VAL("a dot", is_named(machine, 0xffffffffc0020000, true, NULL));
 	return TEST_OK;
 }
+
+/*
+ * The inits of two modules have the same place, one after the other; another one lies where a module
+ * was loaded later.  Those that lie where the kernel is, in user mode, or have a strange name are
+ * ignored.
+ */
+static const char inits[] =
+	"50 ffffffffc0100000 ffffffffc0101000 net.init\n"
+	"ffffffffc0100010 t net_start\t[net.init]\n"
+	"ffffffffc0100800 t net\x1b\t[net.init]\n"
+	"ffffffffc0100900 t net\x9b\t[net.init]\n"
+	"nonsense\n"
+	"60 ffffffffc0100000 ffffffffc0101000 block.init\n"
+	"ffffffffc0100010 t block_start\t[block.init]\n"
+	"60 ffffffffc0100000\n"
+	"50 ffffffff81000000 ffffffff81001000 kernel.init\n"
+	"ffffffff81000100 t kernel_start\t[kernel.init]\n"
+	"50 ffffffff80ffff00 ffffffff81000010 kernel_two.init\n"
+	"71 ffffffffc000f000 ffffffffc0010080 before.init\n"
+	"ffffffffc0010018 t before_do\t[before.init]\n"
+	"72 ffffffffc000f000\n"
+	"50 400000 401000 user.init\n"
+	"55 ffffffffc0100000 0 ends.init\n"
+	"50 ffffffffc0300000 ffffffffc0300000 empty.init\n"
+	"50 ffffffffc0300000 ffffffffc0301000 a\x1b.init\n"
+	"50 ffffffffc0300000 ffffffffc0301000 a/b.init\n"
+	"70 ffffffffc0100000\n"
+	"70 ffffffff81000000\n";
 
 static int tid_of(struct machine *machine, u64 sp, u64 time)
 {
@@ -655,6 +773,70 @@ static void sample_at(struct machine *machine, u64 time, u8 cpumode, u64 ip)
 	sample.cpumode = cpumode;
 	sample.ip = ip;
 	guest_folder__use_kernel_of(machine, &sample);
+}
+
+static bool append_to(const struct machine *machine, const char *name, const char *text)
+{
+	char path[MAX_PATH];
+	FILE *file;
+	bool good;
+
+	scnprintf(path, sizeof(path), "%s/%s", machine->root_dir, name);
+	file = fopen(path, "ae");
+	good = file && fputs(text, file) >= 0;
+	return file && !fclose(file) && good;
+}
+
+/* Modules that no event tells of, as they were loaded after the recording had begun. */
+static int test_new_modules(struct machine *machine)
+{
+	TEST_ASSERT_VAL("no module", append_to(machine, "proc/modules",
+					       "later 4096 0 - Live 0xffffffffc0050000\n") &&
+			append_to(machine, "proc/kallsyms",
+				  "ffffffffc0050010 t later_do\t[later]\n"));
+	sample_at(machine, 10, KERNEL, 0xffffffff81000110);
+	TEST_ASSERT_VAL("the kernel", is_named(machine, 0xffffffff81000110, false, "do_1"));
+	TEST_ASSERT_VAL("known before", is_named(machine, 0xffffffffc0010000, true, "[good]"));
+	TEST_ASSERT_VAL("a new module", is_named(machine, 0xffffffffc0050020, true, "[later]"));
+	TEST_ASSERT_VAL("its function", is_named(machine, 0xffffffffc0050020, false, "later_do"));
+	return TEST_OK;
+}
+
+static int test_inits(struct machine *machine)
+{
+	const u64 ip = 0xffffffffc0100020, strange = 0xffffffffc0300020;
+	const u64 kernel = 0xffffffff81000110;
+
+	sample_at(machine, 49, KERNEL, kernel);
+	TEST_ASSERT_VAL("before all", is_named(machine, ip, true, NULL));
+	sample_at(machine, 50, KERNEL, ip);
+	TEST_ASSERT_VAL("a module's init", is_named(machine, ip, true, "[net.init]"));
+	TEST_ASSERT_VAL("a function", is_named(machine, ip, false, "net_start"));
+	TEST_ASSERT_VAL("a strange name", is_named(machine, 0xffffffffc0100910, false,
+						   "net_start"));
+	TEST_ASSERT_VAL("the kernel", is_named(machine, kernel, false, "do_1"));
+	TEST_ASSERT_VAL("a strange module", is_named(machine, strange, true, NULL));
+	TEST_ASSERT_VAL("below the kernel", is_named(machine, 0xffffffff80ffff10, true, NULL));
+	TEST_ASSERT_VAL("user mode", is_named(machine, 0x400010, true, NULL));
+	sample_at(machine, 59, KERNEL, ip);
+	TEST_ASSERT_VAL("no end", is_named(machine, ip, false, "net_start"));
+	sample_at(machine, 60, KERNEL, ip);
+	TEST_ASSERT_VAL("the next one's init", is_named(machine, ip, true, "[block.init]"));
+	TEST_ASSERT_VAL("its function", is_named(machine, ip, false, "block_start"));
+	sample_at(machine, 55, KERNEL, ip);
+	TEST_ASSERT_VAL("no way back", is_named(machine, ip, false, "block_start"));
+	sample_at(machine, 70, KERNEL, ip);
+	TEST_ASSERT_VAL("after all", is_named(machine, ip, true, NULL));
+	TEST_ASSERT_VAL("still the kernel", is_named(machine, kernel, false, "do_1"));
+	TEST_ASSERT_VAL("a module", is_named(machine, 0xffffffffc0010020, true, "[good]"));
+	sample_at(machine, 71, KERNEL, ip);
+	TEST_ASSERT_VAL("before it", is_named(machine, 0xffffffffc0010020, false, "before_do"));
+	TEST_ASSERT_VAL("not yet", is_named(machine, 0xffffffffc0010f00, true, NULL));
+	sample_at(machine, 72, KERNEL, ip);
+	TEST_ASSERT_VAL("the module again", is_named(machine, 0xffffffffc0010020, false, "good_do"));
+	sample_at(machine, 5000, KERNEL, 0xfffffff0);
+	TEST_ASSERT_VAL("another kernel's", is_named(machine, ip, true, "[six.init]"));
+	return TEST_OK;
 }
 
 static int test_kernels(struct machine *machine)
@@ -900,6 +1082,7 @@ static int make_guests(void)
 	TEST_ASSERT_VAL("no kernel", make_kernel(top, 1));
 	TEST_ASSERT_VAL("no tasks", write_file(top, "tasks", tasks));
 	TEST_ASSERT_VAL("no files", write_maps(top));
+	TEST_ASSERT_VAL("no inits", write_file(top, "inits", inits));
 	TEST_ASSERT_VAL("no cgroups", write_file(top, "cgroups", "33 /system.slice/a\x1b.service\n"
 					 "34 relative\n99999999999999999999999 /\n"));
 	scnprintf(path, sizeof(path), "%s/programs", top);
@@ -919,6 +1102,9 @@ static int make_guests(void)
 				make_kernel(path, kernels[i].nr) &&
 				write_file(path, "tasks", kernels[i].tasks));
 	}
+	scnprintf(path, sizeof(path), "%s/kernels/2000", top);
+	TEST_ASSERT_VAL("no inits", write_file(path, "inits",
+					       "100 ffffffffc0100000 ffffffffc0101000 six.init\n"));
 	/* This is a kernel whose files could not be written. */
 	scnprintf(path, sizeof(path), "%s/kernels/50", top);
 	TEST_ASSERT_VAL("no kernel", !mkdir(path, 0700));
@@ -974,6 +1160,9 @@ static struct test_case tests__guest_samples[] = {
 	GUEST_CASE("Kernels after reboots", test_kernels),
 	GUEST_CASE("Name of the VM", test_name),
 	GUEST_CASE("The user's --guestmount", test_guestmount),
+	GUEST_CASE("Files of programs below --guestmount", test_mounted),
+	GUEST_CASE("Modules that are loaded later", test_new_modules),
+	GUEST_CASE("Inits of modules", test_inits),
 	GUEST_CASE("Names of functions and modules", test_clean_names),
 	{ .name = NULL, }
 };

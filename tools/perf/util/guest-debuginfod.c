@@ -13,6 +13,7 @@
 #include "build-id.h"
 #include "debug.h"
 #include "dso.h"
+#include "guest-folder.h"
 
 /**
  * dso__fetch_guest_files - ask debuginfod for the files of a guest's program
@@ -20,7 +21,8 @@
  *
  * The servers are those of DEBUGINFOD_URLS, as for the host's files.  The program's own file, if a
  * server has it, takes the place of what was read: all of its rules are there.  The file with its
- * debug information has the names of functions that are not exported.
+ * debug information has the names of functions that are not exported.  Don't ask for what the
+ * guest's own file system has, see guest_folder__mounted().
  *
  * Context: the DSO's lock is held, so that each DSO is asked for once.  Waits for the servers, as
  * long as DEBUGINFOD_TIMEOUT says.
@@ -40,12 +42,14 @@ void dso__fetch_guest_files(struct dso *dso)
 	if (!client)
 		return;
 
-	fd = debuginfod_find_executable(client, bid->data, bid->size, &path);
+	fd = guest_folder__is_mounted(dso__guest_filename(dso)) ? -1 :
+	     debuginfod_find_executable(client, bid->data, bid->size, &path);
 	if (fd >= 0) {
 		close(fd);
 		dso__set_guest_filename(dso, path);
 	}
-	fd = debuginfod_find_debuginfo(client, bid->data, bid->size, &path);
+	fd = dso__guest_debug_filename(dso) ? -1 :
+	     debuginfod_find_debuginfo(client, bid->data, bid->size, &path);
 	if (fd >= 0) {
 		close(fd);
 		dso__set_guest_debug_filename(dso, path);

@@ -8,6 +8,7 @@
 #include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdlib.h>
@@ -16,11 +17,14 @@
 #include <sys/stat.h>
 
 #include <linux/kernel.h>
+#include <linux/string.h>
 #include <linux/time64.h>
 #include <linux/zalloc.h>
 
+#include "build-id.h"
 #include "debug.h"
 #include "guest-folder.h"
+#include "guest-init-reader.h"
 #include "guest-memory.h"
 #include "guest-memslots.h"
 #include "guest-name.h"
@@ -31,6 +35,7 @@
 #include "maps.h"
 #include "record.h"
 #include "sample.h"
+#include "symbol.h"
 #include "symbol_conf.h"
 #include "target.h"
 #include "util.h"
@@ -251,26 +256,74 @@ bool guest_folder__is_used(struct machine *machine)
 	       *machine->root_dir;
 }
 
+/* The user's --guestmount, while that directory is used in its place. */
+static const char *mounted;
+
 /**
  * guest_folder__use - use the files that guest_folder__record() has written
  * @data: the data file
+ *
+ * They tell what the guest ran when it was sampled, and so take the place of the user's
+ * --guestmount, which may have another kernel by now.  Files of programs may be found there, see
+ * guest_folder__mounted().
  */
 void guest_folder__use(const char *data)
 {
+	const char *mount = symbol_conf.guestmount;
 	char dir[PATH_MAX];
 
 	/* Drop the directory of a data file that was opened before this one. */
-	if (used && symbol_conf.guestmount == used)
-		symbol_conf.guestmount = NULL;
+	if (used && mount == used)
+		mount = mounted;
 
+	mounted = NULL;
+	symbol_conf.guestmount = NULL;
 	if (symbol_conf__has_guest_files() || !guests_beside(dir, data, false) ||
-	    !is_own_folder(dir))
+	    !is_own_folder(dir)) {
+		symbol_conf.guestmount = mount;
 		return;
+	}
 
+	mounted = mount;
 	free(used);
 	used = strdup(dir);
 	symbol_conf.guestmount = used;
 	perf_guest = true;
+}
+
+/**
+ * guest_folder__mounted - find a file of a guest below the user's --guestmount
+ * @machine:	the guest
+ * @path:	the path that the file has in the guest; the guest may have chosen it
+ * @build_id:	the build-id that the file must have
+ *
+ * Return: its path, to be freed; NULL if there is no such file.
+ */
+char *guest_folder__mounted(struct machine *machine, const char *path,
+			    const struct build_id *build_id)
+{
+	struct build_id found = { .size = 0 };
+	char *file;
+
+	if (!mounted || asprintf(&file, "%s/%d%s", mounted, machine->pid, path) < 0)
+		return NULL;
+
+	if (is_regular_file(file) && filename__read_build_id(file, &found) > 0 &&
+	    found.size == build_id->size && !memcmp(found.data, build_id->data, found.size))
+		return file;
+	free(file);
+	return NULL;
+}
+
+/**
+ * guest_folder__is_mounted - check whether guest_folder__mounted() has found a file
+ * @file: path of the file
+ *
+ * Return: true if it has.
+ */
+bool guest_folder__is_mounted(const char *file)
+{
+	return mounted && strstarts(file, mounted);
 }
 
 /* The directory that guest_folder__begin_live() has made; empty if there is none. */
@@ -340,6 +393,33 @@ void guest_folder__end_live(void)
 bool guest_folder__is_live(void)
 {
 	return *live_dir;
+}
+
+/**
+ * guest_folder__open - open a file that guest_folder__record() has written for a guest
+ * @machine:	the guest
+ * @name:	the name of the file
+ *
+ * Return: the file, to be read; NULL if it can't be opened.
+ */
+FILE *guest_folder__open(const struct machine *machine, const char *name)
+{
+	char path[PATH_MAX];
+	struct stat st;
+	FILE *file;
+	int fd;
+
+	if (snprintf(path, sizeof(path), "%s/%s", machine->root_dir, name) >= (int)sizeof(path))
+		return NULL;
+
+	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd < 0)
+		return NULL;
+
+	file = !fstat(fd, &st) && S_ISREG(st.st_mode) ? fdopen(fd, "r") : NULL;
+	if (!file)
+		close(fd);
+	return file;
 }
 
 /* Return the name of a guest that guest_folder__record() has written, or NULL. */
@@ -463,6 +543,7 @@ void guest_folder__use_kernel_of(struct machine *machine, const struct perf_samp
 		if (!machine->guest_top)
 			return;
 		machine->next_kernel = find_next_kernel(machine->guest_top, 0, path);
+		machine__add_modules(machine);
 	}
 	while (machine->next_kernel <= time && !is_of_last_kernel(machine, sample)) {
 		find_next_kernel(machine->guest_top, machine->next_kernel - 1, path);
@@ -472,4 +553,5 @@ void guest_folder__use_kernel_of(struct machine *machine, const struct perf_samp
 		machine->next_kernel = find_next_kernel(machine->guest_top, machine->next_kernel,
 							path);
 	}
+	guest_init_reader__use(machine, time);
 }

@@ -13,6 +13,7 @@
 
 #include "build-id.h"
 #include "dso.h"
+#include "guest-folder.h"
 #include "guest-map-reader.h"
 #include "machine.h"
 #include "map.h"
@@ -344,12 +345,29 @@ static bool is_at_hand(const struct file *file)
 	       !memcmp(build_id.data, file->id.build_id.data, build_id.size);
 }
 
+/* Have perf find a file, and its debug information, in the guest's own file system. */
+static bool use_mounted(struct machine *machine, struct dso *dso, const char *path,
+			const struct build_id *build_id)
+{
+	char hex[SBUILD_ID_SIZE], debug[PATH_MAX];
+	char *file = guest_folder__mounted(machine, path, build_id);
+
+	if (!file)
+		return false;
+
+	dso__set_guest_filename(dso, file);
+	build_id__snprintf(build_id, hex, sizeof(hex));
+	scnprintf(debug, sizeof(debug), "/usr/lib/debug/.build-id/%.2s/%s.debug", hex, hex + 2);
+	dso__set_guest_debug_filename(dso, guest_folder__mounted(machine, debug, build_id));
+	return true;
+}
+
 /* Have perf find what guest_map_writer__write_programs() has written of a file. */
 static void use_program(struct machine *machine, struct dso *dso, const struct build_id *build_id)
 {
 	char name[SBUILD_ID_SIZE], *path;
 
-	if (dso__guest_filename(dso) || build_id__snprintf(build_id, name, sizeof(name)) <= 0 ||
+	if (build_id__snprintf(build_id, name, sizeof(name)) <= 0 ||
 	    asprintf(&path, "%s/programs/%s", machine->root_dir, name) < 0)
 		return;
 
@@ -377,7 +395,8 @@ static void add_map(struct machine *machine, struct thread *thread, const struct
 	if (map) {
 		map__set_end(map, file->end);
 		map__set_pgoff(map, file->pgoff);
-		if (build_id__is_defined(&file->id.build_id))
+		if (build_id__is_defined(&file->id.build_id) && !dso__guest_filename(dso) &&
+		    !use_mounted(machine, dso, file->path, &file->id.build_id))
 			use_program(machine, dso, &file->id.build_id);
 		maps__fixup_overlap_and_insert(thread__maps(thread), map);
 	}

@@ -37,9 +37,19 @@
 
 /* enum module_state */
 #define MODULE_STATE_LIVE	0
+#define MODULE_STATE_COMING	1
+#define MODULE_STATE_UNFORMED	3
 
 /* enum mod_mem_type has at most this many values; the first one is the module's code. */
 #define MAX_MEM_TYPES	16
+
+/*
+ * The kernel puts new modules first: look no further for those that run their init; and for no more
+ * than MAX_INITS at a time, nor for more than MAX_ALL_INITS in all.
+ */
+#define MAX_NEWEST	32
+#define MAX_INITS	16
+#define MAX_ALL_INITS	2048
 
 /* Modules have a build-id and one or two further notes. */
 #define MAX_NOTES	8
@@ -68,6 +78,8 @@ struct symtab {
  * @mem_size:	in an element of @mem: its size
  * @mem_step:	the size of an element of @mem
  * @nr_mem:	the number of elements of @mem
+ * @init_base:	the address of the code of its init
+ * @init_size:	the size of this code; if zero, it isn't known where the code is
  * @symbols:	in struct mod_kallsyms: a pointer to the table
  * @nr_symbols:	... the number of symbols
  * @strings:	... a pointer to their names
@@ -97,6 +109,8 @@ struct module_layout {
 	u32	mem_size;
 	u32	mem_step;
 	u32	nr_mem;
+	u32	init_base;
+	u32	init_size;
 	u32	symbols;
 	u32	nr_symbols;
 	u32	strings;
@@ -121,10 +135,24 @@ struct known_module {
 	u64	end;
 };
 
+/* A module that runs its init: its address, where the code of its init is; @seen at this look. */
+struct init {
+	u64	module;
+	u64	start;
+	u64	end;
+	bool	seen;
+};
+
 /**
  * struct guest_modules - the modules of a guest that perf has written to files
  * @layout:	offsets of the fields of the guest's structures
  * @head:	address of the head of the list of modules
+ * @newest:	the first entry of the list at the last look for modules that run their init
+ * @looked:	time of that look, in perf's clock
+ * @unsettled:	true if a module was then being loaded
+ * @inits:	modules that ran their init then
+ * @nr_inits:	number of modules in @inits
+ * @inits_left:	for how many modules the init may still be written
  * @symbols_left: how many symbols of modules may still be written
  * @known:	modules whose lines are in the files that guest_modules__write() was given
  * @nr:		number of modules in @known
@@ -132,6 +160,12 @@ struct known_module {
 struct guest_modules {
 	struct module_layout	layout;
 	u64			head;
+	u64			newest;
+	u64			looked;
+	bool			unsettled;
+	struct init		inits[MAX_INITS];
+	unsigned int		nr_inits;
+	unsigned int		inits_left;
 	u32			symbols_left;
 	struct known_module	*known;
 	size_t			nr;
@@ -164,6 +198,41 @@ static bool find_memory(const struct btf *btf, int module, struct module_layout 
 	return layout->nr_mem <= MAX_MEM_TYPES &&
 	       guest_btf__find(btf, element, "base", &layout->mem_base) > 0 &&
 	       guest_btf__find(btf, element, "size", &layout->mem_size) > 0;
+}
+
+/* Return the index of the code of the init in the array of a module's memory, or -1. */
+static int find_init_text(const struct btf *btf)
+{
+	int id = btf__find_by_name_kind(btf, "mod_mem_type", BTF_KIND_ENUM);
+	const struct btf_type *type = id < 0 ? NULL : btf__type_by_id(btf, id);
+
+	for (int i = 0; type && i < (int)btf_vlen(type) && i < MAX_MEM_TYPES; i++) {
+		const struct btf_enum *value = &btf_enum(type)[i];
+		const char *name = btf__name_by_offset(btf, value->name_off);
+
+		if (name && !strcmp(name, "MOD_INIT_TEXT") && value->val >= 0 &&
+		    value->val < MAX_MEM_TYPES)
+			return value->val;
+	}
+	return -1;
+}
+
+/* Find the code of a module's init, after find_memory(). */
+static void find_init(const struct btf *btf, int module, struct module_layout *layout)
+{
+	u32 at = layout->mem;
+	int i;
+
+	if (layout->mem_step) {
+		i = find_init_text(btf);
+		if (i < 0 || i >= (int)layout->nr_mem)
+			return;
+		at += i * layout->mem_step;
+	} else if (guest_btf__find(btf, module, "init_layout", &at) < 0) {
+		return;
+	}
+	layout->init_base = at + layout->mem_base;
+	layout->init_size = at + layout->text_size;
 }
 
 /* Find the ORC tables of a module, if its kernel has any. */
@@ -224,8 +293,9 @@ static bool find_layout(const struct btf *btf, struct module_layout *layout)
 	       find_memory(btf, module, layout);
 }
 
-static void write_symbols(struct guest_memory *mem, const struct symtab *symtab,
-			  const char *module, FILE *kallsyms)
+/* Write the symbols whose addresses are from @start to @end. */
+static void write_symbols(struct guest_memory *mem, const struct symtab *symtab, u64 start,
+			  u64 end, const char *module, FILE *kallsyms)
 {
 	Elf64_Sym symbol;
 	char *name, type;
@@ -235,7 +305,8 @@ static void write_symbols(struct guest_memory *mem, const struct symtab *symtab,
 					sizeof(symbol)) ||
 		    !guest_memory__read(mem, symtab->types + i, &type, sizeof(type)))
 			return;
-		if (symbol.st_shndx == SHN_UNDEF || type <= ' ' || type > '~')
+		if (symbol.st_shndx == SHN_UNDEF || type <= ' ' || type > '~' ||
+		    symbol.st_value < start || symbol.st_value > end)
 			continue;
 		name = guest_memory__read_string(mem, symtab->strings + symbol.st_name, MAX_NAME);
 		if (name)
@@ -280,18 +351,20 @@ static bool read_range(struct guest_memory *mem, const struct module_layout *lay
 	return true;
 }
 
-/* Write the ORC tables and the code of a module, if the guest has all of them. */
+/*
+ * Write the ORC tables of a module, and @size bytes of code, to boot/modules/@name, if the guest has
+ * all of them.
+ */
 static void write_tables(struct guest_memory *mem, const struct module_layout *layout, u64 module,
-			 const char *top, const char *name)
+			 u64 code, u32 size, const char *top, const char *name)
 {
 	struct guest_section sections[] = {
-		{ ".text", .type = SHT_PROGBITS, .code = true },
+		{ ".text", .type = SHT_PROGBITS, .code = true, .addr = code, .size = size },
 		{ ".orc_unwind_ip", .type = SHT_PROGBITS },
 		{ ".orc_unwind", .type = SHT_PROGBITS },
 	};
-	u64 code = module + layout->mem;
 	char path[PATH_MAX];
-	u32 size, nr;
+	u32 nr;
 	FILE *file;
 	bool good;
 
@@ -299,13 +372,10 @@ static void write_tables(struct guest_memory *mem, const struct module_layout *l
 	    !guest_memory__read(mem, module + layout->nr_orcs, &nr, sizeof(nr)) ||
 	    !guest_memory__read(mem, module + layout->orc_ips, &sections[1].addr, sizeof(u64)) ||
 	    !guest_memory__read(mem, module + layout->orcs, &sections[2].addr, sizeof(u64)) ||
-	    !guest_memory__read(mem, code + layout->mem_base, &sections[0].addr, sizeof(u64)) ||
-	    !guest_memory__read(mem, code + layout->text_size, &size, sizeof(size)) ||
 	    !nr || nr > MAX_ORCS || !size || size > MAX_CODE ||
 	    snprintf(path, sizeof(path), "%s/boot/modules/%s", top, name) >= (int)sizeof(path))
 		return;
 
-	sections[0].size = size;
 	sections[1].size = (u64)nr * ORC_IP_SIZE;
 	sections[2].size = (u64)nr * ORC_ENTRY_SIZE;
 	file = guest_sandbox__fopen(path, GUEST_CREATE_FILE);
@@ -443,12 +513,12 @@ struct output {
 };
 
 /*
- * Return the lines of /proc/kallsyms for a module, to be freed; no lines if its symbols can't be
- * read or are too many.  Return NULL if there is no memory, or if the budget to read the guest is
- * used up.
+ * Return the lines of /proc/kallsyms for the symbols of a module from @start to @end, to be freed;
+ * no lines if its symbols can't be read or are too many.  Return NULL if there is no memory, or if
+ * the budget to read the guest is used up.
  */
 static char *read_symbols(struct guest_memory *mem, struct guest_modules *modules, u64 module,
-			  const char *name)
+			  u64 start, u64 end, const char *name)
 {
 	struct symtab symtab;
 	char *text = NULL;
@@ -460,7 +530,7 @@ static char *read_symbols(struct guest_memory *mem, struct guest_modules *module
 	if (read_symtab(mem, &modules->layout, module, &symtab) &&
 	    symtab.nr <= modules->symbols_left) {
 		modules->symbols_left -= symtab.nr;
-		write_symbols(mem, &symtab, name, file);
+		write_symbols(mem, &symtab, start, end, name, file);
 	}
 	if (!fclose(file) && !guest_memory__is_exhausted(mem))
 		return text;
@@ -477,6 +547,7 @@ static bool write_new(struct guest_memory *mem, struct guest_modules *modules, u
 {
 	u64 start, end, total;
 	char *symbols;
+	u32 size;
 
 	if (!read_range(mem, &modules->layout, module, &start, &end, &total))
 		return false;
@@ -484,7 +555,8 @@ static bool write_new(struct guest_memory *mem, struct guest_modules *modules, u
 		free(name);
 		return true;
 	}
-	symbols = modules->nr == MAX_MODULES ? NULL : read_symbols(mem, modules, module, name);
+	symbols = modules->nr == MAX_MODULES ? NULL : read_symbols(mem, modules, module, 0, ~0ULL,
+							       name);
 	if (!symbols || !add_known(modules, name, start, end)) {
 		free(symbols);
 		return false;
@@ -496,8 +568,10 @@ static bool write_new(struct guest_memory *mem, struct guest_modules *modules, u
 	free(symbols);
 	if (out->top)
 		write_note(mem, &modules->layout, module, out->top, name);
-	if (out->top && out->tables)
-		write_tables(mem, &modules->layout, module, out->top, name);
+	if (out->top && out->tables &&
+	    guest_memory__read(mem, module + modules->layout.mem + modules->layout.text_size, &size,
+			       sizeof(size)))
+		write_tables(mem, &modules->layout, module, start, size, out->top, name);
 	return true;
 }
 
@@ -536,6 +610,172 @@ static bool write_one(struct guest_memory *mem, struct guest_modules *modules, u
 	return false;
 }
 
+/* Return true if a module runs its init, and its symbols are those that it has meanwhile. */
+static bool runs_init(struct guest_memory *mem, const struct module_layout *layout, u64 module,
+		      u32 state)
+{
+	return state == MODULE_STATE_COMING ||
+	       (state == MODULE_STATE_LIVE && !has_begun(mem, layout, module));
+}
+
+static bool read_init(struct guest_memory *mem, const struct module_layout *layout, u64 module,
+		      struct init *init)
+{
+	u32 size;
+
+	if (!guest_memory__read(mem, module + layout->init_base, &init->start, sizeof(u64)) ||
+	    !guest_memory__read(mem, module + layout->init_size, &size, sizeof(size)) ||
+	    !size || size > MAX_CODE || init->start > ~0ULL - size)
+		return false;
+	init->module = module;
+	init->end = init->start + size;
+	init->seen = true;
+	return true;
+}
+
+/* Write that there is no code of an init at an address any more since @time. */
+static void end_init(struct guest_modules *modules, unsigned int i, u64 time, FILE *inits)
+{
+	fprintf(inits, "%" PRIu64 " %" PRIx64 "\n", time, modules->inits[i].start);
+	modules->inits[i] = modules->inits[--modules->nr_inits];
+}
+
+/*
+ * Write the code of a module's init, its name and its symbols.  It wasn't there at the last look,
+ * so it may have begun right after that; but if other code was there, nobody knows when that ended.
+ */
+static void begin_init(struct guest_kernel *kernel, const struct init *init, char *name,
+		       const char *symbols, u64 time, FILE *inits)
+{
+	struct guest_modules *modules = kernel->modules;
+	u64 since = modules->looked ?: time;
+
+	for (unsigned int i = modules->nr_inits; i-- > 0;) {
+		const struct init *other = &modules->inits[i];
+
+		if (other->start < init->end && init->start < other->end) {
+			since = time;
+			end_init(modules, i, modules->looked, inits);
+		}
+	}
+	fprintf(inits, "%" PRIu64 " %" PRIx64 " %" PRIx64 " %s\n%s", since, init->start, init->end,
+		name, symbols);
+	modules->inits[modules->nr_inits++] = *init;
+	modules->inits_left--;
+}
+
+/* Write the init that a module runs, unless it was written before. */
+static void note_init(struct guest_kernel *kernel, u64 module, u64 time, FILE *inits,
+		      const char *top, bool tables)
+{
+	struct guest_modules *modules = kernel->modules;
+	struct guest_memory *mem = kernel->mem;
+	char *name, *symbols, file[NAME_SIZE + sizeof(".init")];
+	struct init init, again;
+	u32 state;
+
+	if (!read_init(mem, &modules->layout, module, &init))
+		return;
+
+	for (unsigned int i = 0; i < modules->nr_inits; i++) {
+		struct init *known = &modules->inits[i];
+
+		if (known->module == module && known->start == init.start) {
+			known->seen = true;
+			return;
+		}
+	}
+	if (modules->nr_inits == MAX_INITS || !modules->inits_left)
+		return;
+
+	name = guest_memory__read_string(mem, module + modules->layout.name, NAME_SIZE);
+	if (!name || *name == '.' || strpbrk(name, "/[]")) {
+		free(name);
+		return;
+	}
+	scnprintf(file, sizeof(file), "%s.init", name);
+	symbols = read_symbols(mem, modules, module, init.start, init.end, file);
+	if (symbols && top && tables)
+		write_tables(mem, &modules->layout, module, init.start, init.end - init.start, top,
+			     file);
+	/* The guest may have freed what was just read, and have put something else there. */
+	guest_memory__forget(mem);
+	if (symbols && guest_memory__read(mem, module + modules->layout.state, &state,
+					  sizeof(state)) &&
+	    runs_init(mem, &modules->layout, module, state) &&
+	    read_init(mem, &modules->layout, module, &again) && again.start == init.start)
+		begin_init(kernel, &init, file, symbols, time, inits);
+	free(symbols);
+	free(name);
+}
+
+/**
+ * guest_modules__are_loaded - check whether a guest loads modules
+ * @kernel:	the guest's kernel
+ *
+ * This reads one word if no module is being loaded.
+ *
+ * Return: true if guest_modules__write_inits() may have something to write.
+ */
+bool guest_modules__are_loaded(struct guest_kernel *kernel)
+{
+	struct guest_modules *modules = kernel->modules;
+	u64 newest;
+
+	return modules && modules->layout.init_size &&
+	       guest_memory__read(kernel->mem, modules->head, &newest, sizeof(newest)) &&
+	       (newest != modules->newest || modules->unsettled);
+}
+
+/**
+ * guest_modules__write_inits - write which modules run their init
+ * @kernel:	the guest's kernel
+ * @inits:	receives a line for the begin and for the end of each module's init: the time in
+ *		perf's clock, the address of the code; and at its begin, the address after it, a
+ *		name, and lines as in /proc/kallsyms
+ * @top:	directory in which to write tables; NULL to write none
+ * @tables:	true to write an ELF file with the ORC tables and the code of the init
+ * @time:	now, in perf's clock
+ *
+ * The code of a module's init is freed when it has run, and the next module may have its init
+ * there.
+ */
+void guest_modules__write_inits(struct guest_kernel *kernel, FILE *inits, const char *top,
+				bool tables, u64 time)
+{
+	struct guest_modules *modules = kernel->modules;
+	struct guest_memory *mem = kernel->mem;
+	u64 node, module;
+	u32 state;
+
+	if (!modules || !modules->layout.init_size ||
+	    !guest_memory__read(mem, modules->head, &node, sizeof(node)))
+		return;
+
+	for (unsigned int i = 0; i < modules->nr_inits; i++)
+		modules->inits[i].seen = false;
+	modules->newest = node;
+	modules->unsettled = false;
+	for (unsigned int i = 0; i < MAX_NEWEST && node != modules->head; i++) {
+		module = node - modules->layout.list;
+		if (!guest_memory__read(mem, module + modules->layout.state, &state,
+					sizeof(state)))
+			break;
+		if (runs_init(mem, &modules->layout, module, state)) {
+			modules->unsettled = true;
+			note_init(kernel, module, time, inits, top, tables);
+		}
+		modules->unsettled |= state == MODULE_STATE_UNFORMED;
+		if (!guest_memory__read(mem, node, &node, sizeof(node)))
+			break;
+	}
+	for (unsigned int i = modules->nr_inits; i-- > 0;) {
+		if (!modules->inits[i].seen)
+			end_init(modules, i, time, inits);
+	}
+	modules->looked = time;
+}
+
 static struct guest_modules *guest_modules__new(struct guest_kernel *kernel)
 {
 	const struct guest_symbol *head = guest_kernel__symbol(kernel, "modules");
@@ -543,6 +783,9 @@ static struct guest_modules *guest_modules__new(struct guest_kernel *kernel)
 	struct btf *btf = guest_btf__read(kernel);
 	bool known = modules && head && btf && find_layout(btf, &modules->layout);
 
+	if (known)
+		find_init(btf, btf__find_by_name_kind(btf, "module", BTF_KIND_STRUCT),
+			  &modules->layout);
 	btf__free(btf);
 	if (!known) {
 		free(modules);
@@ -550,6 +793,7 @@ static struct guest_modules *guest_modules__new(struct guest_kernel *kernel)
 	}
 	modules->head = head->addr;
 	modules->symbols_left = MAX_SYMBOLS;
+	modules->inits_left = MAX_ALL_INITS;
 	return modules;
 }
 

@@ -8,6 +8,7 @@
 
 #include <linux/kernel.h>
 #include <linux/string.h>
+#include <symbol/kallsyms.h>
 
 #include "guest-name.h"
 
@@ -93,6 +94,26 @@ bool guest_name__is_clean(const char *name)
 			return false;
 	}
 	return *name && *name != '.' && strncmp(name, "[.", 2);
+}
+
+/**
+ * guest_name__is_clean_symbol - check the name of a function in a guest's kallsyms
+ * @name: the name; for a function of a module, a tab and the module's name in brackets follow
+ *
+ * Return: true if both names are such that Linux may have them.
+ */
+bool guest_name__is_clean_symbol(const char *name)
+{
+	const char *module = strchr(name, '\t');
+	char function[KSYM_NAME_LEN + 1];
+
+	if (!module)
+		return guest_name__is_clean(name);
+	if (module - name >= (ptrdiff_t)sizeof(function))
+		return false;
+
+	scnprintf(function, sizeof(function), "%.*s", (int)(module - name), name);
+	return guest_name__is_clean(function) && guest_name__is_clean(module + 1);
 }
 
 /**

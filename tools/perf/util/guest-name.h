@@ -11,6 +11,7 @@
 
 void guest_name__clean(char *name);
 bool guest_name__is_clean(const char *name);
+bool guest_name__is_clean_symbol(const char *name);
 bool guest_name__find(const char *args, size_t size, char name[GUEST_NAME_SIZE]);
 bool guest_name__read(pid_t pid, char name[GUEST_NAME_SIZE]);
 

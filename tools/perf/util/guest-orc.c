@@ -873,6 +873,41 @@ static struct guest_orc *machine__guest_orc(struct machine *machine)
 }
 
 /**
+ * guest_orc__add_map - unwind code that was mapped while a guest was sampled
+ * @machine:	the guest
+ * @map:	map of a module, or of its init
+ *
+ * If no stack was unwound so far, the map is found with all others.
+ */
+void guest_orc__add_map(struct machine *machine, struct map *map)
+{
+	struct guest_root root = { .orc = machine->guest_orc, .dir = machine->root_dir };
+
+	if (root.orc && *root.dir)
+		guest_root__add_module(map, &root);
+}
+
+/**
+ * guest_orc__remove_map - don't unwind code any more that has gone
+ * @machine:	the guest
+ * @map:	its map
+ */
+void guest_orc__remove_map(struct machine *machine, const struct map *map)
+{
+	struct guest_module *module, *next;
+
+	if (!machine->guest_orc)
+		return;
+
+	list_for_each_entry_safe(module, next, &machine->guest_orc->modules, node) {
+		if (module->start != map__start(map) || module->end != map__end(map))
+			continue;
+		list_del(&module->node);
+		guest_module__delete(module);
+	}
+}
+
+/**
  * guest_orc__is_at_hand - check whether stacks of guests can be unwound by ORC
  *
  * Return: true if the user has named a kernel that has tables, or if there is a --guestmount,

@@ -81,6 +81,7 @@ static struct {
  * @maps:	the file that the files of processes are written to
  * @modules:	the file that modules are written to
  * @kallsyms:	the file that symbols of modules are written to
+ * @inits:	the file that code is written to that is there while modules are loaded
  * @dir:	directory with the files of @kernel
  * @nr_kernels:	number of its kernels so far
  * @forbidden:	true if the administrator or the VMM forbade reading it at the last look
@@ -97,6 +98,7 @@ struct guest {
 	FILE			*maps;
 	FILE			*modules;
 	FILE			*kallsyms;
+	FILE			*inits;
 	char			*dir;
 	unsigned int		nr_kernels;
 	bool			forbidden;
@@ -176,6 +178,8 @@ static void drop_kernel(struct guest *guest)
 		fclose(guest->modules);
 	if (guest->kallsyms)
 		fclose(guest->kallsyms);
+	if (guest->inits)
+		fclose(guest->inits);
 	zfree(&guest->dir);
 	guest_kernel__delete(guest->kernel);
 }
@@ -210,6 +214,7 @@ static void use_kernel(struct guest *guest, struct guest_kernel *kernel, const c
 		use_tasks(guest, kernel, dir);
 	guest->modules = guest_files__append(dir, "proc/modules");
 	guest->kallsyms = guest_files__append(dir, "proc/kallsyms");
+	guest->inits = guest_files__create(dir, "inits");
 	guest->dir = strdup(dir);
 	guest_kernel__free_symbols(kernel);
 }
@@ -281,6 +286,24 @@ static void look_at_modules(struct guest *guest)
 	fflush(guest->kallsyms);
 }
 
+/* Write which modules are being loaded. */
+static void look_at_inits(struct guest *guest)
+{
+	u64 time = get_time();
+
+	if (guest->what->only_tasks || !guest->inits || !time)
+		return;
+
+	guest_memory__glance(guest->kernel->mem);
+	if (!guest_modules__are_loaded(guest->kernel))
+		return;
+
+	guest_memory__refresh(guest->kernel->mem);
+	guest_modules__write_inits(guest->kernel, guest->inits, guest->dir, guest->what->tables,
+				   time);
+	fflush(guest->inits);
+}
+
 static void look_at_tasks(struct guest *guest)
 {
 	u64 time = get_time();
@@ -309,13 +332,14 @@ static void look_again(struct guest *guest)
 		guest_task_writer__update(guest->tasks, time);
 }
 
-/* Look for processes that began a moment ago: they may not last until the next look at all. */
+/* Look for processes and modules that began a moment ago: they may not last until the next look. */
 static void look_for_new(struct guest *guest)
 {
 	u64 time = get_time();
 
 	if (guest->tasks && time)
 		guest_task_writer__look_for_new(guest->tasks, time);
+	look_at_inits(guest);
 }
 
 static void look_at_all(struct guest *guest)

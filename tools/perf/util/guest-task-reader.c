@@ -3,7 +3,6 @@
  * Find the guest's task that a sample hit, among the tasks that perf record has written, see
  * guest_task_writer__update().
  */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
@@ -343,27 +342,6 @@ static const struct note *find_note(const struct guest_task_reader *threads,
 	       find_by_root(threads, root & ~ROOT_PTI_USER, sample->time);
 }
 
-/* Open a file that perf record has written for a guest; return NULL if it can't be opened. */
-static FILE *open_notes(const struct machine *machine, const char *name)
-{
-	char path[PATH_MAX];
-	struct stat st;
-	FILE *file;
-	int fd;
-
-	if (snprintf(path, sizeof(path), "%s/%s", machine->root_dir, name) >= (int)sizeof(path))
-		return NULL;
-
-	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-	if (fd < 0)
-		return NULL;
-
-	file = !fstat(fd, &st) && S_ISREG(st.st_mode) ? fdopen(fd, "r") : NULL;
-	if (!file)
-		close(fd);
-	return file;
-}
-
 /*
  * Make an id that no cgroup of the host, of another guest, or of another kernel of this guest has:
  * each kernel begins to count anew.
@@ -407,18 +385,18 @@ static struct guest_task_reader *machine__guest_task_reader(struct machine *mach
 	if (!guest_folder__is_used(machine))
 		return NULL;
 
-	file = open_notes(machine, "tasks");
+	file = guest_folder__open(machine, "tasks");
 	if (file) {
 		machine->guest_task_reader = guest_task_reader__load(file);
 		fclose(file);
 	}
-	file = machine->guest_task_reader ? open_notes(machine, "maps") : NULL;
+	file = machine->guest_task_reader ? guest_folder__open(machine, "maps") : NULL;
 	if (file) {
 		machine->guest_task_reader->maps = guest_map_reader__load(file);
 		fclose(file);
 	}
 	file = machine->guest_task_reader && machine->machines && machine->machines->host.env ?
-	       open_notes(machine, "cgroups") : NULL;
+	       guest_folder__open(machine, "cgroups") : NULL;
 	if (file) {
 		load_cgroups(machine, file);
 		fclose(file);
