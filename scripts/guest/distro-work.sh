@@ -5,6 +5,7 @@
 cd /tmp || exit
 tar cf files.tar /usr/lib/python3*/[a-e]*.py 2>/dev/null
 call_paths &
+nice -n 5 node --perf-basic-prof /usr/local/bin/busy.js &
 
 # Sample all that runs here by this distribution's own perf, and give what it says to the host.
 look_from_inside()

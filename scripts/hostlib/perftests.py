@@ -18,9 +18,9 @@ _TITLES = {"Deferred callchains": 2, "Callchains of guests": 1,
            "Unwinding guests' kernels by ORC": 8, "Sample parsing": 1,
            "Stacks of guests": 20, "User mode of guests in callchains": 2,
            "Reads of guests": 4, "Kernels of guests": 10, "Modules of guests": 4,
-           "Programs of guests": 6, "Tasks of guests": 7, "Memory of guests": 4,
+           "Programs of guests": 6, "Tasks of guests": 8, "Memory of guests": 4,
            "Directory of guests' files": 3, "Processes that read guests": 7,
-           "Samples of guests": 16}
+           "Samples of guests": 17}
 
 _PASSED = re.compile(r"^\s*[\d.]+: .+?\s*: Ok$", re.MULTILINE)
 _BAD = re.compile(r"^\s*[\d.]+: (.+?)\s*: ((?:FAILED!|Skip).*)$", re.MULTILINE)

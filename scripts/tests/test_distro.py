@@ -50,6 +50,7 @@ def _tool(offset: int, name: str = "[unknown]") -> Frame:
 _START = _tool(0x120)
 _KERNEL = Frame(0xffffffff81000010, "do_syscall_64", "[guest.kernel.kallsyms.74]")
 _EXIT = Frame(0xffffffff81000020, "do_exit", "[guest.kernel.kallsyms.74]")
+_JIT = Frame(0x1000, "JS:*busy /busy.js:5:14", "[JIT] tid 7 (guest)+0x1000")
 _NOWHERE = Frame(0x7f0000000000, "[unknown]", "[unknown]")
 _PATHS = [tuple("[unknown]" if name == "hidden" else name for name in path)
           for path in sorted(distro.PATHS)]
@@ -65,7 +66,8 @@ def _good() -> Dict[str, List[Sample]]:
     """Samples that pass: of user mode, of the kernel, and of the known paths."""
     return {"user": [Sample("tool", (_libc(0x1010, "read"), _START))] * 600,
             "kernel": [Sample("tool", (_KERNEL, _libc(0x1010, "read"), _START))] * 600,
-            "paths": [_path(path) for path in _PATHS] * 10}
+            "paths": [_path(path) for path in _PATHS] * 10,
+            "jit": [Sample("node", (_JIT, _tool(0x130)))] * 60}
 
 
 def _failed(found: Dict[str, List[Sample]], reference: Dict[str, List[Sample]]) -> int:
@@ -117,13 +119,15 @@ class DistroTest(unittest.TestCase):
         user["user"][:7] = [Sample("tool", (_libc(0x1010, "write"), _START))] * 7
         self.assertEqual(_failed(user, reference), 1, "another name")
         user = _good()
-        user["user"][:13] = [Sample("CPU 0/KVM", (_libc(0x1010, "read"), _START))] * 13
+        user["user"][:14] = [Sample("CPU 0/KVM", (_libc(0x1010, "read"), _START))] * 14
         self.assertEqual(_failed(user, reference), 1, "the VMM's")
         faults: List[Tuple[str, List[Sample], int]] = [
             ("user", [Sample("tool", (_libc(0x1010), _START))] * 600, 1),
             ("user", [Sample("tool", (_libc(0x1010, "read"),))] * 600, 1),
             ("kernel", [Sample("tool", (_KERNEL,))] * 600, 1),
             ("kernel", [Sample("tool", (_KERNEL, _libc(0x1020), _START))] * 600, 2),
+            ("jit", [Sample("node", (_JIT,))] * 49, 1),
+            ("jit", [Sample("node", (Frame(0x1000, "[unknown]", "//anon (guest)"),))] * 60, 1),
             ("paths", [_path(path[:-1]) for path in _PATHS] * 10, 2),
             ("paths", [_path(("spin", "deep9"))] * 40, 2),
         ]

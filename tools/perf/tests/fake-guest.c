@@ -286,6 +286,12 @@ static void add_map_types(struct btf *btf, int u32_id, int u64_id)
 	btf__add_struct(btf, "inode", 64);
 	btf__add_field(btf, "i_ino", u64_id, I_INO * 8, 0);
 	btf__add_field(btf, "i_sb", u64_id, I_SB * 8, 0);
+	btf__add_field(btf, "i_size", u64_id, I_SIZE * 8, 0);
+	btf__add_struct(btf, "files_struct", 64);
+	btf__add_field(btf, "fdt", u64_id, FILES_FDT * 8, 0);
+	btf__add_struct(btf, "fdtable", 64);
+	btf__add_field(btf, "max_fds", u32_id, FDT_MAX * 8, 0);
+	btf__add_field(btf, "fd", u64_id, FDT_FDS * 8, 0);
 	btf__add_struct(btf, "super_block", 64);
 	btf__add_field(btf, "s_dev", u32_id, S_DEV * 8, 0);
 	name = btf__add_struct(btf, "qstr", 16);
@@ -350,6 +356,7 @@ static void add_task_types(struct btf *btf, int u32_id, int u64_id, int char_id,
 	btf__add_field(btf, "mm", u64_id, T_MM * 8, 0);
 	btf__add_field(btf, "stack", u64_id, T_STACK * 8, 0);
 	btf__add_field(btf, "cgroups", u64_id, T_CGROUPS * 8, 0);
+	btf__add_field(btf, "files", u64_id, T_FILES * 8, 0);
 	btf__add_field(btf, "signal", u64_id, (fake_kernel.far_field ? 16380 : T_SIGNAL) * 8, 0);
 	if (!fake_kernel.no_tasks)
 		btf__add_field(btf, "thread_node", list, T_THREADS * 8, 0);
@@ -586,6 +593,34 @@ static void make_maps(void)
 		fake__put_u64(INODE(i) + I_SB, SUPER(i));
 		fake__put_u32(SUPER(i) + S_DEV, 0x12ff0000 + i);
 	}
+}
+
+/* Have the process open a file with this name, behind a descriptor that is closed. */
+void fake__make_jit(const char *name, const char *text, size_t size)
+{
+	fake__put_u64(TASK(1) + T_FILES, FILES);
+	fake__put_u64(FILES + FILES_FDT, FDT);
+	fake__put_u32(FDT + FDT_MAX, 1000);
+	fake__put_u64(FDT + FDT_FDS, FDS);
+	fake__put_u64(FDS, 0);
+	fake__put_u64(FDS + 8, FILE_OF(JIT_FILE));
+	fake__put_u64(FILE_OF(JIT_FILE) + F_PATH + 8, DENTRY(JIT_DENTRY));
+	fake__put_u64(FILE_OF(JIT_FILE) + F_INODE, INODE(JIT_FILE));
+	fake__put_u64(FILE_OF(JIT_FILE) + F_MAPPING, MAPPING(JIT_FILE));
+	fake__put_u32(DENTRY(JIT_DENTRY) + D_NAME + QSTR_LEN, strlen(name));
+	fake__put_u64(DENTRY(JIT_DENTRY) + D_NAME + QSTR_NAME, NAME_OF(JIT_DENTRY));
+	fake__put(NAME_OF(JIT_DENTRY), name, strlen(name));
+	fake__put_u64(INODE(JIT_FILE) + I_SIZE, size);
+	fake__put_u64(MAPPING(JIT_FILE) + M_CACHE, JIT_CACHE | 2);
+	for (unsigned int i = 0; i < 2; i++) {
+		u64 page = PAGE_OF(JIT_PAGE(i));
+
+		fake__put_u64(page + P_FLAGS, P_UPTODATE);
+		fake__put_u64(page + P_MAPPING, MAPPING(JIT_FILE));
+		fake__put_u64(page + P_INDEX, i);
+		fake__put_u64(JIT_CACHE + C_SLOTS + i * sizeof(u64), page);
+	}
+	memcpy(&fake_ram[JIT_PAGE(0)], text, size);
 }
 
 /* Each is in the one before it. */

@@ -104,6 +104,18 @@
 #define CGROUP_DIR(i)	(SMALL + 0x8cfe0 + (i) * 0x40)
 #define CGROUP_NAME(i)	(SMALL + 0x8effc + (i) * 0x20)
 
+/*
+ * The descriptors of the process, in make_jit(): the table has one file, the map of a JIT compiler,
+ * of which two pages are cached.
+ */
+#define FILES		(SMALL + 0x90ff8)
+#define FDT		(SMALL + 0x92ffc)
+#define FDS		(SMALL + 0x94ff8)
+#define JIT_FILE	2
+#define JIT_DENTRY	NR_DENTRIES
+#define JIT_CACHE	CACHE(2)
+#define JIT_PAGE(i)	(PROGRAM_GPA + (12 + (i)) * PAGE)
+
 /* A process: gpas of its page tables and its program's first page, and gvas of its two files. */
 #define USER_PGD_GPA	(9UL << 20)
 #define PROGRAM_GPA	(USER_PGD_GPA + PAGE)
@@ -186,6 +198,7 @@ enum { HEADERS, HASHES, NAMES_1, NAMES_2, DYNAMIC, CODE, TABLE, RULES_1, RULES_2
 #define T_SIGNAL	0x60
 #define T_THREADS	0x68
 #define T_CGROUPS	0x80
+#define T_FILES		0x88
 #define S_THREADS	0x10
 #define MM_PGD		0x18
 #define MM_TREE		0x20
@@ -239,6 +252,10 @@ enum { HEADERS, HASHES, NAMES_1, NAMES_2, DYNAMIC, CODE, TABLE, RULES_1, RULES_2
 #define P_UPTODATE	BIT(3)
 #define I_INO		8
 #define I_SB		0x10
+#define I_SIZE		0x18
+#define FILES_FDT	8
+#define FDT_MAX		0
+#define FDT_FDS		8
 #define S_DEV		0x10
 #define D_PARENT	8
 #define D_NAME		0x10
@@ -374,6 +391,7 @@ void fake__make(const struct fake_guest *guest);
 void fake__make_usual(void);
 void fake__make_program(void);
 void fake__make_vdso(void);
+void fake__make_jit(const char *name, const char *text, size_t size);
 void fake__make_arm64(const struct fake_arm64 *guest);
 size_t fake__print_kallsyms(char *text, size_t size, bool modules);
 

@@ -460,8 +460,10 @@ static bool write_maps(const char *top)
 		     "700000 800000 0 8:1 5 - /proc/self/exe\n"
 		     "700000 800000 0 8:1 5 - /usr/../etc/passwd\n"
 		     "700000 800000 0 8:1 5 - /\x1b[2J\n"
+		     "c00000 d00000 c00000 0:0 0 - //anon\n"
 		     "0 2000 11\n"
 		     "400000 500000 0 8:1 7 - /another pid\n"
+		     "c00000 d00000 c00000 0:0 0 - //anon\n"
 		     "0 2000 4294967303\n"
 		     "15 2000 7 more\n"
 		     "15 2000 7\n"
@@ -475,6 +477,7 @@ static bool write_maps(const char *top)
 		     "900000 a00000 0 9:1 5 - %2$s\n"
 		     "a00000 b00000 0 0:0 0 aa11223344556677889900112233445566778899 [vdso]\n"
 		     "b00000 c00000 0 0:0 0 - [heap]\n"
+		     "c00000 d00000 c00000 0:0 0 - //anon\n"
 		     "500000 600000 0 8:1 5 - /another/path\n"
 		     "600000 700000 0 8:1 5 0011223344556677889900112233445566778899 %2$s.new\n"
 		     "700000 800000 0 8:1 5 ff11223344556677889900112233445566778899 %2$s.new\n"
@@ -600,6 +603,52 @@ static bool has_symbol(struct machine *machine, u64 text, const char *name)
 
 	map__put(map);
 	return same;
+}
+
+/* Return the name of the function that a task runs at an address, NULL if it has none. */
+static const char *function_of(struct machine *machine, u64 root, u64 ip, const char **file)
+{
+	const char *name = NULL;
+	struct addr_location al;
+	struct perf_sample sample;
+	struct fake_read read;
+	struct thread *thread;
+
+	perf_sample__init(&sample, /*all=*/true);
+	sample.pid = VMM;
+	sample.tid = VMM;
+	sample.time = 10;
+	sample.cpumode = USER;
+	make_read(&sample, &read, 0, root);
+	sample__name_guest_task(&sample, machine);
+	thread = machine__find_thread(machine, sample.pid, sample.tid);
+	addr_location__init(&al);
+	if (thread && thread__find_symbol(thread, USER, ip, &al))
+		name = al.sym->name;
+	*file = al.map ? dso__name(map__dso(al.map)) : "";
+	addr_location__exit(&al);
+	thread__put(thread);
+	return name;
+}
+
+/* Code that a task has compiled has names if its compiler has given it some. */
+static int test_jit(struct machine *machine)
+{
+	const char *name, *file;
+	char path[MAX_PATH];
+
+	scnprintf(path, sizeof(path), "%s/programs", machine->root_dir);
+	TEST_ASSERT_VAL("no names", write_file(path, "perf-2000-7.map",
+					       "c00100 80 work fast\nc00200 10 play\n"));
+	name = function_of(machine, 0x2000, 0xc00120, &file);
+	TEST_ASSERT_VAL("a function", name && !strcmp(name, "work fast"));
+	TEST_ASSERT_VAL("its file", !strcmp(file, "[JIT] tid 7 (guest)"));
+	name = function_of(machine, 0x2000, 0xc00208, &file);
+	TEST_ASSERT_VAL("another one", name && !strcmp(name, "play"));
+	TEST_ASSERT_VAL("none", !function_of(machine, 0x2000, 0xc00300, &file));
+	TEST_ASSERT_VAL("no names", !function_of(machine, 0x4000, 0xc00120, &file));
+	TEST_ASSERT_VAL("no file", !strcmp(file, "//anon (guest)"));
+	return TEST_OK;
 }
 
 /*
@@ -1156,6 +1205,7 @@ static struct test_case tests__guest_samples[] = {
 	GUEST_CASE("Tasks that end or begin", test_ends),
 	GUEST_CASE("Tasks that are noted while samples are read", test_later),
 	GUEST_CASE("Files that tasks run", test_files),
+	GUEST_CASE("Code that tasks compile", test_jit),
 	GUEST_CASE("Levels of callers", test_levels),
 	GUEST_CASE("Kernels after reboots", test_kernels),
 	GUEST_CASE("Name of the VM", test_name),

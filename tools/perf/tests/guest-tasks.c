@@ -85,7 +85,10 @@ static int test_tasks(const char *dir)
 
 #define VDSO_TEXT	"408000 409000 0 0:0 0 4202030405060708090a0b0c0d0e0f1011121314 [vdso]\n"
 
-static const char all_files[] = SET_TEXT PROGRAM_TEXT LIBRARY_TEXT;
+/* Memory that can be executed, without a file. */
+#define ANON_TEXT	"408000 409000 408000 0:0 0 - //anon\n"
+
+static const char all_files[] = SET_TEXT PROGRAM_TEXT ANON_TEXT LIBRARY_TEXT;
 
 /* What perf writes in place of the usual text. */
 #define THE_SAME	.from = "", .to = ""
@@ -169,7 +172,7 @@ static const struct fake_guest files[] = {
 	{ "a pivot behind the node",	.bytes = { WORD(NODE(1) + NODE_PIVOTS + 2 * 8, LIBRARY) } },
 	{ "a leaf that is full",	.change = full_leaf, THE_SAME },
 	{ "a vDSO",			.change = fake__make_vdso,
-	  .from = LIBRARY_TEXT, .to = VDSO_TEXT LIBRARY_TEXT },
+	  .from = ANON_TEXT, .to = VDSO_TEXT },
 	{ "a vDSO elsewhere",		.change = vdso_elsewhere, THE_SAME },
 	{ "the vDSO of a 32-bit program", .change = vdso_of_32_bit_programs, THE_SAME },
 };
@@ -361,10 +364,10 @@ static int test_looks(const char *dir)
 		fclose(maps);
 	TEST_ASSERT_VAL("all looks", good);
 	TEST_ASSERT_VAL("which files", fake__has_text(dir, "files",
-		"1 900000 7\n" PROGRAM_TEXT LIBRARY_TEXT
-		"4 900000 7\n" PROGRAM_TEXT
-		"4 900000 7\n" PROGRAM_TEXT LIBRARY_TEXT
-		"4 54321000 7\n" PROGRAM_TEXT LIBRARY_TEXT));
+		"1 900000 7\n" PROGRAM_TEXT ANON_TEXT LIBRARY_TEXT
+		"4 900000 7\n" PROGRAM_TEXT ANON_TEXT
+		"4 900000 7\n" PROGRAM_TEXT ANON_TEXT LIBRARY_TEXT
+		"4 54321000 7\n" PROGRAM_TEXT ANON_TEXT LIBRARY_TEXT));
 	TEST_ASSERT_VAL("what has changed", fake__has_text(dir, "looks",
 		"3 ffffc90000020000 900000 7 7 renamed\n"
 		"4 ffffc90000010000 54321000 7 9 worker\n"
@@ -483,10 +486,83 @@ static int test_policy(const char *dir)
 	return TEST_OK;
 }
 
+/* Lines of a JIT compiler; one is too long, and its part on the second page looks like a line. */
+#define JIT_FIRST	"408010 20 first\n"
+#define JIT_LONG	"408040 10 x"
+#define JIT_SECOND	"408050 8 second \x1b[2J\n"
+#define JIT_LAST	"408070 8 last"
+
+static size_t put_lines(char text[2 * PAGE])
+{
+	size_t len = sprintf(text, JIT_FIRST JIT_LONG);
+
+	memset(text + len, 'x', PAGE - len);
+	return PAGE + sprintf(text + PAGE, "408044 8 a part\n" JIT_SECOND "nonsense\n408060 0 empty\n"
+			     "ffffffffffffffff 10 upper\n408068 8\n" JIT_LAST);
+}
+
+static const struct {
+	const char	*name;
+	const char	*file;		/* the name of the file that the process has open */
+	struct fake_bytes bytes;
+	bool		first;		/* the lines that are expected */
+	bool		others;
+} jits[] = {
+	{ "names of compiled code",	"perf-7.map",	{}, true, true },
+	{ "those of another pid",	"perf-4194304.map", {}, true, true },
+	{ "no descriptors",		"perf-7.map",	WORD(FILES + FILES_FDT, 8), false, false },
+	{ "a table into nothing",	"perf-7.map",	WORD(FDT + FDT_FDS, 8), false, false },
+	{ "a table without end",	"perf-7.map",	HALF(FDT + FDT_MAX, ~0U), true, true },
+	{ "a file behind many others",	"perf-7.map",
+	  WORD(FDT + FDT_FDS, FDS - 256 * 8), false, false },
+	{ "a table that is empty",	"perf-7.map",	HALF(FDT + FDT_MAX, 0), false, false },
+	{ "a name without a pid",	"perf-.map",	{}, false, false },
+	{ "a longer name",		"perf-7.map2",	{}, false, false },
+	{ "another name",		"perf-7.mop",	{}, false, false },
+	{ "a page that is not cached",	"perf-7.map",
+	  WORD(JIT_CACHE + C_SLOTS + 8, 0), true, false },
+	{ "the first page is not cached", "perf-7.map",
+	  WORD(JIT_CACHE + C_SLOTS, 0), false, true },
+	{ "an empty file",		"perf-7.map",	WORD(INODE(JIT_FILE) + I_SIZE, 0), false, false },
+};
+
+/* The names that a JIT compiler gives to its code. */
+static int test_jits(const char *dir)
+{
+	char text[2 * PAGE], expected[1024], path[PATH_MAX];
+	size_t size = put_lines(text);
+
+	for (size_t i = 0; i < ARRAY_SIZE(jits); i++) {
+		int len = 0;
+
+		fake__make_usual();
+		fake__make_jit(jits[i].file, text, size);
+		if (jits[i].bytes.size)
+			fake__put(jits[i].bytes.at, jits[i].bytes.data, jits[i].bytes.size);
+		TEST_ASSERT_VAL(jits[i].name, fake__find(dir) == GUEST_FILES_TABLES);
+		snprintf(path, sizeof(path), "%s/%d/programs/perf-900000-7.map", dir, getpid());
+		if (!jits[i].first && !jits[i].others) {
+			TEST_ASSERT_VAL(jits[i].name, access(path, F_OK));
+			continue;
+		}
+		*expected = 0;
+		if (jits[i].first)
+			len += sprintf(expected, JIT_FIRST);
+		if (jits[i].first && jits[i].others)
+			len += sprintf(expected + len, "%.511s\n", text + strlen(JIT_FIRST));
+		if (jits[i].others)
+			sprintf(expected + len, "408050 8 second ?[2J\n");
+		TEST_ASSERT_VAL(jits[i].name,
+				fake__has_text(dir, "programs/perf-900000-7.map", expected));
+	}
+	return TEST_OK;
+}
+
 static struct test_case tests__guest_tasks[] = {
 	FAKE_GUEST_BTF_TEST("Tasks", test_tasks),
 	FAKE_GUEST_BTF_TEST("Files that tasks run", test_files),
 	FAKE_GUEST_BTF_TEST("Build-ids of these files", test_build_ids),
+	FAKE_GUEST_BTF_TEST("Names of code that tasks compile", test_jits),
 	FAKE_GUEST_BTF_TEST("Cgroups of tasks", test_cgroups),
 	FAKE_GUEST_BTF_TEST("Changes from one look to the next", test_looks),
 	FAKE_GUEST_BTF_TEST("New processes", test_new),

@@ -38,6 +38,9 @@
 #define VDSO		"[vdso]"
 #define UNKNOWN		" (guest, no build-id)"
 
+/* Code in memory without a file: perf's own name for it. */
+#define ANON		"//anon"
+
 /**
  * struct file - a file that a process runs
  * @start:	its first address
@@ -381,6 +384,41 @@ static void use_program(struct machine *machine, struct dso *dso, const struct b
 		dso__clear_loaded(dso);
 }
 
+/*
+ * Map code that is in no file, such as that of a JIT compiler.  perf record has written the names
+ * that the compiler has given to it, if any, see guest_jit_writer__note().
+ */
+static void add_anon(struct machine *machine, struct thread *thread, const struct set *set,
+		     const struct file *file)
+{
+	char name[64], *path;
+	struct dso *dso;
+	struct map *map;
+	bool named;
+
+	if (asprintf(&path, "%s/programs/perf-%" PRIx64 "-%u.map", machine->root_dir, set->root,
+		     set->pid) < 0)
+		return;
+
+	named = is_regular_file(path);
+	scnprintf(name, sizeof(name), named ? "[JIT] tid %u" GUEST_ONLY : ANON GUEST_ONLY, set->pid);
+	dso = machine__findnew_dso(machine, name);
+	map = dso ? map__new2(file->start, dso) : NULL;
+	if (map) {
+		map__set_end(map, file->end);
+		map__set_mapping_type(map, MAPPING_TYPE__IDENTITY);
+		if (named && !dso__guest_filename(dso)) {
+			dso__set_symtab_type(dso, DSO_BINARY_TYPE__JAVA_JIT);
+			dso__set_guest_filename(dso, path);
+			path = NULL;
+		}
+		maps__fixup_overlap_and_insert(thread__maps(thread), map);
+	}
+	map__put(map);
+	dso__put(dso);
+	free(path);
+}
+
 static void add_map(struct machine *machine, struct thread *thread, const struct file *file)
 {
 	const char *suffix = build_id__is_defined(&file->id.build_id) ? GUEST_ONLY : UNKNOWN;
@@ -493,6 +531,12 @@ void guest_map_reader__use(struct guest_map_reader *maps, struct machine *machin
 	process->set = i;
 	maps__remove_maps(thread__maps(thread), is_any, NULL);
 	set = i < 0 ? NULL : &maps->sets[i];
-	for (size_t j = 0; set && j < set->nr; j++)
-		add_map(machine, thread, &maps->files[set->first + j]);
+	for (size_t j = 0; set && j < set->nr; j++) {
+		const struct file *file = &maps->files[set->first + j];
+
+		if (strcmp(file->path, ANON))
+			add_map(machine, thread, file);
+		else
+			add_anon(machine, thread, set, file);
+	}
 }

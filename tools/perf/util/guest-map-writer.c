@@ -18,6 +18,7 @@
 #include "build-id.h"
 #include "debug.h"
 #include "guest-btf.h"
+#include "guest-jit-writer.h"
 #include "guest-kernel.h"
 #include "guest-map-writer.h"
 #include "guest-memory.h"
@@ -67,6 +68,9 @@
 
 /* Read the files of a process at most this many times, until two reads in a row agree. */
 #define MAX_READS	4
+
+/* Memory without a file, in lines for the files that a process runs; as in perf's own mmap events. */
+#define ANON		"//anon"
 
 /* The kernel appends this to the path of a deleted file. */
 #define DELETED		" (deleted)"
@@ -168,6 +172,7 @@ struct program {
  * @dir:	the directory with the files of the guest's kernel
  * @layout:	offsets of the fields of the guest's structures
  * @cache:	how to find pages of files
+ * @jits:	state for names of compiled code; NULL if these can't be found
  * @vdso:	the vDSO of 64-bit programs, which the kernel has in its memory
  * @vdso_image:	address of the struct vdso_image; zero if that isn't known
  * @programs:	the files that were found
@@ -182,6 +187,7 @@ struct guest_map_writer {
 	char			*dir;
 	struct map_layout	layout;
 	struct guest_page_cache	cache;
+	struct guest_jit_writer	*jits;
 	struct guest_page_cache	vdso;
 	u64			vdso_image;
 	struct program		*programs;
@@ -337,12 +343,14 @@ struct guest_map_writer *guest_map_writer__new(struct guest_kernel *kernel, cons
 		free(maps);
 		return NULL;
 	}
+	maps->jits = guest_jit_writer__new(&maps->cache, btf, dir);
 	return maps;
 }
 
 void guest_map_writer__delete(struct guest_map_writer *maps)
 {
 	if (maps) {
+		guest_jit_writer__delete(maps->jits);
 		free(maps->dir);
 		free(maps->programs);
 	}
@@ -500,6 +508,9 @@ static void write_vma(struct guest_map_writer *maps, struct process *process, co
 		return;
 	if (!file && process->vdso && first == process->vdso)
 		write_vdso(maps, process, first, last);
+	else if (!file)
+		fprintf(process->out, "%1$" PRIx64 " %2$" PRIx64 " %1$" PRIx64 " 0:0 0 - " ANON "\n",
+			first, last + 1);
 	if (!file)
 		return;
 
@@ -612,7 +623,8 @@ static char *read_files(struct guest_map_writer *maps, u64 mm)
  * @mm:		address of the process's struct mm_struct
  *
  * A line has the first address and the one after the last, the offset in the file, the file's
- * device and inode, its build-id or "-", and its path.
+ * device and inode, its build-id or "-", and its path.  A mapping that has no file has "//anon" in
+ * place of the path, and its address in place of the offset.
  *
  * Return: the lines, to be freed; NULL if they can't be read, or if no two reads in a row agree.
  */
@@ -653,6 +665,30 @@ void guest_map_writer__note(struct guest_map_writer *maps, u64 root, u32 pid, u6
 	if (!maps->warned)
 		pr_warning("New programs of a guest have no names: there are too many\n");
 	maps->warned = true;
+}
+
+/**
+ * guest_map_writer__has_jit - check whether a process can execute memory without a file
+ * @files: the lines of guest_map_writer__read()
+ *
+ * Return: true if it can, as those with a JIT compiler.
+ */
+bool guest_map_writer__has_jit(const char *files)
+{
+	return strstr(files, " - " ANON "\n");
+}
+
+/**
+ * guest_map_writer__note_jit - write the names of what a process has compiled
+ * @maps:	state of the guest
+ * @fds:	address of its struct files_struct
+ * @root:	guest-physical address of its topmost page table
+ * @pid:	its pid in the guest
+ */
+void guest_map_writer__note_jit(struct guest_map_writer *maps, u64 fds, u64 root, u32 pid)
+{
+	if (maps->jits)
+		guest_jit_writer__note(maps->jits, fds, root, pid);
 }
 
 /* Write one program, unless what was written before has as much. */

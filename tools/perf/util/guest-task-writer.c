@@ -66,6 +66,8 @@
  * @exec_vm:	number of pages that it can execute; zero if that isn't known, or if its files
  *		could not be read, so that the next look reads them again
  * @css_set:	address of its struct css_set
+ * @fds:	address of its struct files_struct
+ * @has_jit:	true if it can execute memory without a file
  * @files:	hash of the list of its files that perf last wrote; zero if perf wrote none
  * @pid:	pid of its process
  * @tid:	its tid
@@ -77,6 +79,8 @@ struct task {
 	u64	mm;
 	u64	exec_vm;
 	u64	css_set;
+	u64	fds;
+	bool	has_jit;
 	u64	files;
 	u32	pid;
 	u32	tid;
@@ -94,6 +98,7 @@ struct task {
  * @tgid:	... what it calls the pid
  * @comm:	... the name
  * @css_set:	... the struct css_set; zero if the kernel has no cgroups
+ * @files:	... the struct files_struct; zero if that isn't known
  * @end:	the end of the last of these fields
  * @threads:	in struct signal_struct: the head of the list of threads
  * @pgd:	in struct mm_struct: the topmost page table
@@ -109,6 +114,7 @@ struct task_layout {
 	u32	tgid;
 	u32	comm;
 	u32	css_set;
+	u32	files;
 	u32	end;
 	u32	threads;
 	u32	pgd;
@@ -159,6 +165,15 @@ struct guest_task_writer {
 	bool			unsettled;
 };
 
+/* Return the offset of a field of struct task_struct that a kernel need not have, or zero. */
+static u32 find_pointer(const struct btf *btf, int task, const char *name)
+{
+	u32 offset;
+
+	return guest_btf__find(btf, task, name, &offset) < 0 ||
+	       offset > MAX_TASK_SIZE - sizeof(u64) ? 0 : offset;
+}
+
 static bool find_layout(const struct btf *btf, struct task_layout *layout)
 {
 	int task = btf__find_by_name_kind(btf, "task_struct", BTF_KIND_STRUCT);
@@ -185,10 +200,10 @@ static bool find_layout(const struct btf *btf, struct task_layout *layout)
 			return false;
 		layout->end = max(layout->end, *members[i].offset + members[i].size);
 	}
-	if (guest_btf__find(btf, task, "cgroups", &layout->css_set) < 0 ||
-	    layout->css_set > MAX_TASK_SIZE - sizeof(u64))
-		layout->css_set = 0;
+	layout->css_set = find_pointer(btf, task, "cgroups");
+	layout->files = find_pointer(btf, task, "files");
 	layout->end = max(layout->end, layout->css_set + (u32)sizeof(u64));
+	layout->end = max(layout->end, layout->files + (u32)sizeof(u64));
 	return guest_btf__find(btf, signal, "thread_head", &layout->threads) > 0 &&
 	       guest_btf__find(btf, mm, "pgd", &layout->pgd) > 0 &&
 	       guest_btf__find(btf, mm, "exec_vm", &layout->exec_vm) > 0;
@@ -311,6 +326,8 @@ static bool add_task(struct guest_task_writer *tasks, const u8 *raw)
 	task->stack = get_unaligned_le64(raw + layout->stack);
 	read_mm(tasks, raw, task);
 	task->css_set = layout->css_set ? get_unaligned_le64(raw + layout->css_set) : 0;
+	task->fds = layout->files ? get_unaligned_le64(raw + layout->files) : 0;
+	task->has_jit = false;
 	task->pid = get_unaligned_le32(raw + layout->tgid);
 	task->tid = get_unaligned_le32(raw + layout->pid);
 	memcpy(task->comm, raw + layout->comm, COMM_SIZE);
@@ -443,6 +460,7 @@ static void note_maps(struct guest_task_writer *tasks, const struct task *old, s
 
 	tasks->unsettled |= !same;
 	new->files = same ? old->files : 0;
+	new->has_jit = same && old->has_jit;
 	if (same && old->exec_vm == new->exec_vm)
 		return;
 
@@ -455,6 +473,7 @@ static void note_maps(struct guest_task_writer *tasks, const struct task *old, s
 	if (new->files != hash_of(files))
 		guest_map_writer__note(tasks->maps, new->root, new->pid, time, files);
 	new->files = hash_of(files);
+	new->has_jit = guest_map_writer__has_jit(files);
 	free(files);
 }
 
@@ -547,6 +566,18 @@ static void note(struct guest_task_writer *tasks, u64 time)
 	}
 }
 
+/* Write the names of code that processes have compiled. */
+static void note_jits(struct guest_task_writer *tasks)
+{
+	guest_memory__refresh(tasks->mem);
+	for (size_t i = 0; i < tasks->nr_noted; i++) {
+		const struct task *task = &tasks->noted[i];
+
+		if (task->has_jit && task->fds)
+			guest_map_writer__note_jit(tasks->maps, task->fds, task->root, task->pid);
+	}
+}
+
 static void warn_once(struct guest_task_writer *tasks, const char *why)
 {
 	if (!tasks->warned)
@@ -587,6 +618,7 @@ bool guest_task_writer__update(struct guest_task_writer *tasks, u64 time)
 	if (tasks->maps) {
 		guest_memory__refresh(tasks->mem);
 		guest_map_writer__write_programs(tasks->maps);
+		note_jits(tasks);
 	}
 	return !fflush(tasks->file);
 }
