@@ -284,8 +284,8 @@ static int check_inits(const char *dir, bool old)
 }
 
 /*
- * perf writes at most 16 modules that run their init at a time, and at most 2048 in all, whatever the
- * guest's list says.
+ * perf writes at most 16 modules that run their init at a time, and at most 2048 in all, whatever
+ * the guest's list says.
  */
 #define NR_MANY		20
 #define MAX_AT_ONCE	16

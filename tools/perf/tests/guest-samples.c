@@ -771,8 +771,8 @@ static int test_clean_names(struct machine *machine)
 }
 
 /*
- * The inits of two modules have the same place, one after the other; another one lies where a module
- * was loaded later.  Those that lie where the kernel is, in user mode, or have a strange name are
+ * The inits of two modules have the same place, one after the other; another one lies where a
+ * module was loaded later.  Those that lie where the kernel is, in user mode, or have a strange name are
  * ignored.
  */
 static const char inits[] =
@@ -882,7 +882,7 @@ static int test_inits(struct machine *machine)
 	TEST_ASSERT_VAL("before it", is_named(machine, 0xffffffffc0010020, false, "before_do"));
 	TEST_ASSERT_VAL("not yet", is_named(machine, 0xffffffffc0010f00, true, NULL));
 	sample_at(machine, 72, KERNEL, ip);
-	TEST_ASSERT_VAL("the module again", is_named(machine, 0xffffffffc0010020, false, "good_do"));
+	TEST_ASSERT_VAL("no init", is_named(machine, 0xffffffffc0010020, false, "good_do"));
 	sample_at(machine, 5000, KERNEL, 0xfffffff0);
 	TEST_ASSERT_VAL("another kernel's", is_named(machine, ip, true, "[six.init]"));
 	return TEST_OK;

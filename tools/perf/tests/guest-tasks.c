@@ -497,8 +497,8 @@ static size_t put_lines(char text[2 * PAGE])
 	size_t len = sprintf(text, JIT_FIRST JIT_LONG);
 
 	memset(text + len, 'x', PAGE - len);
-	return PAGE + sprintf(text + PAGE, "408044 8 a part\n" JIT_SECOND "nonsense\n408060 0 empty\n"
-			     "ffffffffffffffff 10 upper\n408068 8\n" JIT_LAST);
+	return PAGE + sprintf(text + PAGE, "408044 8 a part\n" JIT_SECOND "nonsense\n"
+			      "408060 0 empty\nffffffffffffffff 10 upper\n408068 8\n" JIT_LAST);
 }
 
 static const struct {
@@ -523,7 +523,8 @@ static const struct {
 	  WORD(JIT_CACHE + C_SLOTS + 8, 0), true, false },
 	{ "the first page is not cached", "perf-7.map",
 	  WORD(JIT_CACHE + C_SLOTS, 0), false, true },
-	{ "an empty file",		"perf-7.map",	WORD(INODE(JIT_FILE) + I_SIZE, 0), false, false },
+	{ "an empty file",		"perf-7.map",
+	  WORD(INODE(JIT_FILE) + I_SIZE, 0), false, false },
 };
 
 /* The names that a JIT compiler gives to its code. */

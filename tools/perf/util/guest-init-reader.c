@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * The inits of a guest's modules, as perf record has written them, see guest_modules__write_inits().
- * Their code is in the kernel's maps from the first sample that may hit it to the last one.
+ * The inits of a guest's modules, as perf record has written them, see
+ * guest_modules__write_inits().  Their code is in the kernel's maps from the first sample that may hit it to the last one.
  */
 #include <elf.h>
 #include <errno.h>
@@ -264,8 +264,8 @@ static void show(struct machine *machine, struct event *event)
 }
 
 /*
- * Hide the modules that were loaded where the code of an init was; return false if there is anything
- * else.
+ * Hide the modules that were loaded where the code of an init was; return false if there is
+ * anything else.
  */
 static bool hide(struct machine *machine, struct event *event)
 {

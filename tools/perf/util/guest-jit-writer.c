@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Write the names that a guest's JIT compilers give to their code.  A compiler writes them to a file
- * named perf-PID.map, for a perf in the guest, and keeps it open.  The guest has what was just
+ * Write the names that a guest's JIT compilers give to their code.  A compiler writes them to a
+ * file named perf-PID.map, for a perf in the guest, and keeps it open.  The guest has what was just
  * written in its page cache.
  */
 #include <ctype.h>

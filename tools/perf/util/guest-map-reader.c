@@ -401,7 +401,8 @@ static void add_anon(struct machine *machine, struct thread *thread, const struc
 		return;
 
 	named = is_regular_file(path);
-	scnprintf(name, sizeof(name), named ? "[JIT] tid %u" GUEST_ONLY : ANON GUEST_ONLY, set->pid);
+	scnprintf(name, sizeof(name), named ? "[JIT] tid %u" GUEST_ONLY : ANON GUEST_ONLY,
+		  set->pid);
 	dso = machine__findnew_dso(machine, name);
 	map = dso ? map__new2(file->start, dso) : NULL;
 	if (map) {

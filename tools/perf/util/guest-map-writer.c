@@ -69,7 +69,7 @@
 /* Read the files of a process at most this many times, until two reads in a row agree. */
 #define MAX_READS	4
 
-/* Memory without a file, in lines for the files that a process runs; as in perf's own mmap events. */
+/* Memory without a file, in lines for the files that a process runs; as in perf's mmap events. */
 #define ANON		"//anon"
 
 /* The kernel appends this to the path of a deleted file. */
@@ -509,8 +509,8 @@ static void write_vma(struct guest_map_writer *maps, struct process *process, co
 	if (!file && process->vdso && first == process->vdso)
 		write_vdso(maps, process, first, last);
 	else if (!file)
-		fprintf(process->out, "%1$" PRIx64 " %2$" PRIx64 " %1$" PRIx64 " 0:0 0 - " ANON "\n",
-			first, last + 1);
+		fprintf(process->out, "%" PRIx64 " %" PRIx64 " %" PRIx64 " 0:0 0 - " ANON "\n",
+			first, last + 1, first);
 	if (!file)
 		return;
 

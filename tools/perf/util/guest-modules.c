@@ -352,8 +352,8 @@ static bool read_range(struct guest_memory *mem, const struct module_layout *lay
 }
 
 /*
- * Write the ORC tables of a module, and @size bytes of code, to boot/modules/@name, if the guest has
- * all of them.
+ * Write the ORC tables of a module, and @size bytes of code, to boot/modules/@name, if the guest
+ * has all of them.
  */
 static void write_tables(struct guest_memory *mem, const struct module_layout *layout, u64 module,
 			 u64 code, u32 size, const char *top, const char *name)

@@ -106,6 +106,7 @@ static struct {
 	enum source source;
 	struct guest_stack_layout layout;
 	unsigned int piece;	/* bytes of the stack that are read for each sample */
+	bool task;		/* also read what names and unwinds the task */
 	u64 period_ns;
 	u64 run_ms;
 	u64 work;
@@ -117,6 +118,7 @@ static struct {
 	const void *text_end;
 	bool stop;
 	bool sample;
+	gva_t links;		/* two pointers: to themselves, and to user mode's stack */
 
 	/* Results. */
 	struct callchain_event event;
@@ -202,15 +204,50 @@ static void check_chain(const u64 *ras, u64 nr)
 		    "%s: a return address is wrong", mode_names[bench.mode]);
 }
 
-/* The record of a read has: abi, root, mask, nr; and of the one piece: addr, size, data. */
-enum { READ_ADDR = 4, READ_SIZE };
+/*
+ * The record of a read has: abi, root, mask, registers, nr; and of each piece: addr, size, data,
+ * and how much of it could be read.
+ */
+enum { READ_MASK = 2, READ_REGS };
 
-/* Check that the piece is complete: a shorter one would cost less. */
-static void check_piece(const struct callchain_sample *s)
+/* Sizes of what perf kvm record -g reads beside the kernel's stack, see guest_reads__describe(). */
+static const struct {
+	unsigned int derefs;
+	unsigned int size;
+} task_pieces[] = {
+	{ 1, 168 },		/* the registers of user mode */
+	{ 2, MAX_PIECE },	/* its stack, by one of these registers */
+	{ 1, 8 },		/* pid and tid */
+	{ 1, 16 },		/* comm */
+	{ 4, 8 },		/* the id of the cgroup */
+};
+
+/* perf reads 20 registers: on x86, all but DS, ES, FS and GS. */
+#ifdef __x86_64__
+#define TASK_REGS	0xff0fffULL
+#else
+#define TASK_REGS	0xfffffULL
+#endif
+
+/* Check that all pieces are complete: a shorter one would cost less. */
+static void check_pieces(const struct callchain_sample *s)
 {
-	TEST_ASSERT(s->read && s->read[READ_ADDR] == bench.stack.sp, "This stack was not read");
-	TEST_ASSERT(s->read[READ_SIZE] == bench.piece, "Only %lu of %u bytes were read",
-		    s->read[READ_SIZE], bench.piece);
+	unsigned int nr = 1 + (bench.task ? ARRAY_SIZE(task_pieces) : 0);
+	const u64 *word;
+
+	TEST_ASSERT(s->read, "The stack was not read");
+	word = s->read + READ_REGS + __builtin_popcountll(s->read[READ_MASK]);
+	TEST_ASSERT(*word == nr, "%lu pieces were read, not %u", *word, nr);
+	word++;
+	for (unsigned int i = 0; i < nr; i++) {
+		unsigned int size = i ? task_pieces[i - 1].size : bench.piece;
+
+		TEST_ASSERT(i || *word == bench.stack.sp, "This stack was not read");
+		TEST_ASSERT(word[1] == size && word[2 + size / sizeof(u64)] == size,
+			    "Piece %u: only %lu of %u bytes were read", i,
+			    word[2 + size / sizeof(u64)], size);
+		word += 3 + size / sizeof(u64);
+	}
 	bench.bytes += sizeof(struct perf_event_header) + sizeof(s->cookie) + s->read_size;
 }
 
@@ -238,7 +275,7 @@ static void on_sample(const struct callchain_sample *s, void *arg)
 	bench.nr_samples++;
 	bench.bytes += s->size - (s->raw ? ALIGN(sizeof(u32) + sizeof(raw), sizeof(u64)) : 0);
 	if (bench.piece)
-		check_piece(s);
+		check_pieces(s);
 	if (bench.mode == MODE_IP)
 		return;
 
@@ -340,6 +377,19 @@ static void build_host_stack(void)
 	}
 }
 
+/* Build what leads to the task's pieces: one pointer stands for all but the one to the stack. */
+static void build_task(struct kvm_vm *vm)
+{
+	gva_t stack = vm_alloc(vm, MAX_PIECE, PAGE_SIZE);
+	u64 *links;
+
+	memset(addr_gva2hva(vm, stack), 0x55, MAX_PIECE);
+	bench.links = vm_alloc(vm, PAGE_SIZE, PAGE_SIZE);
+	links = addr_gva2hva(vm, bench.links);
+	links[0] = bench.links;
+	links[1] = stack;
+}
+
 static void build_guest(void)
 {
 	struct work work = { .left = bench.work, .undisturbed = UNDISTURBED };
@@ -355,6 +405,8 @@ static void build_guest(void)
 		/* Write to this page, as reads don't fault it in: the frames are on later pages. */
 		*(u64 *)addr_gva2hva(vm, bench.stack.sp) = 0;
 	}
+	if (bench.task)
+		build_task(vm);
 	guest_stack_use(bench.vcpu, &bench.stack, (gva_t)guest_work);
 	work.gaps = vm_alloc(vm, MAX_GAPS * sizeof(u64), PAGE_SIZE);
 	work.gaps_end = work.gaps + MAX_GAPS * sizeof(u64);
@@ -411,7 +463,8 @@ static unsigned int ring_pages(u64 nr_samples)
 	unsigned int nr_pages = 64;
 
 	while (nr_pages < MAX_RING_PAGES &&
-	       nr_pages * PAGE_SIZE < nr_samples * (MAX_SAMPLE_SIZE + bench.piece))
+	       nr_pages * PAGE_SIZE < nr_samples * (MAX_SAMPLE_SIZE + bench.piece +
+						    (bench.task ? MAX_PIECE : 0)))
 		nr_pages *= 2;
 	return nr_pages;
 }
@@ -443,12 +496,31 @@ static void check_event_had_pmu(void)
 		    count.running_ns, count.enabled_ns);
 }
 
+static void add_task(struct perf_guest_reads *reads)
+{
+	reads->regs = TASK_REGS;
+	for (unsigned int i = 0; i < ARRAY_SIZE(task_pieces); i++) {
+		struct perf_guest_read *read = &reads->read[reads->nr++];
+
+		*read = (struct perf_guest_read) {
+			.base = PERF_GUEST_READ_ADDRESS,
+			.address = bench.links,
+			.nr_derefs = task_pieces[i].derefs,
+			.flags = PERF_GUEST_READ_IN_KERNEL,
+			.size = task_pieces[i].size,
+		};
+		/* The second pointer leads to the stack. */
+		if (task_pieces[i].size == MAX_PIECE)
+			read->offset[1] = sizeof(u64);
+	}
+}
+
 static void open_event(struct perf_event_attr *attr, unsigned int nr_pages)
 {
 	/* Ask for a guest's callchain only if one is needed: other events work on any kernel. */
 	bool stock = bench.host || bench.mode == MODE_IP;
 	enum pmi_source source = PMI_ATTR, flags = stock ? PMI_STOCK : 0;
-	const struct perf_guest_reads reads = {
+	struct perf_guest_reads reads = {
 		.nr = 1,
 		.read[0] = {
 			.base = PERF_GUEST_READ_SP,
@@ -471,6 +543,8 @@ static void open_event(struct perf_event_attr *attr, unsigned int nr_pages)
 	TEST_ASSERT(!callchain_event_open_ring(&bench.event, source | flags, attr, 0, -1,
 					       nr_pages),
 		    "perf_event_open() failed: %s", strerror(errno));
+	if (bench.task)
+		add_task(&reads);
 	if (bench.piece)
 		callchain_event_set_reads(&bench.event, &reads);
 }
@@ -586,12 +660,13 @@ static void print_result(void)
 	u64 i;
 
 	printf("{\"target\": \"%s\", \"mode\": \"%s\", \"source\": \"%s\", \"depth\": %u, "
-	       "\"piece\": %u, \"pages\": %lu, \"period_ns\": %lu, \"cpu_ns\": %lu, "
+	       "\"piece\": %u, \"task\": %s, \"pages\": %lu, \"period_ns\": %lu, \"cpu_ns\": %lu, "
 	       "\"work\": %lu, \"pmis\": %lu, \"samples\": %lu, \"throttled\": %u, "
 	       "\"bytes\": %lu, \"latency_ticks\": [",
 	       bench.host ? "host" : bench.exits ? "exit" : "guest", mode_names[bench.mode],
 	       bench.mode == MODE_USERSPACE ? "timer" : source_names[bench.source],
-	       bench.layout.nr_frames, bench.piece, nr_pages_crossed(), bench.period_ns,
+	       bench.layout.nr_frames, bench.piece, bench.task ? "true" : "false",
+	       nr_pages_crossed(), bench.period_ns,
 	       bench.cpu_ns, bench.work_done, bench.nr_pmis, bench.nr_samples,
 	       bench.event.nr_throttled, bench.bytes);
 	for (i = 0; i < bench.nr_latencies; i++)
@@ -626,6 +701,7 @@ static void help(const char *name)
 	       " -d return addresses on the stack\n"
 	       " -s bytes from one frame to the next\n"
 	       " -k bytes of the stack to read\n"
+	       " -g read registers, user mode's stack and the task, too, as perf kvm record -g\n"
 	       " -p nanoseconds from one PMI to the next\n"
 	       " -t milliseconds to run; 0 to run until the work is done\n"
 	       " -w loops to do at most\n", name);
@@ -636,13 +712,16 @@ int main(int argc, char *argv[])
 {
 	int opt;
 
-	while ((opt = getopt(argc, argv, "Hxm:i:d:s:k:p:t:w:h")) != -1) {
+	while ((opt = getopt(argc, argv, "Hxgm:i:d:s:k:p:t:w:h")) != -1) {
 		switch (opt) {
 		case 'H':
 			bench.host = true;
 			break;
 		case 'x':
 			bench.exits = true;
+			break;
+		case 'g':
+			bench.task = true;
 			break;
 		case 'm':
 			bench.mode = find_name(optarg, mode_names, NR_MODES);
@@ -682,6 +761,7 @@ int main(int argc, char *argv[])
 	TEST_ASSERT(!bench.host || bench.mode != MODE_USERSPACE,
 		    "The mode userspace needs a guest");
 	TEST_ASSERT(bench.piece <= MAX_PIECE, "At most %u bytes can be read", MAX_PIECE);
+	TEST_ASSERT(!bench.task || bench.piece, "-g goes with -k");
 	TEST_ASSERT(!bench.piece || (bench.mode == MODE_CALLCHAIN && !bench.host && !bench.exits),
 		    "Guests' stacks are read with their callchains");
 	TEST_ASSERT(!bench.exits || bench.mode == MODE_OFF || bench.mode == MODE_CALLCHAIN,
