@@ -31,15 +31,17 @@ sample_boot()
 {
 	until perf kvm guest-info -p $vm -o /tmp/found > /tmp/found.log 2>&1; do
 		kill -0 $vm 2>/dev/null || return 1
+		sleep 0.2
 	done
 	rm -rf /tmp/found
 	perf kvm --guest record -e cpu-clock -F 199 -g -p $vm -o boot.data \
 		> "$out/$name/record-boot.log" 2>&1 &
 	perf=$!
 	wait_for begins || return 1
+	# perf ends by this signal, too.
 	kill -INT $perf
 	wait $perf
-	cp -r boot.data boot.data.guests "$out/$name"
+	cp -r boot.data boot.data.guests "$out/$name" || return 1
 	perf report --symfs /tmp/empty -i boot.data --stats \
 		> "$out/$name/stats-boot.txt" 2> "$out/$name/stats-boot.log" || return 1
 	print boot .
@@ -154,10 +156,13 @@ for name in $SUITES; do
 	mkdir -p "$out/$name"
 	tries=1
 	until boot && sample; do
-		cp /tmp/guest.log "$out/$name/guest.log.$tries"
+		cp /tmp/guest.log "$out/guest.log.$name.$tries"
+		# Nothing of this try must be taken for the next one's.
+		rm -rf "${out:?}/$name"
+		mkdir "$out/$name"
 		kill $vm 2>/dev/null
 		wait $vm 2>/dev/null
-		[ $tries -lt 3 ] || fail "$name: died $tries times, see its guest.log.*"
+		[ $tries -lt 3 ] || fail "$name: died $tries times, see guest.log.$name.*"
 		tries=$((tries + 1))
 	done
 	break_off

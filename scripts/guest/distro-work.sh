@@ -5,7 +5,6 @@
 cd /tmp || exit
 tar cf files.tar /usr/lib/python3*/[a-e]*.py 2>/dev/null
 call_paths &
-nice -n 5 node --perf-basic-prof /usr/local/bin/busy.js &
 
 # Sample all that runs here by this distribution's own perf, and give what it says to the host.
 look_from_inside()
@@ -19,14 +18,16 @@ look_from_inside()
 			perf script --no-inline --no-demangle -i $way.data -F $fields > $way.txt && break
 		done
 	done
-	tar cf /dev/vdb names.txt chains.txt
-	rm names.* chains.*
+	[ -s names.txt ] && [ -s chains.txt ] && tar cf /dev/vdb names.txt chains.txt
 }
 
 {
 	sleep 20
-	look_from_inside > inside.log 2>&1 || cat inside.log > /dev/console
-	echo "at work" > /dev/console
+	if look_from_inside > inside.log 2>&1; then
+		echo "at work" > /dev/console
+	else
+		cat inside.log > /dev/console
+	fi
 } &
 echo "begins" > /dev/console
 while :; do

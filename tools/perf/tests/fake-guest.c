@@ -236,7 +236,7 @@ static void add_node_type(struct btf *btf, const char *name, int u64_id, u32 nr)
 
 static void add_map_types(struct btf *btf, int u32_id, int u64_id)
 {
-	int tree, path, cache, slots, name, mnt, hash, context;
+	int tree, path, cache, slots, name, mnt, hash, context, upid, numbers;
 
 	tree = btf__add_struct(btf, "maple_tree", 16);
 	btf__add_field(btf, "ma_root", u64_id, 64, 0);
@@ -289,6 +289,12 @@ static void add_map_types(struct btf *btf, int u32_id, int u64_id)
 	btf__add_field(btf, "i_size", u64_id, I_SIZE * 8, 0);
 	btf__add_struct(btf, "files_struct", 64);
 	btf__add_field(btf, "fdt", u64_id, FILES_FDT * 8, 0);
+	upid = btf__add_struct(btf, "upid", UPID_SIZE);
+	btf__add_field(btf, "nr", u32_id, 0, 0);
+	numbers = btf__add_array(btf, u32_id, upid, 1);
+	btf__add_struct(btf, "pid", 64);
+	btf__add_field(btf, "level", u32_id, PID_LEVEL * 8, 0);
+	btf__add_field(btf, "numbers", numbers, PID_NUMBERS * 8, 0);
 	btf__add_struct(btf, "fdtable", 64);
 	btf__add_field(btf, "max_fds", u32_id, FDT_MAX * 8, 0);
 	btf__add_field(btf, "fd", u64_id, FDT_FDS * 8, 0);
@@ -357,6 +363,7 @@ static void add_task_types(struct btf *btf, int u32_id, int u64_id, int char_id,
 	btf__add_field(btf, "stack", u64_id, T_STACK * 8, 0);
 	btf__add_field(btf, "cgroups", u64_id, T_CGROUPS * 8, 0);
 	btf__add_field(btf, "files", u64_id, T_FILES * 8, 0);
+	btf__add_field(btf, "thread_pid", u64_id, T_OWN * 8, 0);
 	btf__add_field(btf, "signal", u64_id, (fake_kernel.far_field ? 16380 : T_SIGNAL) * 8, 0);
 	if (!fake_kernel.no_tasks)
 		btf__add_field(btf, "thread_node", list, T_THREADS * 8, 0);
@@ -598,6 +605,11 @@ static void make_maps(void)
 /* Have the process open a file with this name, behind a descriptor that is closed. */
 void fake__make_jit(const char *name, const char *text, size_t size)
 {
+	/* The process has pid 7 for all, and pid 3 for itself. */
+	fake__put_u64(TASK(1) + T_OWN, OWN_PID);
+	fake__put_u32(OWN_PID + PID_LEVEL, 1);
+	fake__put_u32(OWN_PID + PID_NUMBERS, 7);
+	fake__put_u32(OWN_PID + PID_NUMBERS + UPID_SIZE, 3);
 	fake__put_u64(TASK(1) + T_FILES, FILES);
 	fake__put_u64(FILES + FILES_FDT, FDT);
 	fake__put_u32(FDT + FDT_MAX, 1000);

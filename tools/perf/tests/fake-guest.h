@@ -111,6 +111,7 @@
 #define FILES		(SMALL + 0x90ff8)
 #define FDT		(SMALL + 0x92ffc)
 #define FDS		(SMALL + 0x94ff8)
+#define OWN_PID		(SMALL + 0x96ff8)
 #define JIT_FILE	2
 #define JIT_DENTRY	NR_DENTRIES
 #define JIT_CACHE	CACHE(2)
@@ -199,6 +200,10 @@ enum { HEADERS, HASHES, NAMES_1, NAMES_2, DYNAMIC, CODE, TABLE, RULES_1, RULES_2
 #define T_THREADS	0x68
 #define T_CGROUPS	0x80
 #define T_FILES		0x88
+#define T_OWN		0x90
+#define PID_LEVEL	4
+#define PID_NUMBERS	16
+#define UPID_SIZE	16
 #define S_THREADS	0x10
 #define MM_PGD		0x18
 #define MM_TREE		0x20

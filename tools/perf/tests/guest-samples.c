@@ -20,6 +20,7 @@
 #include "build-id.h"
 #include "callchain.h"
 #include "cgroup.h"
+#include "copyfile.h"
 #include "dso.h"
 #include "env.h"
 #include "guest-files.h"
@@ -61,6 +62,7 @@ static const char tasks[] =
 	"0 ffffc90000000000 0 0 0 swapper/1\n"
 	"0 ffffc90000004000 0 3 3 kthread\n"
 	"0 ffffc90000010000 2000 7 7 sh\n"
+	"0 ffffc90000054000 18000 7 7 sh\n"
 	"0 ffffc90000014000 2000 7 8  a thread\n"
 	"0 ffffc90000020000 4000 9 9 gone\n"
 	"nonsense\n"
@@ -464,6 +466,8 @@ static bool write_maps(const char *top)
 		     "0 2000 11\n"
 		     "400000 500000 0 8:1 7 - /another pid\n"
 		     "c00000 d00000 c00000 0:0 0 - //anon\n"
+		     "0 18000 7\n"
+		     "c00000 d00000 c00000 0:0 0 - //anon\n"
 		     "0 2000 4294967303\n"
 		     "15 2000 7 more\n"
 		     "15 2000 7\n"
@@ -639,13 +643,17 @@ static int test_jit(struct machine *machine)
 
 	scnprintf(path, sizeof(path), "%s/programs", machine->root_dir);
 	TEST_ASSERT_VAL("no names", write_file(path, "perf-2000-7.map",
-					       "c00100 80 work fast\nc00200 10 play\n"));
+					       "c00100 80 work fast\nc00200 10 pl\x1by\n"
+					       "c00300 fffffffffffffff0 no end\n") &&
+			write_file(path, "perf-18000-7.map", "c00100 80 next\n"));
 	name = function_of(machine, 0x2000, 0xc00120, &file);
 	TEST_ASSERT_VAL("a function", name && !strcmp(name, "work fast"));
 	TEST_ASSERT_VAL("its file", !strcmp(file, "[JIT] tid 7 (guest)"));
 	name = function_of(machine, 0x2000, 0xc00208, &file);
-	TEST_ASSERT_VAL("another one", name && !strcmp(name, "play"));
+	TEST_ASSERT_VAL("another one", name && !strcmp(name, "pl?y"));
 	TEST_ASSERT_VAL("none", !function_of(machine, 0x2000, 0xc00300, &file));
+	name = function_of(machine, 0x18000, 0xc00120, &file);
+	TEST_ASSERT_VAL("another program of that pid", name && !strcmp(name, "next"));
 	TEST_ASSERT_VAL("no names", !function_of(machine, 0x4000, 0xc00120, &file));
 	TEST_ASSERT_VAL("no file", !strcmp(file, "//anon (guest)"));
 	return TEST_OK;
@@ -653,11 +661,12 @@ static int test_jit(struct machine *machine)
 
 /*
  * Put this program below --guestmount, at the path that another file has in the guest, and at that
- * of a file of the guest's with another build-id.  perf record has read something of it, too.
+ * of a file of the guest's with another build-id.  perf record has read something of it, too.  A
+ * link leads out of the guest's file system.
  */
 static bool mount_files(const char *mount)
 {
-	char exe[PATH_MAX] = "", path[PATH_MAX + MAX_PATH], hex[SBUILD_ID_SIZE];
+	char exe[PATH_MAX] = "", path[PATH_MAX + MAX_PATH], copy[PATH_MAX], hex[SBUILD_ID_SIZE];
 	struct build_id build_id = { .size = 0 };
 
 	if (readlink("/proc/self/exe", exe, sizeof(exe) - 1) < 0 ||
@@ -667,18 +676,18 @@ static bool mount_files(const char *mount)
 	scnprintf(path, sizeof(path), "%s/%d/programs", data_guests, VMM);
 	if (!write_file(path, hex, ""))
 		return false;
-	scnprintf(path, sizeof(path), "%s/%d/usr/bin", mount, VMM);
+	scnprintf(path, sizeof(path), "%s/%d/usr/bin/x", mount, VMM);
 	if (mkdir_p(path, 0700))
 		return false;
-	scnprintf(path, sizeof(path), "%s/%d/usr/bin/a file elsewhere", mount, VMM);
-	if (symlink(exe, path))
+	scnprintf(copy, sizeof(copy), "%s/%d/usr/bin/a file elsewhere", mount, VMM);
+	scnprintf(path, sizeof(path), "%s/%d/usr/bin/out", mount, VMM);
+	if (copyfile(exe, copy) || symlink(exe, path))
 		return false;
 	scnprintf(path, sizeof(path), "%s/%d%s", mount, VMM, exe);
-	*strrchr(path, '/') = 0;
 	if (mkdir_p(path, 0700))
 		return false;
-	scnprintf(path, sizeof(path), "%s/%d%s", mount, VMM, exe);
-	return !symlink(exe, path);
+	rmdir(path);
+	return !link(copy, path);
 }
 
 /* Return true if the file that a task runs at an address is read from this path, NULL for none. */
@@ -704,8 +713,9 @@ static bool reads_from(struct machine *machine, u64 time, u64 root, u64 ip, cons
 	map = thread ? thread__find_map(thread, USER, ip, &al) : NULL;
 	found = map ? dso__guest_filename(map__dso(map)) : NULL;
 	same = map && found && path ? !strcmp(found, path) : found == path;
-	if (same && path && guest_folder__is_mounted(path))
-		same = map__find_symbol_by_name(map, "cmd_test");
+	if (same && path)
+		same = !map__find_symbol_by_name(map, "cmd_test") ==
+		       !dso__guest_mounted(map__dso(map));
 	addr_location__exit(&al);
 	thread__put(thread);
 	return same;
@@ -717,8 +727,10 @@ static bool reads_from(struct machine *machine, u64 time, u64 root, u64 ip, cons
  */
 static int test_mounted(struct machine *machine)
 {
-	char mount[MAX_PATH], file[2 * MAX_PATH], written[MAX_PATH];
+	char mount[MAX_PATH], file[2 * MAX_PATH], written[MAX_PATH], *found;
+	struct build_id build_id = { .size = 0 };
 
+	TEST_ASSERT_VAL("no build-id", filename__read_build_id("/proc/self/exe", &build_id) > 0);
 	scnprintf(mount, sizeof(mount), "%s/mount", dir);
 	scnprintf(file, sizeof(file), "%s/%d/usr/bin/a file elsewhere", mount, VMM);
 	scnprintf(written, sizeof(written), "%s/%d/programs/" PROGRAM_ID, data_guests, VMM);
@@ -729,10 +741,15 @@ static int test_mounted(struct machine *machine)
 	TEST_ASSERT_VAL("a file", reads_from(machine, 30, 0xc000, 0x500000, file));
 	TEST_ASSERT_VAL("another build-id", reads_from(machine, 25, 0xe000, 0x600000, written));
 	TEST_ASSERT_VAL("no build-id", reads_from(machine, 10, 0x2000, 0x600000, NULL));
+	found = guest_folder__mounted(machine, "/usr/bin/a file elsewhere", &build_id);
+	TEST_ASSERT_VAL("the file itself", found && !strcmp(found, file));
+	free(found);
+	TEST_ASSERT_VAL("out of it", !guest_folder__mounted(machine, "/usr/bin/out", &build_id));
 	/* Another data file, which has no directory of its own, has the mount back. */
 	guest_folder__use("-");
 	TEST_ASSERT_VAL("the mount itself", symbol_conf.guestmount == mount);
-	TEST_ASSERT_VAL("not found twice", !guest_folder__is_mounted(file));
+	TEST_ASSERT_VAL("not mounted any more",
+			!guest_folder__mounted(machine, "/usr/bin/a file elsewhere", &build_id));
 	symbol_conf.guestmount = NULL;
 	return TEST_OK;
 }
@@ -771,9 +788,9 @@ static int test_clean_names(struct machine *machine)
 }
 
 /*
- * The inits of two modules have the same place, one after the other; another one lies where a
- * module was loaded later.  Those that lie where the kernel is, in user mode, or have a strange name are
- * ignored.
+ * The inits of modules have the same place, one after the other, also at the same time; another one
+ * lies where a module was loaded later.  Those that lie where the kernel is, in user mode, or have a
+ * strange name are ignored.
  */
 static const char inits[] =
 	"50 ffffffffc0100000 ffffffffc0101000 net.init\n"
@@ -781,9 +798,13 @@ static const char inits[] =
 	"ffffffffc0100800 t net\x1b\t[net.init]\n"
 	"ffffffffc0100900 t net\x9b\t[net.init]\n"
 	"nonsense\n"
+	"60 ffffffffc0100000\n"
+	"60 ffffffffc0100000 ffffffffc0101000 short.init\n"
+	"ffffffffc0100010 t short_start\t[short.init]\n"
+	"60 ffffffffc0100000\n"
 	"60 ffffffffc0100000 ffffffffc0101000 block.init\n"
 	"ffffffffc0100010 t block_start\t[block.init]\n"
-	"60 ffffffffc0100000\n"
+	"ffffffffc0100010 d block_data\t[block.init]\n"
 	"50 ffffffff81000000 ffffffff81001000 kernel.init\n"
 	"ffffffff81000100 t kernel_start\t[kernel.init]\n"
 	"50 ffffffff80ffff00 ffffffff81000010 kernel_two.init\n"
@@ -840,7 +861,8 @@ static bool append_to(const struct machine *machine, const char *name, const cha
 static int test_new_modules(struct machine *machine)
 {
 	TEST_ASSERT_VAL("no module", append_to(machine, "proc/modules",
-					       "later 4096 0 - Live 0xffffffffc0050000\n") &&
+					       "later 4096 0 - Live 0xffffffffc0050000\n"
+					       "next 8192 0 - Live 0xffffffffc0010800\n") &&
 			append_to(machine, "proc/kallsyms",
 				  "ffffffffc0050010 t later_do\t[later]\n"));
 	sample_at(machine, 10, KERNEL, 0xffffffff81000110);
@@ -848,6 +870,7 @@ static int test_new_modules(struct machine *machine)
 	TEST_ASSERT_VAL("known before", is_named(machine, 0xffffffffc0010000, true, "[good]"));
 	TEST_ASSERT_VAL("a new module", is_named(machine, 0xffffffffc0050020, true, "[later]"));
 	TEST_ASSERT_VAL("its function", is_named(machine, 0xffffffffc0050020, false, "later_do"));
+	TEST_ASSERT_VAL("right behind", is_named(machine, 0xffffffffc0010810, true, "[next]"));
 	return TEST_OK;
 }
 

@@ -508,24 +508,66 @@ static const struct {
 	bool		first;		/* the lines that are expected */
 	bool		others;
 } jits[] = {
-	{ "names of compiled code",	"perf-7.map",	{}, true, true },
-	{ "those of another pid",	"perf-4194304.map", {}, true, true },
-	{ "no descriptors",		"perf-7.map",	WORD(FILES + FILES_FDT, 8), false, false },
-	{ "a table into nothing",	"perf-7.map",	WORD(FDT + FDT_FDS, 8), false, false },
-	{ "a table without end",	"perf-7.map",	HALF(FDT + FDT_MAX, ~0U), true, true },
-	{ "a file behind many others",	"perf-7.map",
+	{ "names of compiled code",	"perf-3.map",	{}, true, true },
+	{ "those of another process",	"perf-7.map",	{}, false, false },
+	{ "no pid of its own",		"perf-7.map",	WORD(TASK(1) + T_OWN, 0), true, true },
+	{ "a pid in no namespace",	"perf-7.map",
+	  HALF(OWN_PID + PID_LEVEL, ~0U), true, true },
+	{ "no descriptors",		"perf-3.map",	WORD(FILES + FILES_FDT, 8), false, false },
+	{ "a table into nothing",	"perf-3.map",	WORD(FDT + FDT_FDS, 8), false, false },
+	{ "a table without end",	"perf-3.map",	HALF(FDT + FDT_MAX, ~0U), true, true },
+	{ "a file behind many others",	"perf-3.map",
 	  WORD(FDT + FDT_FDS, FDS - 256 * 8), false, false },
-	{ "a table that is empty",	"perf-7.map",	HALF(FDT + FDT_MAX, 0), false, false },
+	{ "a table that is empty",	"perf-3.map",	HALF(FDT + FDT_MAX, 0), false, false },
 	{ "a name without a pid",	"perf-.map",	{}, false, false },
-	{ "a longer name",		"perf-7.map2",	{}, false, false },
-	{ "another name",		"perf-7.mop",	{}, false, false },
-	{ "a page that is not cached",	"perf-7.map",
+	{ "a longer name",		"perf-3.map2",	{}, false, false },
+	{ "another name",		"perf-3.mop",	{}, false, false },
+	{ "a page that is not cached",	"perf-3.map",
 	  WORD(JIT_CACHE + C_SLOTS + 8, 0), true, false },
-	{ "the first page is not cached", "perf-7.map",
+	{ "the first page is not cached", "perf-3.map",
 	  WORD(JIT_CACHE + C_SLOTS, 0), false, true },
-	{ "an empty file",		"perf-7.map",
+	{ "an empty file",		"perf-3.map",
 	  WORD(INODE(JIT_FILE) + I_SIZE, 0), false, false },
 };
+
+/* What a compiler adds to its file is written at the next look. */
+static int check_later_names(const char *dir)
+{
+	char text[2 * PAGE], path[64];
+	size_t size = put_lines(text);
+	struct guest_task_writer *found;
+	struct guest_kernel *kernel;
+	const char *why_not;
+	FILE *file, *maps;
+
+	fake__make_usual();
+	fake__make_jit("perf-3.map", text, size);
+	/* Of the second page, nothing was written so far. */
+	fake__put_u64(INODE(JIT_FILE) + I_SIZE, 100);
+	kernel = guest_kernel__find(getpid(), NULL, &why_not);
+	snprintf(path, sizeof(path), "%s/%d/later", dir, getpid());
+	file = fopen(path, "we");
+	snprintf(path, sizeof(path), "%s/%d/maps", dir, getpid());
+	maps = fopen(path, "we");
+	snprintf(path, sizeof(path), "%s/%d", dir, getpid());
+	TEST_ASSERT_VAL("no files", kernel && file && maps);
+	found = guest_task_writer__new(kernel, file, maps, path);
+	TEST_ASSERT_VAL("no tasks", found && guest_task_writer__update(found, 1));
+	TEST_ASSERT_VAL("the first line",
+			fake__has_text(dir, "programs/perf-900000-7.map", JIT_FIRST));
+	fake__put_u64(INODE(JIT_FILE) + I_SIZE, size);
+	TEST_ASSERT_VAL("no tasks", guest_task_writer__update(found, 2));
+	fake__put_u64(INODE(JIT_FILE) + I_SIZE, size - 10);
+	TEST_ASSERT_VAL("no tasks", guest_task_writer__update(found, 3));
+	guest_task_writer__delete(found);
+	guest_kernel__delete(kernel);
+	fclose(file);
+	fclose(maps);
+	snprintf(text, sizeof(text), JIT_FIRST "%.511s\n408050 8 second ?[2J\n",
+		 strdupa(text) + strlen(JIT_FIRST));
+	TEST_ASSERT_VAL("all lines", fake__has_text(dir, "programs/perf-900000-7.map", text));
+	return TEST_OK;
+}
 
 /* The names that a JIT compiler gives to its code. */
 static int test_jits(const char *dir)
@@ -556,7 +598,7 @@ static int test_jits(const char *dir)
 		TEST_ASSERT_VAL(jits[i].name,
 				fake__has_text(dir, "programs/perf-900000-7.map", expected));
 	}
-	return TEST_OK;
+	return check_later_names(dir);
 }
 
 static struct test_case tests__guest_tasks[] = {

@@ -13,7 +13,6 @@
 #include "build-id.h"
 #include "debug.h"
 #include "dso.h"
-#include "guest-folder.h"
 
 /**
  * dso__fetch_guest_files - ask debuginfod for the files of a guest's program
@@ -42,7 +41,7 @@ void dso__fetch_guest_files(struct dso *dso)
 	if (!client)
 		return;
 
-	fd = guest_folder__is_mounted(dso__guest_filename(dso)) ? -1 :
+	fd = dso__guest_mounted(dso) ? -1 :
 	     debuginfod_find_executable(client, bid->data, bid->size, &path);
 	if (fd >= 0) {
 		close(fd);

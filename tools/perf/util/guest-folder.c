@@ -303,27 +303,27 @@ char *guest_folder__mounted(struct machine *machine, const char *path,
 			    const struct build_id *build_id)
 {
 	struct build_id found = { .size = 0 };
-	char *file;
+	char *name, *top, *file;
+	bool below;
 
-	if (!mounted || asprintf(&file, "%s/%d%s", mounted, machine->pid, path) < 0)
+	if (!mounted || asprintf(&name, "%s/%d", mounted, machine->pid) < 0)
 		return NULL;
-
-	if (is_regular_file(file) && filename__read_build_id(file, &found) > 0 &&
+	top = realpath(name, NULL);
+	free(name);
+	if (!top || asprintf(&name, "%s%s", top, path) < 0) {
+		free(top);
+		return NULL;
+	}
+	/* A link in the guest's file system must not lead to the host's files. */
+	file = realpath(name, NULL);
+	below = file && !strncmp(file, top, strlen(top)) && file[strlen(top)] == '/';
+	free(name);
+	free(top);
+	if (below && is_regular_file(file) && filename__read_build_id(file, &found) > 0 &&
 	    found.size == build_id->size && !memcmp(found.data, build_id->data, found.size))
 		return file;
 	free(file);
 	return NULL;
-}
-
-/**
- * guest_folder__is_mounted - check whether guest_folder__mounted() has found a file
- * @file: path of the file
- *
- * Return: true if it has.
- */
-bool guest_folder__is_mounted(const char *file)
-{
-	return mounted && strstarts(file, mounted);
 }
 
 /* The directory that guest_folder__begin_live() has made; empty if there is none. */

@@ -23,7 +23,6 @@ FILE *guest_folder__open(const struct machine *machine, const char *name);
 bool guest_folder__is_used(struct machine *machine);
 char *guest_folder__mounted(struct machine *machine, const char *path,
 			    const struct build_id *build_id);
-bool guest_folder__is_mounted(const char *file);
 const char *guest_folder__name(struct machine *machine);
 void guest_folder__use_kernel_of(struct machine *machine, const struct perf_sample *sample);
 

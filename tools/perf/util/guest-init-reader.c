@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
  * The inits of a guest's modules, as perf record has written them, see
- * guest_modules__write_inits().  Their code is in the kernel's maps from the first sample that may hit it to the last one.
+ * guest_modules__write_inits().  Their code is in the kernel's maps from the first sample that may
+ * hit it to the last one.
  */
 #include <elf.h>
 #include <errno.h>
@@ -16,6 +17,7 @@
 #include "dso.h"
 #include "guest-folder.h"
 #include "guest-init-reader.h"
+#include "guest-name.h"
 #include "guest-orc.h"
 #include "machine.h"
 #include "map.h"
@@ -26,6 +28,7 @@
 #define MAX_EVENTS	8192
 #define MAX_SYMBOLS	(1 << 20)
 #define MAX_NAME	512
+#define MAX_LINE	1024
 
 /* Code of an init is smaller than most modules. */
 #define MAX_HIDDEN	4
@@ -46,6 +49,7 @@ struct init_symbol {
  * @nr:		number of its symbols
  * @hidden:	maps of modules that were loaded there later, while it hides them
  * @nr_hidden:	number of these
+ * @line:	its place in the file, which has the order of events of the same time
  */
 struct event {
 	u64	time;
@@ -56,6 +60,7 @@ struct event {
 	size_t	nr;
 	struct map *hidden[MAX_HIDDEN];
 	unsigned int nr_hidden;
+	size_t	line;
 };
 
 /**
@@ -65,6 +70,7 @@ struct event {
  * @next:	index of the first event that has not been applied
  * @symbols:	the symbols of all inits
  * @nr_symbols:	number of symbols
+ * @skip:	true while the symbols of an event are read that was refused
  */
 struct guest_init_reader {
 	struct event		*events;
@@ -72,16 +78,8 @@ struct guest_init_reader {
 	size_t			next;
 	struct init_symbol	*symbols;
 	size_t			nr_symbols;
+	bool			skip;
 };
-
-static bool is_clean(const char *text, const char *not)
-{
-	for (const char *c = text; *c; c++) {
-		if (*c <= ' ' || *c > '~' || strchr(not, *c))
-			return false;
-	}
-	return *text;
-}
 
 /* Read the first line of an init, or that of its end.  The directory may come from elsewhere. */
 static bool read_event(const char *line, struct event *event)
@@ -95,8 +93,8 @@ static bool read_event(const char *line, struct event *event)
 	event->nr_hidden = 0;
 	if (nr == 2)
 		event->end = 0;
-	if (nr != 2 && (nr != 4 || event->start >= event->end || !is_clean(name, "/[]") ||
-			*name == '.'))
+	if (nr != 2 && (nr != 4 || event->start >= event->end || strpbrk(name, "[]") ||
+			!guest_name__is_clean(name)))
 		return false;
 
 	/* Kernels live in the upper half. */
@@ -112,7 +110,7 @@ static bool read_symbol(const char *line, struct init_symbol *symbol)
 	char name[MAX_NAME], type;
 
 	if (sscanf(line, "%16" SCNx64 " %c %511[^\t]\t[", &symbol->addr, &type, name) != 3 ||
-	    !is_clean(name, ""))
+	    !strchr("tTwW", type) || is_ignored_kernel_symbol(name) || !guest_name__is_clean(name))
 		return false;
 	symbol->name = strdup(name);
 	return symbol->name;
@@ -134,48 +132,65 @@ static bool make_room(void **array, size_t nr, size_t max, size_t size)
 	return larger;
 }
 
-static void add_line(struct guest_init_reader *inits, const char *line)
+/* Add the symbol of a line to the last event; return false if there are too many. */
+static bool add_symbol(struct guest_init_reader *inits, const char *line)
 {
 	struct event *last = inits->nr_events ? &inits->events[inits->nr_events - 1] : NULL;
 	struct init_symbol symbol;
-	struct event event;
 
-	if (strchr(line, '\t')) {
-		if (last && last->end && read_symbol(line, &symbol)) {
-			if (!make_room((void **)&inits->symbols, inits->nr_symbols, MAX_SYMBOLS,
-				       sizeof(symbol))) {
-				free(symbol.name);
-				return;
-			}
-			inits->symbols[inits->nr_symbols++] = symbol;
-			last->nr++;
-		}
-	} else if (make_room((void **)&inits->events, inits->nr_events, MAX_EVENTS,
-			     sizeof(event)) && read_event(line, &event)) {
-		event.first = inits->nr_symbols;
-		inits->events[inits->nr_events++] = event;
+	if (inits->skip || !last || !last->end || !read_symbol(line, &symbol))
+		return true;
+	if (symbol.addr < last->start || symbol.addr >= last->end) {
+		free(symbol.name);
+		return true;
 	}
+	if (!make_room((void **)&inits->symbols, inits->nr_symbols, MAX_SYMBOLS, sizeof(symbol))) {
+		free(symbol.name);
+		return false;
+	}
+	inits->symbols[inits->nr_symbols++] = symbol;
+	last->nr++;
+	return true;
 }
 
-/* What ends comes first: the next init may begin there. */
+/* Add a line of the file; return false if there are too many. */
+static bool add_line(struct guest_init_reader *inits, const char *line)
+{
+	struct event event;
+
+	if (strchr(line, '\t'))
+		return add_symbol(inits, line);
+
+	/* Symbols of an event that is refused are not those of the one before it. */
+	inits->skip = !read_event(line, &event);
+	if (inits->skip)
+		return true;
+	if (!make_room((void **)&inits->events, inits->nr_events, MAX_EVENTS, sizeof(event))) {
+		free(event.name);
+		return false;
+	}
+	event.first = inits->nr_symbols;
+	event.line = inits->nr_events;
+	inits->events[inits->nr_events++] = event;
+	return true;
+}
+
 static int cmp_events(const void *a, const void *b)
 {
 	const struct event *x = a, *y = b;
 
 	if (x->time != y->time)
 		return x->time < y->time ? -1 : 1;
-	return !!x->end - !!y->end;
+	return x->line < y->line ? -1 : x->line > y->line;
 }
 
 static struct guest_init_reader *guest_init_reader__load(FILE *file)
 {
 	struct guest_init_reader *inits = zalloc(sizeof(*inits));
-	char *line = NULL;
-	size_t len = 0;
+	char line[MAX_LINE];
 
-	while (inits && getline(&line, &len, file) > 0)
-		add_line(inits, line);
-	free(line);
+	while (inits && fgets(line, sizeof(line), file) && add_line(inits, line))
+		;
 	if (inits && inits->nr_events)
 		qsort(inits->events, inits->nr_events, sizeof(*inits->events), cmp_events);
 	return inits;
@@ -297,11 +312,12 @@ static void begin(struct machine *machine, const struct guest_init_reader *inits
 
 	dso = make_dso(inits, event);
 	map = dso ? map__new2(event->start, dso) : NULL;
-	if (map) {
+	if (map)
 		map__set_end(map, event->end);
-		if (!maps__insert(machine__kernel_maps(machine), map))
-			guest_orc__add_map(machine, map);
-	}
+	if (map && !maps__insert(machine__kernel_maps(machine), map))
+		guest_orc__add_map(machine, map);
+	else
+		show(machine, event);
 	map__put(map);
 	dso__put(dso);
 }

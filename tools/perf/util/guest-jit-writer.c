@@ -24,15 +24,16 @@
 
 /*
  * Limits for the descriptors of a process; for the size of a file and of one of its lines; for all
- * that is written, as files that have grown are written again; and for processes.
+ * that is read; for processes at a time; and for pid namespaces in one another.
  */
 #define MAX_FDS		256
 #define MAX_SIZE	(16ULL << 20)
 #define MAX_LINE	512
-#define MAX_WRITTEN	(256ULL << 20)
+#define MAX_READ	(256ULL << 20)
 #define MAX_PROCESSES	64
+#define MAX_LEVEL	32
 
-/* The longest name: "perf-4194304.map". */
+/* The longest name: "perf-4294967295.map". */
 #define MAX_NAME	32
 
 /**
@@ -46,6 +47,10 @@
  * @i_size:	in struct inode: the size of the file
  * @d_name:	in struct dentry: a pointer to the name
  * @d_len:	... the length of the name
+ * @level:	in struct pid: in how many pid namespaces it is, but for the first
+ * @numbers:	... its pid in each of these, in an array of struct upid; the last is its own
+ * @upid_size:	the size of struct upid; zero if these fields are not known
+ * @nr:		in struct upid: the pid
  */
 struct jit_layout {
 	u32	fdt;
@@ -57,13 +62,17 @@ struct jit_layout {
 	u32	i_size;
 	u32	d_name;
 	u32	d_len;
+	u32	level;
+	u32	numbers;
+	u32	upid_size;
+	u32	nr;
 };
 
-/* A process whose file was written, and the size that the file had then. */
+/* A process, and the size of the part of its file that was written. */
 struct jit {
 	u64	root;
 	u32	pid;
-	u64	size;
+	u64	done;
 };
 
 struct guest_jit_writer {
@@ -72,7 +81,7 @@ struct guest_jit_writer {
 	struct jit_layout	layout;
 	struct jit		jits[MAX_PROCESSES];
 	unsigned int		nr;
-	u64			written;
+	u64			nr_read;
 };
 
 static bool find_field(const struct btf *btf, const char *type, const char *outer,
@@ -86,6 +95,16 @@ static bool find_field(const struct btf *btf, const char *type, const char *oute
 		id = guest_btf__find(btf, btf__resolve_type(btf, id), inner, &inner_offset);
 	*offset += inner_offset;
 	return id > 0;
+}
+
+static void find_pid(const struct btf *btf, struct jit_layout *layout)
+{
+	int upid = btf__find_by_name_kind(btf, "upid", BTF_KIND_STRUCT);
+
+	if (upid > 0 && find_field(btf, "pid", "level", NULL, &layout->level) &&
+	    find_field(btf, "pid", "numbers", NULL, &layout->numbers) &&
+	    find_field(btf, "upid", "nr", NULL, &layout->nr))
+		layout->upid_size = btf__resolve_size(btf, upid);
 }
 
 /**
@@ -106,6 +125,7 @@ struct guest_jit_writer *guest_jit_writer__new(const struct guest_page_cache *ca
 
 	jits->cache = cache;
 	jits->dir = strdup(dir);
+	find_pid(btf, &jits->layout);
 	if (jits->dir &&
 	    find_field(btf, "files_struct", "fdt", NULL, &jits->layout.fdt) &&
 	    find_field(btf, "fdtable", "max_fds", NULL, &jits->layout.max_fds) &&
@@ -133,28 +153,42 @@ static bool read_u64(const struct guest_jit_writer *jits, u64 gva, u64 *value)
 	return guest_memory__read(jits->cache->mem, gva, value, sizeof(*value));
 }
 
-/* Return true if a file is named like the map of a JIT compiler. */
-static bool is_map(const struct guest_jit_writer *jits, u64 file)
-{
-	u64 dentry, at;
-	char name[MAX_NAME + 1], end;
-	u32 len, pid;
-
-	if (!read_u64(jits, file + jits->layout.f_path, &dentry) ||
-	    !guest_memory__read(jits->cache->mem, dentry + jits->layout.d_len, &len, sizeof(len)) ||
-	    len > MAX_NAME || !read_u64(jits, dentry + jits->layout.d_name, &at) ||
-	    !guest_memory__read(jits->cache->mem, at, name, len))
-		return false;
-
-	name[len] = 0;
-	return sscanf(name, "perf-%u.ma%c", &pid, &end) == 2 && end == 'p' &&
-	       len && name[len - 1] == 'p';
-}
-
-/* Return the address of the struct file that a process has open; zero if there is none. */
-static u64 find_map(const struct guest_jit_writer *jits, u64 files)
+/* Return the pid that a process has for itself, by its struct pid; @usual if that isn't known. */
+static u32 own_pid(const struct guest_jit_writer *jits, u64 pid, u32 usual)
 {
 	const struct jit_layout *layout = &jits->layout;
+	u32 level, own;
+
+	if (!layout->upid_size || !pid ||
+	    !guest_memory__read(jits->cache->mem, pid + layout->level, &level, sizeof(level)) ||
+	    level > MAX_LEVEL ||
+	    !guest_memory__read(jits->cache->mem, pid + layout->numbers +
+				level * layout->upid_size + layout->nr, &own, sizeof(own)))
+		return usual;
+	return own;
+}
+
+static bool has_name(const struct guest_jit_writer *jits, u64 file, const char *name)
+{
+	u64 dentry, at;
+	char found[MAX_NAME];
+	u32 len;
+
+	return read_u64(jits, file + jits->layout.f_path, &dentry) &&
+	       guest_memory__read(jits->cache->mem, dentry + jits->layout.d_len, &len,
+				  sizeof(len)) &&
+	       len == strlen(name) && read_u64(jits, dentry + jits->layout.d_name, &at) &&
+	       guest_memory__read(jits->cache->mem, at, found, len) && !memcmp(found, name, len);
+}
+
+/*
+ * Return the address of the struct file of the process's own map, which it has open; zero if there
+ * is none.  A process may have inherited the one that its parent has open.
+ */
+static u64 find_map(const struct guest_jit_writer *jits, u64 files, u32 pid)
+{
+	const struct jit_layout *layout = &jits->layout;
+	char name[MAX_NAME];
 	u64 fdt, fds, file;
 	u32 nr;
 
@@ -163,10 +197,11 @@ static u64 find_map(const struct guest_jit_writer *jits, u64 files)
 	    !read_u64(jits, fdt + layout->fds, &fds))
 		return 0;
 
+	scnprintf(name, sizeof(name), "perf-%u.map", pid);
 	for (u32 i = 0; i < nr && i < MAX_FDS; i++) {
 		if (!read_u64(jits, fds + i * sizeof(file), &file))
 			return 0;
-		if (file && is_map(jits, file))
+		if (file && has_name(jits, file, name))
 			return file;
 	}
 	return 0;
@@ -188,23 +223,43 @@ static void write_line(char *line, FILE *file)
 	fprintf(file, "%" PRIx64 " %" PRIx64 " %s\n", start, size, &line[name]);
 }
 
-/* Write the lines of a file that are wholly in the guest's page cache. */
-static void write_lines(const struct guest_jit_writer *jits, u64 mapping, u64 size, FILE *file)
+/* Read a page of a file, if the guest has it in its cache. */
+static bool read_page(const struct guest_jit_writer *jits, u64 mapping, u64 index, char *page)
+{
+	u64 pfn, again;
+
+	if (!guest_page_cache__find(jits->cache, mapping, index, &pfn) ||
+	    !guest_memory__read_page(jits->cache->mem, pfn, page))
+		return false;
+
+	/* The guest may have reclaimed it, and have put another page there. */
+	guest_memory__forget(jits->cache->mem);
+	return guest_page_cache__find(jits->cache, mapping, index, &again) && again == pfn;
+}
+
+/*
+ * Write the lines of a file from @from on that are wholly in the guest's page cache.  Return the
+ * place behind the last line.
+ */
+static u64 write_lines(const struct guest_jit_writer *jits, u64 mapping, u64 from, u64 size,
+		       FILE *file)
 {
 	char page[GUEST_PAGE_SIZE], line[MAX_LINE];
 	unsigned int len = 0;
 	bool whole = true;
-	u64 pfn;
+	u64 done = from;
 
-	for (u64 at = 0; at < size; at += GUEST_PAGE_SIZE) {
-		unsigned int nr = min_t(u64, size - at, GUEST_PAGE_SIZE);
+	for (u64 at = from & GUEST_PAGE_MASK; at < size; at += GUEST_PAGE_SIZE) {
+		unsigned int end = min_t(u64, size - at, GUEST_PAGE_SIZE);
 
-		if (!guest_page_cache__find(jits->cache, mapping, at >> GUEST_PAGE_SHIFT, &pfn) ||
-		    !guest_memory__read_page(jits->cache->mem, pfn, page)) {
+		if (!read_page(jits, mapping, at >> GUEST_PAGE_SHIFT, page)) {
+			/* Go on here next time. */
+			if (guest_memory__is_exhausted(jits->cache->mem))
+				break;
 			whole = false;
 			continue;
 		}
-		for (unsigned int i = 0; i < nr; i++) {
+		for (unsigned int i = at < from ? from - at : 0; i < end; i++) {
 			if (page[i] != '\n') {
 				if (len + 1 < sizeof(line))
 					line[len++] = page[i];
@@ -215,23 +270,24 @@ static void write_lines(const struct guest_jit_writer *jits, u64 mapping, u64 si
 				write_line(line, file);
 			whole = true;
 			len = 0;
+			done = at + i + 1;
 		}
 	}
+	return done;
 }
 
 static struct jit *find_jit(struct guest_jit_writer *jits, u64 root, u32 pid)
 {
 	struct jit *jit;
 
-	for (unsigned int i = 0; i < jits->nr; i++) {
+	for (unsigned int i = 0; i < min(jits->nr, (unsigned int)MAX_PROCESSES); i++) {
 		jit = &jits->jits[i];
 		if (jit->root == root && jit->pid == pid)
 			return jit;
 	}
-	if (jits->nr == MAX_PROCESSES)
-		return NULL;
 
-	jit = &jits->jits[jits->nr++];
+	/* The process that was noted first may have ended. */
+	jit = &jits->jits[jits->nr++ % MAX_PROCESSES];
 	*jit = (struct jit){ .root = root, .pid = pid };
 	return jit;
 }
@@ -240,38 +296,35 @@ static struct jit *find_jit(struct guest_jit_writer *jits, u64 root, u32 pid)
  * guest_jit_writer__note - write the names that a process gives to its code, if there are new ones
  * @jits:	state of the guest
  * @files:	address of the process's struct files_struct
+ * @own:	address of its struct pid; zero if that isn't known
  * @root:	guest-physical address of its topmost page table
  * @pid:	its pid in the guest
  *
  * They go to the file programs/perf-ROOT-PID.map in the directory of guest_jit_writer__new().
  */
-void guest_jit_writer__note(struct guest_jit_writer *jits, u64 files, u64 root, u32 pid)
+void guest_jit_writer__note(struct guest_jit_writer *jits, u64 files, u64 own, u64 root, u32 pid)
 {
-	u64 file = find_map(jits, files), mapping, inode, size;
-	char path[PATH_MAX], new_path[PATH_MAX + sizeof(".new")];
+	u64 file = find_map(jits, files, own_pid(jits, own, pid)), mapping, inode, size, done;
 	struct jit *jit = file ? find_jit(jits, root, pid) : NULL;
+	char path[PATH_MAX];
 	FILE *out;
-	bool good;
 
 	if (!jit || !read_u64(jits, file + jits->layout.f_mapping, &mapping) ||
 	    !read_u64(jits, file + jits->layout.f_inode, &inode) ||
 	    !read_u64(jits, inode + jits->layout.i_size, &size) ||
-	    size == jit->size || jits->written > MAX_WRITTEN ||
+	    min_t(u64, size, MAX_SIZE) <= jit->done || jits->nr_read > MAX_READ ||
 	    snprintf(path, sizeof(path), "%s/programs/perf-%" PRIx64 "-%u.map", jits->dir, root,
 		     pid) >= (int)sizeof(path))
 		return;
 
-	/* Readers never see half a file. */
-	snprintf(new_path, sizeof(new_path), "%s.new", path);
-	out = guest_sandbox__fopen(new_path, GUEST_CREATE_FILE);
+	/* Compilers only append to it. */
+	if (!jit->done)
+		guest_sandbox__unlink(path);
+	out = guest_sandbox__fopen(path, jit->done ? GUEST_APPEND_FILE : GUEST_CREATE_FILE);
 	if (!out)
 		return;
-	write_lines(jits, mapping, min_t(u64, size, MAX_SIZE), out);
-	jits->written += ftell(out);
-	good = !ferror(out);
-	if (fclose(out) || !good || guest_sandbox__rename(new_path, path)) {
-		guest_sandbox__unlink(new_path);
-		return;
-	}
-	jit->size = size;
+	done = write_lines(jits, mapping, jit->done, min_t(u64, size, MAX_SIZE), out);
+	jits->nr_read += size - jit->done;
+	if (!fclose(out))
+		jit->done = done;
 }

@@ -353,11 +353,14 @@ static bool use_mounted(struct machine *machine, struct dso *dso, const char *pa
 			const struct build_id *build_id)
 {
 	char hex[SBUILD_ID_SIZE], debug[PATH_MAX];
-	char *file = guest_folder__mounted(machine, path, build_id);
+	char *file = dso__guest_mount_tried(dso) ? NULL :
+		     guest_folder__mounted(machine, path, build_id);
 
+	dso__set_guest_mount_tried(dso);
 	if (!file)
 		return false;
 
+	dso__set_guest_mounted(dso);
 	dso__set_guest_filename(dso, file);
 	build_id__snprintf(build_id, hex, sizeof(hex));
 	scnprintf(debug, sizeof(debug), "/usr/lib/debug/.build-id/%.2s/%s.debug", hex, hex + 2);
@@ -391,6 +394,8 @@ static void use_program(struct machine *machine, struct dso *dso, const struct b
 static void add_anon(struct machine *machine, struct thread *thread, const struct set *set,
 		     const struct file *file)
 {
+	/* Another program may get the same pid later, and has other page tables. */
+	const struct dso_id id = { .ino = set->root, .mmap2_valid = true };
 	char name[64], *path;
 	struct dso *dso;
 	struct map *map;
@@ -403,7 +408,7 @@ static void add_anon(struct machine *machine, struct thread *thread, const struc
 	named = is_regular_file(path);
 	scnprintf(name, sizeof(name), named ? "[JIT] tid %u" GUEST_ONLY : ANON GUEST_ONLY,
 		  set->pid);
-	dso = machine__findnew_dso(machine, name);
+	dso = machine__findnew_dso_id(machine, name, &id);
 	map = dso ? map__new2(file->start, dso) : NULL;
 	if (map) {
 		map__set_end(map, file->end);
@@ -434,9 +439,10 @@ static void add_map(struct machine *machine, struct thread *thread, const struct
 	if (map) {
 		map__set_end(map, file->end);
 		map__set_pgoff(map, file->pgoff);
-		if (build_id__is_defined(&file->id.build_id) && !dso__guest_filename(dso) &&
-		    !use_mounted(machine, dso, file->path, &file->id.build_id))
-			use_program(machine, dso, &file->id.build_id);
+		if (build_id__is_defined(&file->id.build_id) && !dso__guest_filename(dso)) {
+			if (!use_mounted(machine, dso, file->path, &file->id.build_id))
+				use_program(machine, dso, &file->id.build_id);
+		}
 		maps__fixup_overlap_and_insert(thread__maps(thread), map);
 	}
 	map__put(map);

@@ -682,13 +682,15 @@ bool guest_map_writer__has_jit(const char *files)
  * guest_map_writer__note_jit - write the names of what a process has compiled
  * @maps:	state of the guest
  * @fds:	address of its struct files_struct
+ * @own:	address of its struct pid; zero if that isn't known
  * @root:	guest-physical address of its topmost page table
  * @pid:	its pid in the guest
  */
-void guest_map_writer__note_jit(struct guest_map_writer *maps, u64 fds, u64 root, u32 pid)
+void guest_map_writer__note_jit(struct guest_map_writer *maps, u64 fds, u64 own, u64 root,
+				u32 pid)
 {
 	if (maps->jits)
-		guest_jit_writer__note(maps->jits, fds, root, pid);
+		guest_jit_writer__note(maps->jits, fds, own, root, pid);
 }
 
 /* Write one program, unless what was written before has as much. */

@@ -16,7 +16,8 @@ char *guest_map_writer__read(struct guest_map_writer *maps, u64 mm);
 void guest_map_writer__note(struct guest_map_writer *maps, u64 root, u32 pid, u64 time,
 			    const char *files);
 bool guest_map_writer__has_jit(const char *files);
-void guest_map_writer__note_jit(struct guest_map_writer *maps, u64 fds, u64 root, u32 pid);
+void guest_map_writer__note_jit(struct guest_map_writer *maps, u64 fds, u64 own, u64 root,
+				u32 pid);
 bool guest_map_writer__write_programs(struct guest_map_writer *maps);
 void guest_map_writer__retry_programs(struct guest_map_writer *maps);
 void guest_map_writer__delete(struct guest_map_writer *maps);

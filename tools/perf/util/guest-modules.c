@@ -135,12 +135,16 @@ struct known_module {
 	u64	end;
 };
 
-/* A module that runs its init: its address, where the code of its init is; @seen at this look. */
+/*
+ * A module that runs its init: its address, where the code of its init is, and its name.  Another
+ * module may be at the same address at the next look.
+ */
 struct init {
 	u64	module;
 	u64	start;
 	u64	end;
 	bool	seen;
+	char	name[NAME_SIZE + 1];
 };
 
 /**
@@ -148,11 +152,12 @@ struct init {
  * @layout:	offsets of the fields of the guest's structures
  * @head:	address of the head of the list of modules
  * @newest:	the first entry of the list at the last look for modules that run their init
- * @looked:	time of that look, in perf's clock
+ * @looked:	when that entry was last seen to be the first one, in perf's clock
  * @unsettled:	true if a module was then being loaded
  * @inits:	modules that ran their init then
  * @nr_inits:	number of modules in @inits
  * @inits_left:	for how many modules the init may still be written
+ * @init_symbols_left: how many symbols of inits may still be written
  * @symbols_left: how many symbols of modules may still be written
  * @known:	modules whose lines are in the files that guest_modules__write() was given
  * @nr:		number of modules in @known
@@ -166,6 +171,7 @@ struct guest_modules {
 	struct init		inits[MAX_INITS];
 	unsigned int		nr_inits;
 	unsigned int		inits_left;
+	u32			init_symbols_left;
 	u32			symbols_left;
 	struct known_module	*known;
 	size_t			nr;
@@ -293,7 +299,7 @@ static bool find_layout(const struct btf *btf, struct module_layout *layout)
 	       find_memory(btf, module, layout);
 }
 
-/* Write the symbols whose addresses are from @start to @end. */
+/* Write the symbols whose addresses are from @start on, and below @end. */
 static void write_symbols(struct guest_memory *mem, const struct symtab *symtab, u64 start,
 			  u64 end, const char *module, FILE *kallsyms)
 {
@@ -306,7 +312,7 @@ static void write_symbols(struct guest_memory *mem, const struct symtab *symtab,
 		    !guest_memory__read(mem, symtab->types + i, &type, sizeof(type)))
 			return;
 		if (symbol.st_shndx == SHN_UNDEF || type <= ' ' || type > '~' ||
-		    symbol.st_value < start || symbol.st_value > end)
+		    symbol.st_value < start || symbol.st_value >= end)
 			continue;
 		name = guest_memory__read_string(mem, symtab->strings + symbol.st_name, MAX_NAME);
 		if (name)
@@ -513,12 +519,12 @@ struct output {
 };
 
 /*
- * Return the lines of /proc/kallsyms for the symbols of a module from @start to @end, to be freed;
- * no lines if its symbols can't be read or are too many.  Return NULL if there is no memory, or if
- * the budget to read the guest is used up.
+ * Return the lines of /proc/kallsyms for the symbols of a module from @start on and below @end, to
+ * be freed; no lines if its symbols can't be read or are more than *@left, which they are taken
+ * from.  Return NULL if there is no memory, or if the budget to read the guest is used up.
  */
 static char *read_symbols(struct guest_memory *mem, struct guest_modules *modules, u64 module,
-			  u64 start, u64 end, const char *name)
+			  u64 start, u64 end, const char *name, u32 *left)
 {
 	struct symtab symtab;
 	char *text = NULL;
@@ -528,8 +534,8 @@ static char *read_symbols(struct guest_memory *mem, struct guest_modules *module
 	if (!file)
 		return NULL;
 	if (read_symtab(mem, &modules->layout, module, &symtab) &&
-	    symtab.nr <= modules->symbols_left) {
-		modules->symbols_left -= symtab.nr;
+	    symtab.nr <= *left) {
+		*left -= symtab.nr;
 		write_symbols(mem, &symtab, start, end, name, file);
 	}
 	if (!fclose(file) && !guest_memory__is_exhausted(mem))
@@ -556,7 +562,7 @@ static bool write_new(struct guest_memory *mem, struct guest_modules *modules, u
 		return true;
 	}
 	symbols = modules->nr == MAX_MODULES ? NULL : read_symbols(mem, modules, module, 0, ~0ULL,
-							       name);
+							       name, &modules->symbols_left);
 	if (!symbols || !add_known(modules, name, start, end)) {
 		free(symbols);
 		return false;
@@ -618,19 +624,35 @@ static bool runs_init(struct guest_memory *mem, const struct module_layout *layo
 	       (state == MODULE_STATE_LIVE && !has_begun(mem, layout, module));
 }
 
+/* Read where a module has the code of its init, and its name. */
 static bool read_init(struct guest_memory *mem, const struct module_layout *layout, u64 module,
 		      struct init *init)
 {
+	char *name;
 	u32 size;
 
 	if (!guest_memory__read(mem, module + layout->init_base, &init->start, sizeof(u64)) ||
 	    !guest_memory__read(mem, module + layout->init_size, &size, sizeof(size)) ||
 	    !size || size > MAX_CODE || init->start > ~0ULL - size)
 		return false;
+
+	name = guest_memory__read_string(mem, module + layout->name, NAME_SIZE);
+	if (!name || *name == '.' || strpbrk(name, "/[]")) {
+		free(name);
+		return false;
+	}
 	init->module = module;
 	init->end = init->start + size;
 	init->seen = true;
+	scnprintf(init->name, sizeof(init->name), "%s", name);
+	free(name);
 	return true;
+}
+
+static bool is_same_init(const struct init *a, const struct init *b)
+{
+	return a->module == b->module && a->start == b->start && a->end == b->end &&
+	       !strcmp(a->name, b->name);
 }
 
 /* Write that there is no code of an init at an address any more since @time. */
@@ -640,91 +662,103 @@ static void end_init(struct guest_modules *modules, unsigned int i, u64 time, FI
 	modules->inits[i] = modules->inits[--modules->nr_inits];
 }
 
-/*
- * Write the code of a module's init, its name and its symbols.  It wasn't there at the last look,
- * so it may have begun right after that; but if other code was there, nobody knows when that ended.
- */
-static void begin_init(struct guest_kernel *kernel, const struct init *init, char *name,
-		       const char *symbols, u64 time, FILE *inits)
+/* Write the code of a module's init, its name and its symbols. */
+static void begin_init(struct guest_modules *modules, const struct init *init, const char *symbols,
+		       u64 since, FILE *inits)
 {
-	struct guest_modules *modules = kernel->modules;
-	u64 since = modules->looked ?: time;
-
 	for (unsigned int i = modules->nr_inits; i-- > 0;) {
 		const struct init *other = &modules->inits[i];
 
-		if (other->start < init->end && init->start < other->end) {
-			since = time;
+		/* Nobody knows when it ended. */
+		if (other->start < init->end && init->start < other->end)
 			end_init(modules, i, modules->looked, inits);
-		}
 	}
-	fprintf(inits, "%" PRIu64 " %" PRIx64 " %" PRIx64 " %s\n%s", since, init->start, init->end,
-		name, symbols);
+	fprintf(inits, "%" PRIu64 " %" PRIx64 " %" PRIx64 " %s.init\n%s", since, init->start,
+		init->end, init->name, symbols);
 	modules->inits[modules->nr_inits++] = *init;
-	modules->inits_left--;
 }
 
-/* Write the init that a module runs, unless it was written before. */
-static void note_init(struct guest_kernel *kernel, u64 module, u64 time, FILE *inits,
+/* Write the init that a module runs since @since, unless it was written before. */
+static void note_init(struct guest_kernel *kernel, u64 module, u64 since, FILE *inits,
 		      const char *top, bool tables)
 {
 	struct guest_modules *modules = kernel->modules;
+	const struct module_layout *layout = &modules->layout;
+	char file[NAME_SIZE + sizeof(".init")], path[PATH_MAX], *symbols;
 	struct guest_memory *mem = kernel->mem;
-	char *name, *symbols, file[NAME_SIZE + sizeof(".init")];
 	struct init init, again;
 	u32 state;
 
-	if (!read_init(mem, &modules->layout, module, &init))
+	if (!read_init(mem, layout, module, &init))
 		return;
 
 	for (unsigned int i = 0; i < modules->nr_inits; i++) {
-		struct init *known = &modules->inits[i];
-
-		if (known->module == module && known->start == init.start) {
-			known->seen = true;
+		if (is_same_init(&modules->inits[i], &init)) {
+			modules->inits[i].seen = true;
 			return;
 		}
 	}
 	if (modules->nr_inits == MAX_INITS || !modules->inits_left)
 		return;
 
-	name = guest_memory__read_string(mem, module + modules->layout.name, NAME_SIZE);
-	if (!name || *name == '.' || strpbrk(name, "/[]")) {
-		free(name);
-		return;
+	modules->inits_left--;
+	scnprintf(file, sizeof(file), "%s.init", init.name);
+	symbols = read_symbols(mem, modules, module, init.start, init.end, file,
+			       &modules->init_symbols_left);
+	if (symbols && top && tables &&
+	    snprintf(path, sizeof(path), "%s/boot/modules/%s", top, file) < (int)sizeof(path)) {
+		guest_sandbox__unlink(path);
+		write_tables(mem, layout, module, init.start, init.end - init.start, top, file);
 	}
-	scnprintf(file, sizeof(file), "%s.init", name);
-	symbols = read_symbols(mem, modules, module, init.start, init.end, file);
-	if (symbols && top && tables)
-		write_tables(mem, &modules->layout, module, init.start, init.end - init.start, top,
-			     file);
 	/* The guest may have freed what was just read, and have put something else there. */
 	guest_memory__forget(mem);
-	if (symbols && guest_memory__read(mem, module + modules->layout.state, &state,
-					  sizeof(state)) &&
-	    runs_init(mem, &modules->layout, module, state) &&
-	    read_init(mem, &modules->layout, module, &again) && again.start == init.start)
-		begin_init(kernel, &init, file, symbols, time, inits);
+	if (symbols &&
+	    guest_memory__read(mem, module + layout->state, &state, sizeof(state)) &&
+	    runs_init(mem, layout, module, state) && read_init(mem, layout, module, &again) &&
+	    is_same_init(&init, &again))
+		begin_init(modules, &init, symbols, since, inits);
+	else if (top && tables)
+		guest_sandbox__unlink(path);
 	free(symbols);
-	free(name);
 }
 
 /**
  * guest_modules__are_loaded - check whether a guest loads modules
  * @kernel:	the guest's kernel
+ * @time:	now, in perf's clock
  *
  * This reads one word if no module is being loaded.
  *
  * Return: true if guest_modules__write_inits() may have something to write.
  */
-bool guest_modules__are_loaded(struct guest_kernel *kernel)
+bool guest_modules__are_loaded(struct guest_kernel *kernel, u64 time)
 {
 	struct guest_modules *modules = kernel->modules;
 	u64 newest;
 
-	return modules && modules->layout.init_size &&
-	       guest_memory__read(kernel->mem, modules->head, &newest, sizeof(newest)) &&
-	       (newest != modules->newest || modules->unsettled);
+	if (!modules || !modules->layout.init_size ||
+	    !guest_memory__read(kernel->mem, modules->head, &newest, sizeof(newest)))
+		return false;
+	if (newest != modules->newest || modules->unsettled)
+		return true;
+
+	modules->looked = time;
+	return false;
+}
+
+/*
+ * Return since when the module at @node, the newest one, may run its init: since the last look if
+ * it is the only one that was loaded meanwhile.  If not, another one's init may have been there.
+ */
+static u64 init_since(struct guest_kernel *kernel, u64 node, u64 time)
+{
+	const struct guest_modules *modules = kernel->modules;
+	u64 next;
+
+	if (!modules->looked || !guest_memory__read(kernel->mem, node, &next, sizeof(next)) ||
+	    next != modules->newest)
+		return time;
+	return modules->looked;
 }
 
 /**
@@ -738,32 +772,37 @@ bool guest_modules__are_loaded(struct guest_kernel *kernel)
  * @time:	now, in perf's clock
  *
  * The code of a module's init is freed when it has run, and the next module may have its init
- * there.
+ * there.  So claim no time in which it may have been another module's.
  */
 void guest_modules__write_inits(struct guest_kernel *kernel, FILE *inits, const char *top,
 				bool tables, u64 time)
 {
 	struct guest_modules *modules = kernel->modules;
 	struct guest_memory *mem = kernel->mem;
-	u64 node, module;
+	u64 node, first, since;
+	bool is_new;
 	u32 state;
 
 	if (!modules || !modules->layout.init_size ||
-	    !guest_memory__read(mem, modules->head, &node, sizeof(node)))
+	    !guest_memory__read(mem, modules->head, &first, sizeof(first)))
 		return;
 
+	is_new = first != modules->newest;
+	since = is_new ? init_since(kernel, first, time) : time;
 	for (unsigned int i = 0; i < modules->nr_inits; i++)
 		modules->inits[i].seen = false;
-	modules->newest = node;
+	modules->newest = first;
 	modules->unsettled = false;
+	node = first;
 	for (unsigned int i = 0; i < MAX_NEWEST && node != modules->head; i++) {
-		module = node - modules->layout.list;
+		u64 module = node - modules->layout.list;
+
 		if (!guest_memory__read(mem, module + modules->layout.state, &state,
 					sizeof(state)))
 			break;
 		if (runs_init(mem, &modules->layout, module, state)) {
 			modules->unsettled = true;
-			note_init(kernel, module, time, inits, top, tables);
+			note_init(kernel, module, node == first ? since : time, inits, top, tables);
 		}
 		modules->unsettled |= state == MODULE_STATE_UNFORMED;
 		if (!guest_memory__read(mem, node, &node, sizeof(node)))
@@ -771,7 +810,7 @@ void guest_modules__write_inits(struct guest_kernel *kernel, FILE *inits, const 
 	}
 	for (unsigned int i = modules->nr_inits; i-- > 0;) {
 		if (!modules->inits[i].seen)
-			end_init(modules, i, time, inits);
+			end_init(modules, i, is_new ? modules->looked : time, inits);
 	}
 	modules->looked = time;
 }
@@ -794,6 +833,7 @@ static struct guest_modules *guest_modules__new(struct guest_kernel *kernel)
 	modules->head = head->addr;
 	modules->symbols_left = MAX_SYMBOLS;
 	modules->inits_left = MAX_ALL_INITS;
+	modules->init_symbols_left = MAX_SYMBOLS;
 	return modules;
 }
 

@@ -11,7 +11,7 @@ struct guest_kernel;
 #ifdef HAVE_LIBBPF_SUPPORT
 const char *guest_modules__write(struct guest_kernel *kernel, FILE *modules, FILE *kallsyms,
 				 const char *top, bool tables);
-bool guest_modules__are_loaded(struct guest_kernel *kernel);
+bool guest_modules__are_loaded(struct guest_kernel *kernel, u64 time);
 void guest_modules__write_inits(struct guest_kernel *kernel, FILE *inits, const char *top,
 				bool tables, u64 time);
 #else
@@ -24,7 +24,8 @@ static inline const char *guest_modules__write(struct guest_kernel *kernel __may
 	return "this perf was built without libbpf";
 }
 
-static inline bool guest_modules__are_loaded(struct guest_kernel *kernel __maybe_unused)
+static inline bool guest_modules__are_loaded(struct guest_kernel *kernel __maybe_unused,
+					     u64 time __maybe_unused)
 {
 	return false;
 }

@@ -295,10 +295,11 @@ static void look_at_inits(struct guest *guest)
 		return;
 
 	guest_memory__glance(guest->kernel->mem);
-	if (!guest_modules__are_loaded(guest->kernel))
+	if (!guest_modules__are_loaded(guest->kernel, time))
 		return;
 
-	guest_memory__refresh(guest->kernel->mem);
+	/* Modules are in memory that is mapped anew for each: drop translations, too. */
+	guest_memory__forget(guest->kernel->mem);
 	guest_modules__write_inits(guest->kernel, guest->inits, guest->dir, guest->what->tables,
 				   time);
 	fflush(guest->inits);

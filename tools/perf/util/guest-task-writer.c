@@ -67,6 +67,7 @@
  *		could not be read, so that the next look reads them again
  * @css_set:	address of its struct css_set
  * @fds:	address of its struct files_struct
+ * @own:	address of its struct pid; zero if that isn't known
  * @has_jit:	true if it can execute memory without a file
  * @files:	hash of the list of its files that perf last wrote; zero if perf wrote none
  * @pid:	pid of its process
@@ -80,6 +81,7 @@ struct task {
 	u64	exec_vm;
 	u64	css_set;
 	u64	fds;
+	u64	own;
 	bool	has_jit;
 	u64	files;
 	u32	pid;
@@ -99,6 +101,7 @@ struct task {
  * @comm:	... the name
  * @css_set:	... the struct css_set; zero if the kernel has no cgroups
  * @files:	... the struct files_struct; zero if that isn't known
+ * @own:	... the struct pid; zero if that isn't known
  * @end:	the end of the last of these fields
  * @threads:	in struct signal_struct: the head of the list of threads
  * @pgd:	in struct mm_struct: the topmost page table
@@ -115,6 +118,7 @@ struct task_layout {
 	u32	comm;
 	u32	css_set;
 	u32	files;
+	u32	own;
 	u32	end;
 	u32	threads;
 	u32	pgd;
@@ -202,8 +206,10 @@ static bool find_layout(const struct btf *btf, struct task_layout *layout)
 	}
 	layout->css_set = find_pointer(btf, task, "cgroups");
 	layout->files = find_pointer(btf, task, "files");
+	layout->own = find_pointer(btf, task, "thread_pid");
 	layout->end = max(layout->end, layout->css_set + (u32)sizeof(u64));
 	layout->end = max(layout->end, layout->files + (u32)sizeof(u64));
+	layout->end = max(layout->end, layout->own + (u32)sizeof(u64));
 	return guest_btf__find(btf, signal, "thread_head", &layout->threads) > 0 &&
 	       guest_btf__find(btf, mm, "pgd", &layout->pgd) > 0 &&
 	       guest_btf__find(btf, mm, "exec_vm", &layout->exec_vm) > 0;
@@ -327,6 +333,7 @@ static bool add_task(struct guest_task_writer *tasks, const u8 *raw)
 	read_mm(tasks, raw, task);
 	task->css_set = layout->css_set ? get_unaligned_le64(raw + layout->css_set) : 0;
 	task->fds = layout->files ? get_unaligned_le64(raw + layout->files) : 0;
+	task->own = layout->own ? get_unaligned_le64(raw + layout->own) : 0;
 	task->has_jit = false;
 	task->pid = get_unaligned_le32(raw + layout->tgid);
 	task->tid = get_unaligned_le32(raw + layout->pid);
@@ -574,7 +581,8 @@ static void note_jits(struct guest_task_writer *tasks)
 		const struct task *task = &tasks->noted[i];
 
 		if (task->has_jit && task->fds)
-			guest_map_writer__note_jit(tasks->maps, task->fds, task->root, task->pid);
+			guest_map_writer__note_jit(tasks->maps, task->fds, task->own, task->root,
+						   task->pid);
 	}
 }
 
