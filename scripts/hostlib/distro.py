@@ -54,10 +54,10 @@ _NAMED_BROKEN = 0.6
 _CGROUP_PATH = "/system.slice/work.service"
 _IN_CGROUP = 0.7
 # What the process that reads the guest may take of a CPU, which is emulated and some twenty times
-# slower than a real one, and of memory; when this is looked at, in seconds; ticks of a second.
+# slower than a real one, and of memory; for how many seconds this is looked at; ticks of a second.
 _READER = 0.25
 _READER_MIB = 400
-_COSTS_AFTER = 35
+_COSTS_SECONDS = 20
 _TICKS = 100
 # The largest share of samples that are shown as the VMM's.
 _VMM = 0.01
@@ -200,14 +200,21 @@ def cases(found: List[Sample], reference: List[Sample], files: Find,
 _COSTS = re.compile(r"^(\d+) (\d+) (\d+) (\S+)$", re.MULTILINE)
 
 
-def cost_case(costs: str) -> Tuple[str, bool]:
-    """Return what the process that reads the guest takes, and if this is within its limits."""
-    readers = [(int(user) + int(system), int(memory))
-               for user, system, memory, name in _COSTS.findall(costs) if name == "perf-guests"]
-    share = sum(ticks for ticks, _ in readers) / _TICKS / _COSTS_AFTER
-    memory = sum(memory for _, memory in readers) / 1024
-    return (f"to read the guest takes {100 * share:.1f} % of an emulated CPU, {memory:.0f} MiB",
-            bool(readers) and share <= _READER and memory <= _READER_MIB)
+def cost_case(begin: str, costs: str) -> Tuple[str, bool]:
+    """Return what the process that reads the guest takes, and if this is within its limits.
+
+    Args:
+        begin: what perf's processes had taken when the guest's kernel was known
+        costs: what they had taken _COSTS_SECONDS later
+    """
+    (before, _), (after, memory) = (
+        [sum(column) for column in zip(*[(int(user) + int(system), int(kib)) for
+                                         user, system, kib, name in _COSTS.findall(text)
+                                         if name == "perf-guests"])] or [0, 0]
+        for text in (begin, costs))
+    share = (after - before) / _TICKS / _COSTS_SECONDS
+    return (f"to read the guest takes {100 * share:.1f} % of an emulated CPU, {memory >> 10} MiB",
+            0 < before < after and share <= _READER and memory >> 10 <= _READER_MIB)
 
 
 # "    96.31%  /system.slice/work.service"
@@ -416,7 +423,8 @@ def judge_guest(suite: str, root: Path, folder: Path) -> Counts:
     return judge(suite, dict([*cases(_read_script(folder, "memory"), _read_script(folder, "files"),
                                      finder(root, {}), memory),
                               cgroup_case((folder / "cgroups.txt").read_text()),
-                              cost_case((folder / "costs.txt").read_text())]))
+                              cost_case((folder / "costs-begin.txt").read_text(),
+                                        (folder / "costs.txt").read_text())]))
 
 
 def _judge_broken(suite: str, how: str, folder: Path) -> Counts:

@@ -190,10 +190,12 @@ class DistroTest(unittest.TestCase):
         self.assertFalse(distro.cgroup_case("")[1])
 
     def test_costs(self) -> None:
-        self.assertTrue(distro.cost_case("900 80 1000 perf\n10 20 90000 perf-guests\n")[1])
-        self.assertFalse(distro.cost_case("900 80 1000 perf\n")[1])
-        self.assertFalse(distro.cost_case("900 80 90000 perf-guests\n")[1])
-        self.assertFalse(distro.cost_case("9 8 900000 perf-guests\n")[1])
+        begin = "300 100 1000 perf\n200 100 90000 perf-guests\n"
+        for ticks, kib, good in ((300, 90000, True), (1000, 90000, False), (300, 900000, False)):
+            costs = f"900 80 1000 perf\n{ticks} 200 {kib} perf-guests\n"
+            self.assertEqual(distro.cost_case(begin, costs)[1], good)
+        self.assertFalse(distro.cost_case(begin, "900 80 1000 perf\n")[1])
+        self.assertFalse(distro.cost_case("", begin)[1])
 
     def test_what_was_broken_off_is_still_named(self) -> None:
         def failed(samples: List[Sample], said: str) -> int:

@@ -34,12 +34,13 @@
 #include "record.h"
 
 /*
- * How often to check whether a guest's kernel runs, to look for new processes, and to look at all
- * tasks.  The first interval is short because the time when a kernel was last seen to run is taken
+ * How often to check whether a guest's kernel runs, to look for new processes, also while processes
+ * begin, and to look at all tasks.  The first interval is short because the time when a kernel was last seen to run is taken
  * as the time when the next kernel began.
  */
 #define INTERVAL_MSEC	50
 #define NEW_MSEC	5
+#define BUSY_MSEC	2
 #define TASKS_MSEC	1000
 
 /* Look at tasks once more this long after a look that found new processes. */
@@ -353,13 +354,20 @@ static void look_at_all(struct guest *guest)
 	look_at_tasks(guest);
 }
 
+/* Return for how long to wait until the next look: a shell's processes come in quick succession. */
+static int wait_msec(struct guest *guest)
+{
+	return guest->tasks && guest_task_writer__has_new(guest->tasks, get_time()) ? BUSY_MSEC :
+	       NEW_MSEC;
+}
+
 static void watch(struct guest *guest, int stop_fd)
 {
 	struct pollfd stop = { .fd = stop_fd, .events = POLLIN };
 	/* When to look at all, at the kernel, and at tasks again, in milliseconds. */
 	u64 all = get_monotonic() / NSEC_PER_MSEC + TASKS_MSEC, kernel = 0, again = ~0ULL;
 
-	while (!poll(&stop, 1, NEW_MSEC)) {
+	while (!poll(&stop, 1, wait_msec(guest))) {
 		u64 now = get_monotonic() / NSEC_PER_MSEC;
 
 		if (now >= all) {

@@ -694,6 +694,18 @@ void guest_task_writer__look_for_new(struct guest_task_writer *tasks, u64 time)
 }
 
 /**
+ * guest_task_writer__has_new - check whether a process has begun a moment ago
+ * @tasks:	the guest's tasks
+ * @time:	now, in perf's clock
+ *
+ * Return: true if guest_task_writer__look_for_new() looks at the newest ones.
+ */
+bool guest_task_writer__has_new(const struct guest_task_writer *tasks, u64 time)
+{
+	return tasks->new_until && time <= tasks->new_until;
+}
+
+/**
  * guest_task_writer__is_unsettled - check whether to look again soon
  * @tasks:	the guest's tasks
  *

@@ -14,6 +14,7 @@ struct guest_task_writer *guest_task_writer__new(struct guest_kernel *kernel, FI
 						 FILE *maps, const char *dir);
 bool guest_task_writer__update(struct guest_task_writer *tasks, u64 time);
 void guest_task_writer__look_for_new(struct guest_task_writer *tasks, u64 time);
+bool guest_task_writer__has_new(const struct guest_task_writer *tasks, u64 time);
 bool guest_task_writer__is_unsettled(const struct guest_task_writer *tasks);
 void guest_task_writer__finish(struct guest_task_writer *tasks);
 void guest_task_writer__delete(struct guest_task_writer *tasks);
@@ -35,6 +36,13 @@ static inline void
 guest_task_writer__look_for_new(struct guest_task_writer *tasks __maybe_unused,
 				u64 time __maybe_unused)
 {
+}
+
+static inline bool
+guest_task_writer__has_new(const struct guest_task_writer *tasks __maybe_unused,
+			   u64 time __maybe_unused)
+{
+	return false;
 }
 
 static inline bool
