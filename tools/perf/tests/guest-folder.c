@@ -28,7 +28,10 @@ static int test_relative(const char *dir)
 	return TEST_OK;
 }
 
-/* perf uses the directory beside the data, unless the user names another one. */
+/*
+ * perf uses the directory beside the data, also in the place of the user's --guestmount, unless the
+ * user names files of guests.
+ */
 static int test_use(const char *dir)
 {
 	const bool was_guest = perf_guest;
@@ -41,8 +44,14 @@ static int test_use(const char *dir)
 	TEST_ASSERT_VAL("a pipe after that", !symbol_conf.guestmount);
 	symbol_conf.guestmount = "/";
 	guest_folder__use("data");
+	TEST_ASSERT_VAL("in the user's place", !strcmp(symbol_conf.guestmount, "data.guests"));
+	guest_folder__use("-");
 	TEST_ASSERT_VAL("the user's directory", !strcmp(symbol_conf.guestmount, "/"));
 	symbol_conf.guestmount = NULL;
+	symbol_conf.default_guest_modules = "/";
+	guest_folder__use("data");
+	TEST_ASSERT_VAL("the user's files", !symbol_conf.guestmount);
+	symbol_conf.default_guest_modules = NULL;
 	perf_guest = was_guest;
 
 	TEST_ASSERT_VAL("no link", !rmdir("data.guests") && !symlink("/", "data.guests"));

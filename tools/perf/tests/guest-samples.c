@@ -788,9 +788,9 @@ static int test_clean_names(struct machine *machine)
 }
 
 /*
- * The inits of modules have the same place, one after the other, also at the same time; another one
- * lies where a module was loaded later.  Those that lie where the kernel is, in user mode, or have a
- * strange name are ignored.
+ * The inits of modules have the same place, one after the other, also at the same time; another
+ * one lies where a module was loaded later.  Those that lie where the kernel is, in user mode, or
+ * have a strange name are ignored.
  */
 static const char inits[] =
 	"50 ffffffffc0100000 ffffffffc0101000 net.init\n"

@@ -280,7 +280,7 @@ static struct jit *find_jit(struct guest_jit_writer *jits, u64 root, u32 pid)
 {
 	struct jit *jit;
 
-	for (unsigned int i = 0; i < min(jits->nr, (unsigned int)MAX_PROCESSES); i++) {
+	for (unsigned int i = 0; i < min_t(unsigned int, jits->nr, MAX_PROCESSES); i++) {
 		jit = &jits->jits[i];
 		if (jit->root == root && jit->pid == pid)
 			return jit;

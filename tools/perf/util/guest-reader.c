@@ -34,9 +34,9 @@
 #include "record.h"
 
 /*
- * How often to check whether a guest's kernel runs, to look for new processes, also while processes
- * begin, and to look at all tasks.  The first interval is short because the time when a kernel was last seen to run is taken
- * as the time when the next kernel began.
+ * How often to check whether a guest's kernel runs; to look for new processes, and while some
+ * begin; and to look at all tasks.  The first interval is short because the time when a kernel was
+ * last seen to run is taken as the time when the next kernel began.
  */
 #define INTERVAL_MSEC	50
 #define NEW_MSEC	5
