@@ -303,6 +303,8 @@ static int test_again(const char *dir)
 /* Where a task has mapped the code, and its stack; the program begins at BASE. */
 #define BASE		0x7f0000000000ULL
 #define IP		(BASE + FILE_AT(CODE, 0x110))
+/* The end of the function at IP. */
+#define IP_END		(BASE + FILE_AT(CODE, 0x120))
 #define CALLER_1	(BASE + FILE_AT(CODE, 0x210))
 #define CALLER_2	(BASE + FILE_AT(CODE, 0x508))
 #define USER_SP		0x7fff00001000ULL
@@ -323,13 +325,14 @@ struct program_sample {
 };
 
 /* Registers in struct pt_regs, by their index. */
-enum { R_BP = 4, R_IP = 16, R_CS = 17, R_FLAGS = 18, R_SP = 19 };
+enum { R_BP = 4, R_CX = 11, R_IP = 16, R_CS = 17, R_FLAGS = 18, R_SP = 19 };
 
 /*
  * What may be missing in place of a page: the file, the map, all rules, the saved registers, a name
- * that a C compiler would give, most of the stack.
+ * that a C compiler would give, most of the stack; the rule after a system call, or after a
+ * page fault.
  */
-enum { NO_FILE = NR_PAGES, ELSEWHERE, NO_TABLES, SAVED, MANGLED, SHORT };
+enum { NO_FILE = NR_PAGES, ELSEWHERE, NO_TABLES, SAVED, MANGLED, SHORT, AFTER_SYSCALL, AFTER_FAULT };
 #define MANGLED_NAME	"_Z1fv"
 
 /* The index of a chain whose stack is too short. */
@@ -370,6 +373,10 @@ static const struct {
 	  UNWIND_OUTERMOST },
 	[BEYOND] = { "beyond the stack", SHORT, false, 0x33, USER_SP, { IP, CALLER_1 - 1 },
 	  UNWIND_NO_STACK },
+	{ "from a function's last instruction", AFTER_SYSCALL, true, 0x33, USER_SP,
+	  { IP_END, CALLER_1 - 1, CALLER_2 - 1 }, UNWIND_OUTERMOST },
+	{ "from after it",	AFTER_FAULT, true, 0x33, USER_SP, { IP_END },
+	  UNWIND_NO_RULE },
 	{ "another stack",	0, false, 0x33, USER_SP + 8, { IP, NO_CALLER },
 	  UNWIND_NONE },
 };
@@ -377,6 +384,7 @@ static const struct {
 static void make_sample(struct program_sample *s, size_t i)
 {
 	struct guest_piece *pieces = s->sample.guest_read.pieces;
+	u64 ip = chains[i].ips[0];
 
 	*s = (struct program_sample) {
 		.record = {
@@ -384,20 +392,21 @@ static void make_sample(struct program_sample *s, size_t i)
 			.mask = BIT_ULL(PERF_REG_X86_64_MAX) - 1,
 		},
 		.regs = {
-			[PERF_REG_X86_IP] = chains[i].in_kernel ? KERNEL_IP : IP,
+			[PERF_REG_X86_IP] = chains[i].in_kernel ? KERNEL_IP : ip,
 			[PERF_REG_X86_SP] = chains[i].sp,
 			/* It would lead to a wrong caller. */
 			[PERF_REG_X86_BP] = USER_SP,
 			[PERF_REG_X86_CS] = chains[i].cs,
-			[PERF_REG_X86_CX] = chains[i].missing == SAVED ? IP : 0,
+			[PERF_REG_X86_CX] = chains[i].missing == SAVED ? ip : 0,
 			[PERF_REG_X86_R11] = 0x246,
 		},
 		.saved = {
-			[R_BP] = USER_SP, [R_IP] = IP, [R_CS] = chains[i].cs, [R_FLAGS] = 0x246,
+			[R_BP] = USER_SP, [R_IP] = ip, [R_CS] = chains[i].cs, [R_FLAGS] = 0x246,
 			[R_SP] = chains[i].sp,
+			[R_CX] = chains[i].missing == AFTER_SYSCALL ? ip : 0,
 		},
 		.stack = { CALLER_1, CALLER_2, 0 },
-		.chain = { 3, { PERF_CONTEXT_GUEST_USER, IP, NO_CALLER } },
+		.chain = { 3, { PERF_CONTEXT_GUEST_USER, ip, NO_CALLER } },
 		.sample = {
 			.pid = 7, .tid = 7,
 			.cpumode = PERF_RECORD_MISC_GUEST_USER,

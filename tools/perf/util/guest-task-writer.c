@@ -33,13 +33,14 @@
 #define MAX_FILE	(16L << 20)
 
 /*
- * Look for changes for NEW_NSEC after a process began, as it maps its files after that.  Such looks
- * read no more than the last MAX_NEW processes.  They end at the first
- * NR_UNCHANGED in a row that have not changed: those that a shell starts together may call exec
- * later than those after them.
+ * Look for changes for NEW_NSEC after a process began, as it maps its files after that: mostly
+ * within FRESH_NSEC, on a busy guest later.  Such looks read no more than the last MAX_NEW
+ * processes.  They end at the first NR_UNCHANGED in a row that have not changed: those that a shell
+ * starts together may call exec later than those after them.
  */
 #define MAX_NEW		64
-#define NEW_NSEC	(200 * NSEC_PER_MSEC)
+#define FRESH_NSEC	(200 * NSEC_PER_MSEC)
+#define NEW_NSEC	NSEC_PER_SEC
 #define NR_UNCHANGED	8
 
 /* When the recording ends, spend the budgets of this many looks on programs. */
@@ -143,7 +144,7 @@ struct task_layout {
  * @nr_noted:	number of these
  * @newest:	address of the task that began last
  * @newest_pid:	its pid
- * @new_until:	when to stop to look at new tasks, in perf's clock
+ * @newest_seen: when it was first seen, in perf's clock; zero if none was
  * @warned:	true after a warning that tasks are missing
  * @unsettled:	true if the last look found a new process, or could not read the files of one
  */
@@ -164,7 +165,7 @@ struct guest_task_writer {
 	size_t			nr_noted;
 	u64			newest;
 	u32			newest_pid;
-	u64			new_until;
+	u64			newest_seen;
 	bool			warned;
 	bool			unsettled;
 };
@@ -673,10 +674,10 @@ void guest_task_writer__look_for_new(struct guest_task_writer *tasks, u64 time)
 		return;
 	/* The struct task_struct of a task that has ended may be used again. */
 	if (task != tasks->newest || pid != tasks->newest_pid)
-		tasks->new_until = time + NEW_NSEC;
+		tasks->newest_seen = time;
 	tasks->newest = task;
 	tasks->newest_pid = pid;
-	if (time > tasks->new_until)
+	if (time > tasks->newest_seen + NEW_NSEC)
 		return;
 
 	for (unsigned int i = 0; i < MAX_NEW && unchanged < NR_UNCHANGED; i++) {
@@ -698,11 +699,11 @@ void guest_task_writer__look_for_new(struct guest_task_writer *tasks, u64 time)
  * @tasks:	the guest's tasks
  * @time:	now, in perf's clock
  *
- * Return: true if guest_task_writer__look_for_new() looks at the newest ones.
+ * Return: true if it is likely to map its files now.
  */
 bool guest_task_writer__has_new(const struct guest_task_writer *tasks, u64 time)
 {
-	return tasks->new_until && time <= tasks->new_until;
+	return tasks->newest_seen && time <= tasks->newest_seen + FRESH_NSEC;
 }
 
 /**

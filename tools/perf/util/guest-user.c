@@ -298,6 +298,12 @@ static void take_saved(const struct guest_read *read, struct regs_dump *regs, u6
 			values[saved_regs[i]] = get_unaligned_le64(saved + i * sizeof(u64));
 		}
 	}
+	/*
+	 * SYSCALL has put IP, the address after it, into CX as well.  Its own rule holds there: it
+	 * may be the last instruction that has one, as in C libraries' return from signals.
+	 */
+	if (values[PERF_REG_X86_CX] == values[PERF_REG_X86_IP])
+		values[PERF_REG_X86_IP]--;
 }
 
 /* Fill in user mode's registers from those that the CPU had when it was sampled. */
@@ -359,21 +365,24 @@ static bool take_user(const struct perf_sample *sample, struct perf_sample *user
 	return true;
 }
 
-/* Put the addresses that were found in the place of those of frame pointers. */
+/*
+ * Put the addresses that were found in the place of those of frame pointers.  The first one stays:
+ * at a system call, the unwinder was told the one before it.
+ */
 static void replace_user_part(struct perf_sample *sample, const struct user_chain *found)
 {
 	struct ip_callchain *old = sample->callchain, *chain;
 	u64 first = find_user_part(old);
 
-	if (!first || first >= old->nr || found->ips[0] != old->ips[first])
+	if (!first || first >= old->nr || old->ips[first] - found->ips[0] > 1)
 		return;
 
 	chain = malloc(sizeof(*chain) + (first + found->nr) * sizeof(u64));
 	if (!chain)
 		return;
 
-	memcpy(chain->ips, old->ips, first * sizeof(u64));
-	memcpy(&chain->ips[first], found->ips, found->nr * sizeof(u64));
+	memcpy(chain->ips, old->ips, (first + 1) * sizeof(u64));
+	memcpy(&chain->ips[first + 1], &found->ips[1], (found->nr - 1) * sizeof(u64));
 	chain->nr = first + found->nr;
 	if (sample->merged_callchain)
 		free(old);
