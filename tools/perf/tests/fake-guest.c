@@ -130,6 +130,7 @@ static const struct {
 	{ FAKE_HOT,		"Dpcpu_hot" },
 	{ FAKE_TOP,		"Acpu_current_top_of_stack" },
 	{ FAKE_IRQ_STACK,	"Ahardirq_stack_ptr" },
+	{ FAKE_TSS,		"Acpu_tss_rw" },
 	{ FAKE_CURRENT,		"Acurrent_task" },
 	{ ORC_END + 0x100,	"ta_name_of_more_than_127_characters_" },
 };
@@ -184,7 +185,8 @@ static void make_kallsyms(void)
 		memcpy(&code[size], symbols[i].name, len);
 		if ((fake_kernel.no_header && symbols[i].addr == ORC_HEADER) ||
 		    ((fake_kernel.hot || fake_kernel.no_percpu) && symbols[i].addr >= FAKE_TOP &&
-		     symbols[i].addr <= FAKE_CURRENT))
+		     symbols[i].addr <= FAKE_CURRENT) ||
+		    (fake_kernel.tss && symbols[i].addr == FAKE_TOP))
 			code[size + 1] = '-';
 		memset(&code[size + len], 1, total - len);
 		fake__put(names, code, size + total);
@@ -250,7 +252,9 @@ static void add_map_types(struct btf *btf, int u32_id, int u64_id)
 	btf__add_struct(btf, "mm_struct", 128);
 	btf__add_field(btf, "pgd", u64_id, MM_PGD * 8, 0);
 	btf__add_field(btf, "context", context, MM_CONTEXT * 8, 0);
-	if (!fake_kernel.no_tree)
+	if (fake_kernel.list)
+		btf__add_field(btf, "mmap", u64_id, MM_TREE * 8, 0);
+	else if (!fake_kernel.no_tree)
 		btf__add_field(btf, "mm_mt", tree, (MM_TREE - 8) * 8, 0);
 	btf__add_field(btf, "exec_vm", u64_id, MM_EXEC_VM * 8, 0);
 	btf__add_field(btf, "mm_users", u32_id, MM_USERS * 8, 0);
@@ -260,6 +264,8 @@ static void add_map_types(struct btf *btf, int u32_id, int u64_id)
 	btf__add_field(btf, "vm_flags", u64_id, V_FLAGS * 8, 0);
 	btf__add_field(btf, "vm_pgoff", u64_id, V_PGOFF * 8, 0);
 	btf__add_field(btf, "vm_file", u64_id, (fake_kernel.vma_file ?: V_FILE) * 8, 0);
+	if (fake_kernel.list)
+		btf__add_field(btf, "vm_next", u64_id, V_NEXT * 8, 0);
 	path = btf__add_struct(btf, "path", 16);
 	btf__add_field(btf, "mnt", u64_id, 0, 0);
 	btf__add_field(btf, "dentry", u64_id, 64, 0);
@@ -275,11 +281,12 @@ static void add_map_types(struct btf *btf, int u32_id, int u64_id)
 	btf__add_struct(btf, "xa_node", C_SLOTS + 64 * 8);
 	btf__add_field(btf, "shift", u32_id, C_SHIFT * 8, 0);
 	btf__add_field(btf, "slots", slots, C_SLOTS * 8, 0);
-	btf__add_struct(btf, "page", or_usual(fake_kernel.page_size, STRUCT_PAGE));
 	btf__add_enum(btf, "pageflags", 4);
 	btf__add_enum_value(btf, "PG_locked", 0);
 	btf__add_enum_value(btf, "PG_uptodate", 3);
-	btf__add_struct(btf, "folio", 64);
+	btf__add_struct(btf, "page", or_usual(fake_kernel.page_size, STRUCT_PAGE));
+	if (!fake_kernel.list)
+		btf__add_struct(btf, "folio", 64);
 	btf__add_field(btf, "flags", u64_id, P_FLAGS * 8, 0);
 	btf__add_field(btf, "mapping", u64_id, P_MAPPING * 8, 0);
 	btf__add_field(btf, "index", u64_id, P_INDEX * 8, 0);
@@ -333,6 +340,15 @@ static void add_hot_type(struct btf *btf, int u64_id)
 	btf__add_field(btf, NULL, either, 0, 0);
 }
 
+static void add_tss_type(struct btf *btf, int u64_id)
+{
+	int hardware = btf__add_struct(btf, "x86_hw_tss", 104);
+
+	btf__add_field(btf, "sp1", u64_id, 12 * 8, 0);
+	btf__add_struct(btf, "tss_struct", 128);
+	btf__add_field(btf, "x86_tss", hardware, 8 * 8, 0);
+}
+
 /* struct pcpu_hot went when a field got this name. */
 static void add_cgroup_types(struct btf *btf, int u64_id)
 {
@@ -354,6 +370,8 @@ static void add_task_types(struct btf *btf, int u32_id, int u64_id, int char_id,
 	add_cgroup_types(btf, u64_id);
 	if (fake_kernel.hot)
 		add_hot_type(btf, u64_id);
+	if (fake_kernel.tss)
+		add_tss_type(btf, u64_id);
 	btf__add_struct(btf, "task_struct", fake_kernel.far_field ? 16388 : 256);
 	btf__add_field(btf, "comm", char_id, T_COMM * 8, 0);
 	btf__add_field(btf, "pid", u32_id, T_PID * 8, 0);
@@ -398,7 +416,8 @@ static void make_btf(void)
 	btf__add_field(btf, "symtab", u64_id, 0, 0);
 	btf__add_field(btf, "num_symtab", u32_id, 64, 0);
 	btf__add_field(btf, "strtab", u64_id, 128, 0);
-	btf__add_field(btf, "typetab", u64_id, 192, 0);
+	if (fake_kernel.types == IN_TABLE)
+		btf__add_field(btf, "typetab", u64_id, 192, 0);
 	pointer = btf__add_ptr(btf, kallsyms);
 	mem = btf__add_struct(btf, old ? "module_layout" : "module_memory", MEM_STEP);
 	btf__add_field(btf, "base", u64_id, 0, 0);
@@ -562,7 +581,7 @@ static void make_maps(void)
 	fake__put_u64(MM + MM_PGD, PAGE_OFFSET + USER_PGD_GPA);
 	fake__put_u64(MM + MM_EXEC_VM, 7);
 	fake__put_u32(MM + MM_USERS, 1);
-	fake__put_u64(MM + MM_TREE, NODE(0) | ARANGE | 2);
+	fake__put_u64(MM + MM_TREE, fake_kernel.list ? VMA(0) : NODE(0) | ARANGE | 2);
 	put_slot(NODE(0), ARANGE_SLOTS, 0, NODE(1) | LEAF | 4, 0x7effffffffffUL);
 	put_slot(NODE(0), ARANGE_SLOTS, 1, NODE(2) | LEAF | 4, ~0UL);
 	/* There are gaps below the program, between its parts, and below and above the library. */
@@ -578,6 +597,7 @@ static void make_maps(void)
 		fake__put_u64(VMA(i) + V_END, vmas[i].end);
 		fake__put_u64(VMA(i) + V_FLAGS, vmas[i].flags);
 		fake__put_u64(VMA(i) + V_PGOFF, vmas[i].pgoff);
+		fake__put_u64(VMA(i) + V_NEXT, i + 1 < ARRAY_SIZE(vmas) ? VMA(i + 1) : 0);
 		fake__put_u64(VMA(i) + V_FILE, vmas[i].file == NO_FILE ? 0 : FILE_OF(vmas[i].file));
 	}
 	for (unsigned int i = 0; i < NR_DENTRIES; i++) {
@@ -657,7 +677,11 @@ static void make_tasks(void)
 	fake__put_u64(VMEMMAP_AT, VMEMMAP);
 	fake__put_u64(PAGE_OFFSET_AT, PAGE_OFFSET);
 	fake__put_u32(NR_CPUS_AT, 2);
+	fake__put_u64(CPU_OFFSETS, SMALL + 0xa0000);
 	fake__put_u64(CPU_OFFSETS + 8, 0x100);
+	/* An IRQ's stack, or its last word. */
+	fake__put_u64(SMALL + 0xa0000 + FAKE_IRQ_STACK,
+		      0xffffc90000007000 - (fake_kernel.tss ? 0 : sizeof(u64)));
 	fake__put_u64(IDLE_THREADS + 0x100, TASK(4));
 	make_maps();
 	for (size_t i = 0; i < ARRAY_SIZE(tasks); i++) {
@@ -707,6 +731,9 @@ static void make_modules(void)
 		const Elf64_Sym syms[] = {
 			{ .st_name = 1, .st_shndx = SHN_UNDEF },
 			{ .st_name = i ? 16 : 8, .st_shndx = 1,
+			  .st_info = fake_kernel.types == IN_INFO ? 't' :
+				     ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
+			  .st_size = fake_kernel.types == IN_SIZE ? 't' : 0x10,
 			  .st_value = modules[i].base + 0x10 },
 		};
 		const struct {

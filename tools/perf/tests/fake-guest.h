@@ -57,7 +57,9 @@
  */
 #define FAKE_TOP	0x1040
 #define FAKE_IRQ_STACK	0x1048
+#define FAKE_TSS	0x1050
 #define FAKE_CURRENT	0x1080
+#define TSS_SP1		(8 + 12)
 #define FAKE_HOT	(SMALL + 0x90000)
 #define HOT_CURRENT	0
 #define HOT_TOP		24
@@ -243,6 +245,7 @@ enum { HEADERS, HASHES, NAMES_1, NAMES_2, DYNAMIC, CODE, TABLE, RULES_1, RULES_2
 #define V_START		0
 #define V_END		8
 #define V_FLAGS		0x18
+#define V_NEXT		0x10
 #define V_PGOFF		0x20
 #define V_FILE		0x28
 #define F_PATH		0x10
@@ -288,6 +291,9 @@ enum { ROOT, USR_ROOT, BIN, A_PROGRAM, USR, LIB, LIBTEST, NR_DENTRIES };
 enum fake_kallsyms { FROM_BASE, FROM_PLACE, FROM_BASE_BUT_PERCPU };
 #define NR_KALLSYMS	3
 
+/* Where the types of a module's symbols are. */
+enum fake_types { IN_TABLE, IN_INFO, IN_SIZE };
+
 /* A number that is zero in the guest, where zero stands for the usual number. */
 #define NONE		(~0U)
 
@@ -295,31 +301,38 @@ enum fake_kallsyms { FROM_BASE, FROM_PLACE, FROM_BASE_BUT_PERCPU };
  * struct fake_kernel - what is special about a guest's kernel
  * @kallsyms:	how kallsyms stores addresses
  * @old:	modules are as before Linux 6.4
+ * @types:	where the types of their symbols are: IN_SIZE in 5.0 and 5.1, IN_INFO before that
  * @no_header:	ORC tables have no header, as in older kernels
  * @high:	the structure of the first module begins in the RAM above the hole
  * @endless:	BTF has a struct module whose members have no names, and contain themselves
  * @no_tasks:	struct task_struct lacks a field
  * @far_field:	... or has one far behind the others
- * @no_tree:	there is no maple tree of VMAs, as in Linux 6.0
+ * @list:	VMAs are in a list, and pages have no folios, as before Linux 5.16
+ * @no_tree:	there is neither a maple tree of VMAs nor a list
  * @vma_file:	the offset of a VMA's vm_file
  * @nr_slots:	the number of slots of a leaf
  * @page_size:	the size of struct page
  * @hot:	per-CPU variables are in struct pcpu_hot, as in Linux 6.2 to 6.14
+ * @tss:	the top of the stack is in the TSS, as in Linux 5.10, and hardirq_stack_ptr is the
+ *		end of the IRQ's stack
  * @no_percpu:	there are no such variables
  */
 struct fake_kernel {
 	enum fake_kallsyms	kallsyms;
 	bool			old;
+	enum fake_types		types;
 	bool			no_header;
 	bool			high;
 	bool			endless;
 	bool			no_tasks;
 	bool			far_field;
+	bool			list;
 	bool			no_tree;
 	u32			vma_file;
 	u32			nr_slots;
 	u32			page_size;
 	bool			hot;
+	bool			tss;
 	bool			no_percpu;
 };
 

@@ -14,6 +14,7 @@
 #include <linux/kernel.h>
 
 #include "fake-guest.h"
+#include "guest-kernel.h"
 #include "tests.h"
 
 /* With each way to store addresses, and with modules as before Linux 6.4 and since. */
@@ -25,6 +26,11 @@ static int test_formats(const char *dir)
 		TEST_ASSERT_VAL("names", fake__has_names(dir));
 		TEST_ASSERT_VAL("tables", fake__has_tables(dir));
 		TEST_ASSERT_VAL("modules' tables", fake__has_module_tables(dir));
+	}
+	for (enum fake_types types = IN_INFO; types <= IN_SIZE; types++) {
+		fake__make_kernel(&(const struct fake_kernel){ .types = types });
+		TEST_ASSERT_VAL("found", fake__find(dir) == GUEST_FILES_TABLES);
+		TEST_ASSERT_VAL("names of modules", fake__has_names(dir));
 	}
 	return TEST_OK;
 }
@@ -76,6 +82,151 @@ static int test_broken(const char *dir)
 	fake__make_usual();
 	fake__put_release(64);
 	TEST_ASSERT_VAL("a release of 64 characters", fake__find(dir) == GUEST_FILES_TABLES);
+	return TEST_OK;
+}
+
+/* Where the tables of an older kernel are, and how many symbols they have. */
+#define OLD_TABLES	(SMALL + 0xa8004)
+#define NR_OLD		1000
+
+/**
+ * struct old_tables - the kallsyms of a kernel that doesn't tell where they are
+ * @name:	what is special about them
+ * @wide:	markers have 64 bits
+ * @nr:		number of symbols, if it isn't NR_OLD
+ * @change:	which of the addresses below to add @delta to
+ * @delta:	zero if the tables are good
+ */
+struct old_tables {
+	const char	*name;
+	bool		wide;
+	u32		nr;
+	enum { OLD_NR, OLD_LEN, OLD_MARKER, OLD_TOKEN, OLD_INDEX, NR_OLD_PLACES } change;
+	int		delta;
+};
+
+static const struct old_tables old_tables[] = {
+	{ "a kernel of 5.10",		.wide = false },
+	{ "a kernel of 4.18",		.wide = true },
+	{ "all markers full",		.nr = 4 * 256 },
+	{ "two markers",		.nr = 257 },
+	{ "an even number of markers",	.nr = 5 * 256 - 1 },
+	{ "fewer symbols than names",	.change = OLD_NR, .delta = -1 },
+	{ "more symbols than names",	.change = OLD_NR, .delta = 1 },
+	{ "a name of another length",	.change = OLD_LEN, .delta = 1 },
+	{ "another marker",		.change = OLD_MARKER, .delta = 1 },
+	{ "another marker, which is wide", .wide = true, .change = OLD_MARKER, .delta = -1 },
+	{ "a token that doesn't end",	.change = OLD_TOKEN, .delta = 'x' },
+	{ "another index",		.change = OLD_INDEX, .delta = 1 },
+};
+
+static void old_name(unsigned int i, char *name)
+{
+	snprintf(name, 32, i == 3 ? "T_stext" : i % 7 ? "tname_%u" : "Da_variable_%u", i);
+}
+
+static u64 old_addr(unsigned int i)
+{
+	return KERNEL + (i <= 3 ? 0 : i);
+}
+
+static u64 align_table(u64 at)
+{
+	return (at + 7) & ~7ULL;
+}
+
+/* Put the tables in the order in which Linux had them, and forget all else that is known of them. */
+static void make_old_tables(const struct old_tables *old)
+{
+	static const char *const gone[] = { "names", "num", "token_table", "token_index", "offsets",
+					    "relative" };
+	u64 places[NR_OLD_PLACES], at = align_table(OLD_TABLES), names;
+	u32 nr = old->nr ?: NR_OLD, markers[8], nr_markers = 0, word;
+	char from[32], to[32], name[32];
+
+	fake__make_kernel(&(const struct fake_kernel){});
+	for (size_t i = 0; i < ARRAY_SIZE(gone); i++) {
+		snprintf(from, sizeof(from), "(kallsyms_%s", gone[i]);
+		snprintf(to, sizeof(to), "(kallsyms-%s", gone[i]);
+		fake__change_info(from, to);
+	}
+
+	for (u32 i = 0; i < nr; i++, at += sizeof(s32))
+		fake__put_u32(at, old_addr(i) - KERNEL);
+	at = align_table(at);
+	fake__put_u64(at, KERNEL);
+	places[OLD_NR] = at + 8;
+	fake__put_u32(places[OLD_NR], nr);
+
+	names = at + 16;
+	at = names;
+	for (u32 i = 0; i < nr; i++) {
+		u8 len;
+
+		if (i % 256 == 0)
+			markers[nr_markers++] = at - names;
+		if (i == 300 || i == 255)
+			places[OLD_LEN] = at;
+		old_name(i, name);
+		len = strlen(name);
+		fake__put(at++, &len, sizeof(len));
+		fake__put(at, name, len);
+		at += len;
+	}
+	at = align_table(at);
+	for (u32 i = 0; i < nr_markers; i++) {
+		places[OLD_MARKER] = at;
+		fake__put_u32(at, markers[i]);
+		at += old->wide ? sizeof(u64) : sizeof(u32);
+	}
+
+	at = align_table(at);
+	for (unsigned int i = 0; i < 256; i++) {
+		/* All but one stand for themselves. */
+		const char token[] = { i ?: '-', i == 1 ? 'x' : 0, 0 };
+
+		fake__put(at, token, sizeof(token));
+		if (i == 100)
+			places[OLD_TOKEN] = at + 1;
+		at += i == 1 ? 3 : 2;
+	}
+	at = align_table(at);
+	for (u16 i = 0, index = 0; i < 256; i++) {
+		places[OLD_INDEX] = at + 2 * i;
+		fake__put(at + 2 * i, &index, sizeof(index));
+		index += i == 1 ? 3 : 2;
+	}
+
+	memcpy(&word, &fake_ram[fake__offset(places[old->change])], sizeof(word));
+	fake__put_u32(places[old->change], word + old->delta);
+}
+
+/* Return true if all symbols of an older kernel are found, and no others. */
+static bool has_old_symbols(u32 nr)
+{
+	const char *why_not;
+	struct guest_kernel *kernel = guest_kernel__find(getpid(), NULL, &why_not);
+	bool good = kernel && kernel->nr_symbols == nr;
+	char name[32];
+
+	for (u32 i = 0; good && i < nr; i++) {
+		old_name(i, name);
+		good = kernel->symbols[i].addr == old_addr(i) &&
+		       kernel->symbols[i].type == *name &&
+		       !strcmp(kernel->symbols[i].name, &name[1]);
+	}
+	guest_kernel__delete(kernel);
+	return good;
+}
+
+static int test_old_tables(const char *dir __maybe_unused)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(old_tables); i++) {
+		make_old_tables(&old_tables[i]);
+		TEST_ASSERT_VAL(old_tables[i].name,
+				has_old_symbols(old_tables[i].nr ?: NR_OLD) ==
+				!old_tables[i].delta);
+	}
 	return TEST_OK;
 }
 
@@ -279,6 +430,7 @@ static int test_arm64(const char *dir)
 static struct test_case tests__guest_kernel[] = {
 	FAKE_GUEST_TEST("Formats of kernels", test_formats),
 	FAKE_GUEST_TEST("Broken kernels", test_broken),
+	FAKE_GUEST_TEST("Kernels before 6.0", test_old_tables),
 	FAKE_GUEST_TEST("ORC tables", test_tables),
 	FAKE_GUEST_TEST("Broken build-ids", test_build_ids),
 	FAKE_GUEST_TEST("RAM with a hole", test_hole),

@@ -126,7 +126,16 @@ static void vdso_of_32_bit_programs(void)
 
 static const struct fake_guest files[] = {
 	{ "files",			THE_SAME },
-	{ "Linux 6.0",			.kernel.no_tree = true },
+	{ "no VMAs",			.kernel.no_tree = true },
+	{ "a list of VMAs",		.kernel.list = true, THE_SAME },
+	{ "a list that begins again",	.kernel.list = true,
+	  .bytes = { WORD(VMA(3) + V_NEXT, VMA(0)) } },
+	{ "a list that ends nowhere",	.kernel.list = true,
+	  .bytes = { WORD(VMA(3) + V_NEXT, 8) } },
+	{ "a list with an empty VMA",	.kernel.list = true,
+	  .bytes = { WORD(VMA(0) + V_END, PROGRAM) } },
+	{ "a list with VMAs that overlap", .kernel.list = true,
+	  .bytes = { WORD(VMA(2) + V_START, PROGRAM + 2 * PAGE) } },
 	{ "a VMA that is cut",		.bytes = { WORD(VMA(1) + V_END, PROGRAM + 2 * PAGE) } },
 	{ "a VMA that grew downwards",	.bytes = { WORD(VMA(3) + V_START, LIBRARY - PAGE) } },
 	{ "nothing to execute",		.bytes = { WORD(VMA(1) + V_FLAGS, 3) }, NO_PROGRAM },
@@ -402,9 +411,14 @@ static int test_new(const char *dir)
 
 	fake__put(TASK(3) + T_COMM, "exec", 5);
 	guest_task_writer__look_for_new(found, second);
+	TEST_ASSERT_VAL("a new one", guest_task_writer__has_new(found, second + second / 10));
+	TEST_ASSERT_VAL("no new one", !guest_task_writer__has_new(found, second + second / 2));
+	/* Processes of a busy guest need a second to call exec. */
+	fake__put(TASK(3) + T_COMM, "late", 5);
+	guest_task_writer__look_for_new(found, 2 * second);
 	/* All of this happens long after the last process began. */
 	fake__put(TASK(3) + T_COMM, "unseen", 7);
-	guest_task_writer__look_for_new(found, 2 * second);
+	guest_task_writer__look_for_new(found, 2 * second + 1);
 	/* A process ends, so that another one is the last: nothing new is known of that. */
 	fake__put_u64(TASK(0) + T_TASKS + 8, TASK(1) + T_TASKS);
 	fake__put(TASK(1) + T_COMM, "the last one", 13);
@@ -427,6 +441,7 @@ static int test_new(const char *dir)
 	fclose(file);
 	TEST_ASSERT_VAL("what is new", fake__has_text(dir, "new",
 		"1000000000 ffffc90000008000 0 2 2 exec\n"
+		"2000000000 ffffc90000008000 0 2 2 late\n"
 		"3000000000 ffffc90000020000 900000 7 7 the last one\n"
 		"4000000000 ffffc90000020000 900000 17 17 used again\n"));
 	return TEST_OK;

@@ -558,6 +558,11 @@ static int check_numbers(const struct numbers *n)
 				!reg || reg == n->prev_sp || stack_is_unwound(&c));
 	}
 
+	/* Before 5.12, the offset of an indirect SP had another meaning at saved registers. */
+	put_entry(LEAF, 8, n->sp_indirect, 0, 0, n->regs);
+	c.end = ORC_END_REGISTER;
+	TEST_ASSERT_VAL("unknown indirect SP", n != &formats[0] || stack_is_unwound(&c));
+
 	c.end = ORC_END_UNDEFINED;
 	for (type = 0; type < 8 << 8; type += 1 << 8) {
 		if (n->hash && type != n->call && type != n->regs && type != n->iret &&

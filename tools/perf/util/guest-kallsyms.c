@@ -178,8 +178,8 @@ const char *guest_kallsyms__read(struct guest_kernel *kernel)
 	bool good = false;
 	u32 nr;
 
-	if (!kernel->info.names || !kernel->info.offsets)
-		return "its kernel doesn't tell where symbols are, as Linux does since 6.0";
+	if ((!kernel->info.names || !kernel->info.offsets) && !guest_kallsyms__search(kernel))
+		return "its kernel has no kallsyms";
 
 	tokens = zalloc(sizeof(*tokens));
 	if (tokens && guest_memory__read(kernel->mem, kernel->info.num_syms, &nr, sizeof(nr)) &&

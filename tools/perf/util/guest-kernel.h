@@ -88,5 +88,6 @@ bool guest_kernel__is_running(struct guest_kernel *kernel);
 const struct guest_symbol *guest_kernel__symbol(const struct guest_kernel *kernel,
 						const char *name);
 const char *guest_kallsyms__read(struct guest_kernel *kernel);
+bool guest_kallsyms__search(struct guest_kernel *kernel);
 
 #endif /* __PERF_GUEST_KERNEL_H */

@@ -89,7 +89,9 @@ struct node_layout {
 
 /**
  * struct map_layout - offsets of the fields of a guest's structures, in bytes
- * @tree:	in struct mm_struct: the root of the tree of VMAs
+ * @tree:	in struct mm_struct: the root of the tree of VMAs; before Linux 6.1, the first VMA of
+ *		the list
+ * @is_list:	true if VMAs are in a list
  * @users:	... the number of its users; zero once the last task exits
  * @vdso:	... the address of its vDSO
  * @vdso_image:	... which vDSO that is
@@ -100,6 +102,7 @@ struct node_layout {
  * @flags:	... the flags, VM_EXEC among them
  * @pgoff:	... the offset in the file, in pages
  * @file:	... the file
+ * @next:	... the next VMA in the list; zero if there is no list
  * @vma_end:	the end of the last of these fields
  * @f_mnt:	in struct file: the mount
  * @f_dentry:	... the dentry, which is the last component of the path
@@ -119,6 +122,7 @@ struct node_layout {
  */
 struct map_layout {
 	u32			tree;
+	bool			is_list;
 	u32			users;
 	u32			vdso;
 	u32			vdso_image;
@@ -129,6 +133,7 @@ struct map_layout {
 	u32			flags;
 	u32			pgoff;
 	u32			file;
+	u32			next;
 	u32			vma_end;
 	u32			f_mnt;
 	u32			f_dentry;
@@ -245,6 +250,20 @@ static bool find_node(const struct btf *btf, const char *type, struct node_layou
 	       node->slots <= NODE_SIZE - node->nr_slots * sizeof(u64);
 }
 
+/* Find how VMAs are kept: in a maple tree, or in a list before Linux 6.1. */
+static bool find_vmas(const struct btf *btf, struct map_layout *layout)
+{
+	if (find_field(btf, "mm_struct", "mm_mt", "ma_root", &layout->tree))
+		return find_node(btf, "maple_range_64", &layout->range) &&
+		       find_node(btf, "maple_arange_64", &layout->arange);
+
+	layout->is_list = find_field(btf, "mm_struct", "mmap", NULL, &layout->tree) &&
+			  find_field(btf, "vm_area_struct", "vm_next", NULL, &layout->next) &&
+			  layout->next <= MAX_VMA_SIZE - sizeof(u64);
+	layout->vma_end = max(layout->vma_end, layout->next + (u32)sizeof(u64));
+	return layout->is_list;
+}
+
 static bool find_layout(const struct btf *btf, struct map_layout *layout)
 {
 	const struct {
@@ -253,7 +272,6 @@ static bool find_layout(const struct btf *btf, struct map_layout *layout)
 		const char	*inner;
 		u32		*offset;
 	} fields[] = {
-		{ "mm_struct",	"mm_mt",	"ma_root",	&layout->tree },
 		{ "mm_struct",	"mm_users",	NULL,		&layout->users },
 		{ "file",	"f_path",	"mnt",		&layout->f_mnt },
 		{ "file",	"f_path",	"dentry",	&layout->f_dentry },
@@ -291,8 +309,7 @@ static bool find_layout(const struct btf *btf, struct map_layout *layout)
 		layout->vma_end = max(layout->vma_end,
 				      *vma_fields[i].offset + (u32)sizeof(u64));
 	}
-	return find_node(btf, "maple_range_64", &layout->range) &&
-	       find_node(btf, "maple_arange_64", &layout->arange);
+	return find_vmas(btf, layout);
 }
 
 /* Find the kernel's vDSO for 64-bit programs. */
@@ -323,7 +340,7 @@ static void find_vdso(struct guest_map_writer *maps, struct guest_kernel *kernel
  * @file:	the file to write to
  * @dir:	the directory with the files of the guest's kernel
  *
- * Return: the state; NULL if the types lack a field that perf reads, as those of Linux before 6.1.
+ * Return: the state; NULL if the types lack a field that perf reads.
  */
 struct guest_map_writer *guest_map_writer__new(struct guest_kernel *kernel, const struct btf *btf,
 					       u64 vmemmap, FILE *file, const char *dir)
@@ -581,6 +598,29 @@ static bool read_node(struct guest_map_writer *maps, struct process *process, u6
 	return true;
 }
 
+/* Read the list of VMAs; return false if it is not in order. */
+static bool read_list(struct guest_map_writer *maps, struct process *process, u64 vma)
+{
+	const struct map_layout *layout = &maps->layout;
+	u8 raw[MAX_VMA_SIZE];
+	u64 last = 0;
+
+	while (vma && ++process->nr_vmas <= MAX_VMAS) {
+		u64 start, end;
+
+		if (!guest_memory__read(maps->mem, vma, raw, layout->vma_end))
+			return false;
+		start = get_unaligned_le64(raw + layout->start);
+		end = get_unaligned_le64(raw + layout->end);
+		if (start < last || end <= start)
+			return false;
+		write_vma(maps, process, raw, start, end - 1);
+		last = end;
+		vma = get_unaligned_le64(raw + layout->next);
+	}
+	return true;
+}
+
 /* Return the address of a process's vDSO; zero if that isn't known. */
 static u64 read_vdso(struct guest_map_writer *maps, u64 mm)
 {
@@ -608,7 +648,8 @@ static char *read_files(struct guest_map_writer *maps, u64 mm)
 
 	process.vdso = read_vdso(maps, mm);
 	good = read_u64(maps, mm + maps->layout.tree, &node) &&
-	       read_node(maps, &process, node, 0, ~0ULL, MAX_DEPTH) &&
+	       (maps->layout.is_list ? read_list(maps, &process, node) :
+				       read_node(maps, &process, node, 0, ~0ULL, MAX_DEPTH)) &&
 	       guest_memory__read(maps->mem, mm + maps->layout.users, &users, sizeof(users)) &&
 	       users;
 	if (!fclose(process.out) && good && !guest_memory__is_exhausted(maps->mem))

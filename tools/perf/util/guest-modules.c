@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include <elf.h>
+#include <linux/ctype.h>
 #include <linux/kernel.h>
 #include <linux/list.h>
 #include <linux/zalloc.h>
@@ -84,6 +85,7 @@ struct symtab {
  * @nr_symbols:	... the number of symbols
  * @strings:	... a pointer to their names
  * @types:	... a pointer to their types, as nm prints them
+ * @has_types:	false if there is none
  * @text_size:	in an element of @mem: the size of the code in it; the same field as @mem_size since
  *		Linux 6.4
  * @nr_orcs:	the number of rows in its ORC tables; if zero, its kernel has none, and the next two
@@ -115,6 +117,7 @@ struct module_layout {
 	u32	nr_symbols;
 	u32	strings;
 	u32	types;
+	bool	has_types;
 	u32	text_size;
 	u32	nr_orcs;
 	u32	orc_ips;
@@ -288,6 +291,7 @@ static bool find_layout(const struct btf *btf, struct module_layout *layout)
 	find_notes(btf, module, layout);
 	if (guest_btf__find(btf, module, "core_kallsyms", &layout->core_kallsyms) < 0)
 		layout->core_kallsyms = 0;
+	layout->has_types = guest_btf__find(btf, kallsyms, "typetab", &layout->types) > 0;
 	return guest_btf__find(btf, module, "list", &layout->list) > 0 &&
 	       guest_btf__find(btf, module, "name", &layout->name) > 0 &&
 	       guest_btf__find(btf, module, "state", &layout->state) > 0 &&
@@ -295,8 +299,20 @@ static bool find_layout(const struct btf *btf, struct module_layout *layout)
 	       guest_btf__find(btf, kallsyms, "symtab", &layout->symbols) > 0 &&
 	       guest_btf__find(btf, kallsyms, "num_symtab", &layout->nr_symbols) > 0 &&
 	       guest_btf__find(btf, kallsyms, "strtab", &layout->strings) > 0 &&
-	       guest_btf__find(btf, kallsyms, "typetab", &layout->types) > 0 &&
 	       find_memory(btf, module, layout);
+}
+
+/*
+ * Read the type of a symbol.  Before Linux 5.2, it is in the symbol itself: in place of its size, or
+ * of its ELF type, which is no letter, before 5.0.
+ */
+static bool read_type(struct guest_memory *mem, const struct symtab *symtab, u32 i,
+		      const Elf64_Sym *symbol, char *type)
+{
+	if (symtab->types)
+		return guest_memory__read(mem, symtab->types + i, type, sizeof(*type));
+	*type = isalpha(symbol->st_info) ? symbol->st_info : symbol->st_size;
+	return true;
 }
 
 /* Write the symbols whose addresses are from @start on, and below @end. */
@@ -309,7 +325,7 @@ static void write_symbols(struct guest_memory *mem, const struct symtab *symtab,
 	for (u32 i = 0; i < symtab->nr; i++) {
 		if (!guest_memory__read(mem, symtab->symbols + i * sizeof(symbol), &symbol,
 					sizeof(symbol)) ||
-		    !guest_memory__read(mem, symtab->types + i, &type, sizeof(type)))
+		    !read_type(mem, symtab, i, &symbol, &type))
 			return;
 		if (symbol.st_shndx == SHN_UNDEF || type <= ' ' || type > '~' ||
 		    symbol.st_value < start || symbol.st_value >= end)
@@ -327,11 +343,13 @@ static bool read_symtab(struct guest_memory *mem, const struct module_layout *la
 {
 	u64 kallsyms;
 
+	symtab->types = 0;
 	return guest_memory__read(mem, module + layout->kallsyms, &kallsyms, sizeof(kallsyms)) &&
 	       kallsyms &&
 	       guest_memory__read(mem, kallsyms + layout->symbols, &symtab->symbols, sizeof(u64)) &&
 	       guest_memory__read(mem, kallsyms + layout->strings, &symtab->strings, sizeof(u64)) &&
-	       guest_memory__read(mem, kallsyms + layout->types, &symtab->types, sizeof(u64)) &&
+	       (!layout->has_types || guest_memory__read(mem, kallsyms + layout->types,
+							 &symtab->types, sizeof(u64))) &&
 	       guest_memory__read(mem, kallsyms + layout->nr_symbols, &symtab->nr, sizeof(u32));
 }
 

@@ -59,6 +59,9 @@ bool guest_page_cache__init(struct guest_page_cache *cache, struct guest_memory 
 	u32 head;
 	int id;
 
+	/* Before Linux 5.16, struct page has what struct folio has now. */
+	if (folio < 0)
+		folio = page;
 	*cache = (struct guest_page_cache) { .mem = mem, .vmemmap = vmemmap };
 	id = guest_btf__find(btf, space, "i_pages", &cache->root);
 	if (page < 0 || id < 0 ||

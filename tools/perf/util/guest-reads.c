@@ -31,6 +31,7 @@
 #include "evsel.h"
 #include "guest-btf.h"
 #include "guest-kernel.h"
+#include "guest-memory.h"
 #include "guest-memslots.h"
 #include "guest-policy.h"
 #include "guest-reads.h"
@@ -51,6 +52,9 @@
 
 /* IRQ_STACK_SIZE of x86-64 without KASAN. */
 #define IRQ_STACK_SIZE		16384
+
+/* A TSS has the I/O bitmap as well, but not before what perf reads. */
+#define MAX_TSS			4096
 
 /**
  * struct vm - a VM that may be sampled
@@ -172,6 +176,37 @@ static bool find_percpu(struct guest_kernel *kernel, const struct btf *btf, cons
 	return (u64)(s64)*offset == addr;
 }
 
+/* Find where a CPU has the top of its task's stack: Linux 5.10 has it in an unused part of TSS. */
+static bool find_top_of_stack(struct guest_kernel *kernel, const struct btf *btf, s32 *offset)
+{
+	s64 tss = find_member(btf, "tss_struct", "x86_tss");
+	s64 sp1 = find_member(btf, "x86_hw_tss", "sp1");
+
+	if (find_percpu(kernel, btf, "cpu_current_top_of_stack", "top_of_stack", offset))
+		return true;
+	if (tss < 0 || tss > MAX_TSS || sp1 < 0 || sp1 > MAX_TSS ||
+	    !find_percpu(kernel, btf, "cpu_tss_rw", "", offset))
+		return false;
+	*offset += tss + sp1;
+	return true;
+}
+
+/*
+ * Return where the last word of a CPU's IRQ stack is, from the address in hardirq_stack_ptr on.
+ * Linux 5.10 has the end of the stack there.
+ */
+static s32 find_last_word(struct guest_kernel *kernel, s32 ptr)
+{
+	const struct guest_symbol *offsets = guest_kernel__symbol(kernel, "__per_cpu_offset");
+	u64 offset, addr;
+
+	if (offsets && guest_memory__read(kernel->mem, offsets->addr, &offset, sizeof(offset)) &&
+	    guest_memory__read(kernel->mem, offset + ptr, &addr, sizeof(addr)) &&
+	    addr % GUEST_PAGE_SIZE == 0)
+		return -(s32)sizeof(u64);
+	return 0;
+}
+
 static void describe_stacks(struct perf_guest_reads *reads, struct guest_kernel *kernel,
 			    const struct btf *btf)
 {
@@ -185,11 +220,11 @@ static void describe_stacks(struct perf_guest_reads *reads, struct guest_kernel 
 			.flags		= PERF_GUEST_READ_IN_KERNEL,
 			.size		= MAX_INTERRUPTED_SIZE,
 			.within		= IRQ_STACK_SIZE,
-			.offset		= { offset },
+			.offset		= { offset, find_last_word(kernel, offset) },
 		};
 
 	/* The top of the stack is the end of pt_regs, whether room is left for FRED or not. */
-	if (!find_percpu(kernel, btf, "cpu_current_top_of_stack", "top_of_stack", &offset))
+	if (!find_top_of_stack(kernel, btf, &offset))
 		return;
 
 	reads->read[GUEST_READ_USER_REGS] = (struct perf_guest_read) {

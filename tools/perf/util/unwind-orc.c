@@ -83,8 +83,8 @@ struct orc_format {
 	ORC_TYPE_REGS, ORC_TYPE_REGS_PARTIAL,				\
 }
 
-/* 5.12 to 6.2 */
-static const struct orc_format format_5_12 = {
+/* 4.14 to 6.2 */
+static const struct orc_format format_4_14 = {
 	.type_mask = GENMASK(9, 8),
 	.end_mask = BIT(10),
 	.types = TYPES_BEFORE_6_4,
@@ -160,7 +160,7 @@ const struct orc_format *orc_format__find(const u8 *hash, const u8 *entries, uns
 	 */
 	if (has_type_3)
 		return &format_6_4;
-	return flags & format_6_3.end_mask ? &format_6_3 : &format_5_12;
+	return flags & format_6_3.end_mask ? &format_6_3 : &format_4_14;
 }
 
 /* An entry, with the numbers of Linux 7.3. */
@@ -184,6 +184,13 @@ static void orc_rule__read(struct orc_rule *rule, const struct orc_format *forma
 	rule->bp_reg = format->regs[(flags >> 4) & 15];
 	rule->type = flags & format->end_mask ? ORC_TYPE_END_OF_STACK :
 						format->types[(flags & format->type_mask) >> 8];
+	/*
+	 * Before 5.12, the offset of an indirect SP was that of the pointer, and only entries into
+	 * the kernel had one.  No version is told here, and these are few: refuse them.
+	 */
+	if (format == &format_4_14 && rule->sp_reg == ORC_REG_SP_INDIRECT &&
+	    rule->type != ORC_TYPE_CALL)
+		rule->sp_reg = ORC_REG_MAX;
 	rule->signal = format->signal_mask ? flags & format->signal_mask :
 					     rule->type != ORC_TYPE_CALL;
 }
