@@ -204,11 +204,8 @@ boot_and_sample()
 # Let events read guests.
 echo 3 > /proc/sys/kernel/perf_event_guest_callchain
 for guest in "$out"/guests/*; do
-	boot_and_sample files 1 orc outside
-	boot_and_sample network 2 orc outside
-	boot_and_sample block 2 orc outside
-	boot_and_sample tasks 1 outside
-	boot_and_sample hostile 1 outside
-	boot_and_sample reboot 1 outside
-	boot_and_sample kexec 1 outside
+	# $ways holds one or several; descriptor 3, as a VMM reads the standard input.
+	while read -r work cpus ways <&3; do
+		boot_and_sample "$work" "$cpus" $ways
+	done 3< "$guest/work"
 done

@@ -17,7 +17,6 @@ SCRIPTS = REPO / "scripts" / "guest"
 # Paths at which distributions install a static busybox.
 _BUSYBOXES = ("/bin/busybox.static", "/bin/busybox", "/usr/bin/busybox", "/usr/sbin/busybox")
 
-_KERNEL = re.compile(r"^linux-(image|binary|modules)-\d.*-cloud-")
 
 # "libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x...)", "/lib64/ld-linux-x86-64.so.2 (0x...)"
 _LIBRARY = re.compile(r"(/\S+) \(0x", re.MULTILINE)
@@ -92,12 +91,16 @@ def write_initrd(path: Path, init: str, files: Path, modules: Iterable[Path] = (
         pack(root, path)
 
 
-def fetch(suite: str, architecture: str = "amd64") -> Tuple[Path, Path]:
+def fetch(suite: str, architecture: str = "amd64", flavour: str = "cloud-") -> Tuple[Path, Path]:
     """Return Debian's packages of a suite's kernel and of its modules, which may be the same.
 
     Download them if they are not in the cache.
+
+    Args:
+        flavour: what the kernel's name has before the architecture: "cloud-", "rt-", or nothing
     """
-    name = suite if architecture == "amd64" else f"{suite}-{architecture}"
+    kind = f"{flavour}{architecture}"
+    name = suite if kind == "cloud-amd64" else f"{suite}-{kind}"
     folder = cache_dir() / "stock" / name
     with one_at_a_time(folder):
         for kernel in (*folder.glob("linux-image-*.deb"), *folder.glob("linux-binary-*.deb")):
@@ -105,22 +108,23 @@ def fetch(suite: str, architecture: str = "amd64") -> Tuple[Path, Path]:
             if modules.exists():
                 return kernel, modules
         try:
-            return _download(suite, folder, architecture)
+            return _download(suite, folder, architecture, kind)
         except Failure as failure:
             own = "; make demo GUEST=own does not need it" if architecture == "amd64" else ""
             raise Failure(f"{failure}{own}") from None
 
 
-def _download(suite: str, folder: Path, architecture: str) -> Tuple[Path, Path]:
+def _download(suite: str, folder: Path, architecture: str, kind: str) -> Tuple[Path, Path]:
     apt = Apt(folder, [suite], architecture)
-    found = {kind: package for package in apt.needs(f"linux-image-cloud-{architecture}")
-             for kind in _KERNEL.findall(package)}
+    kernel_name = re.compile(rf"^linux-(image|binary|modules)-\d.*\d-{kind}$")
+    found = {part: package for package in apt.needs(f"linux-image-{kind}")
+             for part in kernel_name.findall(package)}
     # linux-image-* is empty where there is a linux-binary-*.
     kernel = found.get("binary") or found.get("image")
     if not kernel:
-        raise Failure(f"Debian's {suite} has no linux-image-cloud-{architecture}")
+        raise Failure(f"Debian's {suite} has no linux-image-{kind}")
     wanted = [kernel, *([found["modules"]] if "binary" in found else [])]
-    files = apt.download(f"Download Debian's kernel of {suite} for {architecture}", wanted)
+    files = apt.download(f"Download Debian's kernel of {suite} for {kind}", wanted)
     return files[0], files[-1]
 
 

@@ -14,11 +14,8 @@ from .emulated import EmulatedHost, pass_on
 from .selftests import Counts, count_test
 from .ui import Failure, Step, say
 
-# Their kernels, 6.1, 6.12 and 7.3, have three formats of ORC tables.
-SUITES = ("bookworm", "trixie", "trixie-backports")
-
-# The work that stock-host.sh lets guests do: files with one CPU, the others with two.
-WORKS = ("files", "network", "block")
+# The work that stock-host.sh lets guests do, and the CPUs for it.
+WORKS = {"files": 1, "network": 2, "block": 2}
 # The ways of sampling it: with the files of the guest's kernel, and without any.  Only without them
 # does perf look into the guest's memory, and tell KVM to read user mode's registers and stack, and
 # the stack that an IRQ has interrupted.
@@ -33,6 +30,39 @@ TASKS = "tasks"
 REBOOTS = ("reboot", "kexec")
 # The guest's users try to hide from perf and to confuse it, see workload.sh.
 HOSTILE = "hostile"
+
+
+@dataclass(frozen=True)
+class Guest:
+    """A guest.
+
+    Args:
+        suite: Debian's suite
+        flavour: of its kernel, see guest.fetch()
+        all_work: it does all work; if not, only files and TASKS, in the way OUTSIDE
+    """
+    suite: str
+    flavour: str = "cloud-"
+    all_work: bool = False
+
+    @property
+    def work(self) -> List[Tuple[str, int, Tuple[str, ...]]]:
+        """What it does, with how many CPUs, and in which ways it is sampled."""
+        if not self.all_work:
+            return [("files", 1, (OUTSIDE,)), (TASKS, 1, (OUTSIDE,))]
+        return [*((work, cpus, WAYS) for work, cpus in WORKS.items()),
+                *((work, 1, (OUTSIDE,)) for work in (TASKS, HOSTILE, *REBOOTS))]
+
+
+# Their kernels, 5.10, 6.1, 6.12 and 7.3, have three formats of ORC tables.
+GUESTS = {
+    "bookworm": Guest("bookworm", all_work=True),
+    "trixie": Guest("trixie", all_work=True),
+    "trixie-backports": Guest("trixie-backports", all_work=True),
+    "bullseye": Guest("bullseye"),
+    "bullseye-generic": Guest("bullseye", ""),
+    "bookworm-rt": Guest("bookworm", "rt-"),
+}
 
 # The modules for block I/O: the disk is null_blk.
 MODULES = ("configfs", "null_blk")
@@ -356,9 +386,9 @@ def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts
     """Boot each guest on the host, sample it, and count what was unwound."""
     program = build.selftests / GUEST_PROGRAM
     programs = {"program": program, "program_libc": build.selftests / LIBC_PROGRAM}
-    for suite in SUITES:
-        package, with_modules = guest.fetch(suite)
-        place = folder / "guests" / suite
+    for name, kernel in GUESTS.items():
+        package, with_modules = guest.fetch(kernel.suite, flavour=kernel.flavour)
+        place = folder / "guests" / name
         with Step(f"Unpack {package.stem}"):
             guest.unpack(package, build.tree.path, place)
             modules = guest.unpack_modules(with_modules, place / "root", MODULES)
@@ -366,6 +396,8 @@ def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts
         # The guest boots this copy by kexec.
         shutil.copy(place / "vmlinuz", place / "files")
         guest.write_initrd(place / "initrd.img", "stock-guest.sh", place / "files", modules)
+        (place / "work").write_text("".join(
+            f"{work} {cpus} {' '.join(ways)}\n" for work, cpus, ways in kernel.work))
     job = (guest.SCRIPTS / "stock-host.sh").read_text()
     outcome = EmulatedHost(build, accel, kernel_args).run(job, folder, _DEADLINE, pass_on)
     if outcome.status:
@@ -381,37 +413,43 @@ def judge(folder: Path, program: Path) -> Counts:
         program: the program with frame pointers that the guests ran
     """
     counts = Counts()
-    for suite in SUITES:
-        found = folder / "guests" / suite
-        for work in (*WORKS, TASKS, HOSTILE, *REBOOTS):
-            count_test(counts, _judge_names(f"{suite}, {work}, names",
-                                            (found / f"names-{work}").read_text()))
-            count_test(counts, _judge_vm(f"{suite}, {work}, VM", suite,
-                                         (found / f"vms-{work}.txt").read_text()))
-        count_test(counts, _judge_build_ids(
-            f"{suite}, build-ids", build_id(found / "vmlinux"),
-            {"[null_blk]": build_id(_module(found, "null_blk"))},
-            (found / "build-ids.txt").read_text()))
-        count_test(counts, _judge_tasks(f"{suite}, tasks", _user_samples(found, TASKS)))
-        count_test(counts, _judge_hostile(
-            f"{suite}, hostile", int((found / "strange").read_text()),
-            (found / f"report-{HOSTILE}.txt").read_text(),
-            list(_read_script(found, HOSTILE, OUTSIDE))))
-        for work in REBOOTS:
-            count_test(counts, _judge_reboot(
-                f"{suite}, {work}", _samples(found, work, OUTSIDE),
-                [int(line, 16) for line in (found / f"kernels-{work}").read_text().split()]))
-        for comm, names in _NAMES.items():
-            count_test(counts, _judge_found(f"{suite}, {comm}, names", named(
-                _samples(found, WORKS[0], OUTSIDE), comm, names)))
-        count_test(counts, _judge_found(f"{suite}, program", from_program(
-            _samples(found, WORKS[0], OUTSIDE), functions(program))))
-        for way in WAYS:
-            for work in WORKS:
-                count_test(counts, _judge(f"{suite}, {work}, {way}", _read(found, work, way),
-                                          way))
-            places = modules_of((found / "modules-block").read_text())
-            count_test(counts, _judge_found(f"{suite}, modules, {way}", in_modules(
-                _samples(found, "block", way), places),
-                _UNWOUND_WITH_FILES if way == FILES else _UNWOUND))
+    for name, kernel in GUESTS.items():
+        _judge_guest(counts, name, folder / "guests" / name, kernel, program)
     return counts
+
+
+def _judge_guest(counts: Counts, name: str, found: Path, kernel: Guest, program: Path) -> None:
+    for work, _, _ in kernel.work:
+        count_test(counts, _judge_names(f"{name}, {work}, names",
+                                        (found / f"names-{work}").read_text()))
+        count_test(counts, _judge_vm(f"{name}, {work}, VM", name,
+                                     (found / f"vms-{work}.txt").read_text()))
+    count_test(counts, _judge_tasks(f"{name}, tasks", _user_samples(found, TASKS)))
+    for comm, names in _NAMES.items():
+        count_test(counts, _judge_found(f"{name}, {comm}, names", named(
+            _samples(found, "files", OUTSIDE), comm, names)))
+    count_test(counts, _judge_found(f"{name}, program", from_program(
+        _samples(found, "files", OUTSIDE), functions(program))))
+    for work, _, ways in kernel.work:
+        for way in ways if work in WORKS else ():
+            count_test(counts, _judge(f"{name}, {work}, {way}", _read(found, work, way), way))
+    if not kernel.all_work:
+        return
+
+    count_test(counts, _judge_build_ids(
+        f"{name}, build-ids", build_id(found / "vmlinux"),
+        {"[null_blk]": build_id(_module(found, "null_blk"))},
+        (found / "build-ids.txt").read_text()))
+    count_test(counts, _judge_hostile(
+        f"{name}, hostile", int((found / "strange").read_text()),
+        (found / f"report-{HOSTILE}.txt").read_text(),
+        list(_read_script(found, HOSTILE, OUTSIDE))))
+    for work in REBOOTS:
+        count_test(counts, _judge_reboot(
+            f"{name}, {work}", _samples(found, work, OUTSIDE),
+            [int(line, 16) for line in (found / f"kernels-{work}").read_text().split()]))
+    places = modules_of((found / "modules-block").read_text())
+    for way in WAYS:
+        count_test(counts, _judge_found(f"{name}, modules, {way}", in_modules(
+            _samples(found, "block", way), places),
+            _UNWOUND_WITH_FILES if way == FILES else _UNWOUND))
