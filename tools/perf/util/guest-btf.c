@@ -73,6 +73,29 @@ int guest_btf__find(const struct btf *btf, int id, const char *name, u32 *offset
 }
 
 /**
+ * guest_btf__find_field - find a field of a structure, or one within that field
+ * @btf:	the types of the guest's kernel
+ * @type:	name of the structure
+ * @outer:	name of the field
+ * @inner:	name of the field within @outer; NULL for @outer itself
+ * @offset:	receives the offset, in bytes
+ *
+ * Return: true if there is such a field.
+ */
+bool guest_btf__find_field(const struct btf *btf, const char *type, const char *outer,
+			   const char *inner, u32 *offset)
+{
+	int id = btf__find_by_name_kind(btf, type, BTF_KIND_STRUCT);
+	u32 inner_offset = 0;
+
+	id = guest_btf__find(btf, id, outer, offset);
+	if (id > 0 && inner)
+		id = guest_btf__find(btf, btf__resolve_type(btf, id), inner, &inner_offset);
+	*offset += inner_offset;
+	return id > 0;
+}
+
+/**
  * guest_btf__read - read the types of a guest's kernel
  * @kernel: the kernel
  *

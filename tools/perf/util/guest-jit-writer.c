@@ -84,26 +84,13 @@ struct guest_jit_writer {
 	u64			nr_read;
 };
 
-static bool find_field(const struct btf *btf, const char *type, const char *outer,
-		       const char *inner, u32 *offset)
-{
-	int id = btf__find_by_name_kind(btf, type, BTF_KIND_STRUCT);
-	u32 inner_offset = 0;
-
-	id = guest_btf__find(btf, id, outer, offset);
-	if (id > 0 && inner)
-		id = guest_btf__find(btf, btf__resolve_type(btf, id), inner, &inner_offset);
-	*offset += inner_offset;
-	return id > 0;
-}
-
 static void find_pid(const struct btf *btf, struct jit_layout *layout)
 {
 	int upid = btf__find_by_name_kind(btf, "upid", BTF_KIND_STRUCT);
 
-	if (upid > 0 && find_field(btf, "pid", "level", NULL, &layout->level) &&
-	    find_field(btf, "pid", "numbers", NULL, &layout->numbers) &&
-	    find_field(btf, "upid", "nr", NULL, &layout->nr))
+	if (upid > 0 && guest_btf__find_field(btf, "pid", "level", NULL, &layout->level) &&
+	    guest_btf__find_field(btf, "pid", "numbers", NULL, &layout->numbers) &&
+	    guest_btf__find_field(btf, "upid", "nr", NULL, &layout->nr))
 		layout->upid_size = btf__resolve_size(btf, upid);
 }
 
@@ -127,15 +114,15 @@ struct guest_jit_writer *guest_jit_writer__new(const struct guest_page_cache *ca
 	jits->dir = strdup(dir);
 	find_pid(btf, &jits->layout);
 	if (jits->dir &&
-	    find_field(btf, "files_struct", "fdt", NULL, &jits->layout.fdt) &&
-	    find_field(btf, "fdtable", "max_fds", NULL, &jits->layout.max_fds) &&
-	    find_field(btf, "fdtable", "fd", NULL, &jits->layout.fds) &&
-	    find_field(btf, "file", "f_path", "dentry", &jits->layout.f_path) &&
-	    find_field(btf, "file", "f_mapping", NULL, &jits->layout.f_mapping) &&
-	    find_field(btf, "file", "f_inode", NULL, &jits->layout.f_inode) &&
-	    find_field(btf, "inode", "i_size", NULL, &jits->layout.i_size) &&
-	    find_field(btf, "dentry", "d_name", "name", &jits->layout.d_name) &&
-	    find_field(btf, "dentry", "d_name", "len", &jits->layout.d_len))
+	    guest_btf__find_field(btf, "files_struct", "fdt", NULL, &jits->layout.fdt) &&
+	    guest_btf__find_field(btf, "fdtable", "max_fds", NULL, &jits->layout.max_fds) &&
+	    guest_btf__find_field(btf, "fdtable", "fd", NULL, &jits->layout.fds) &&
+	    guest_btf__find_field(btf, "file", "f_path", "dentry", &jits->layout.f_path) &&
+	    guest_btf__find_field(btf, "file", "f_mapping", NULL, &jits->layout.f_mapping) &&
+	    guest_btf__find_field(btf, "file", "f_inode", NULL, &jits->layout.f_inode) &&
+	    guest_btf__find_field(btf, "inode", "i_size", NULL, &jits->layout.i_size) &&
+	    guest_btf__find_field(btf, "dentry", "d_name", "name", &jits->layout.d_name) &&
+	    guest_btf__find_field(btf, "dentry", "d_name", "len", &jits->layout.d_len))
 		return jits;
 	guest_jit_writer__delete(jits);
 	return NULL;

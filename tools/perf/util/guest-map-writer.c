@@ -214,23 +214,6 @@ struct process {
 	unsigned int	nr_vmas;
 };
 
-/*
- * Find the offset of the field @outer in the structure @type, or of @inner within @outer if @inner
- * is not NULL.
- */
-static bool find_field(const struct btf *btf, const char *type, const char *outer,
-		       const char *inner, u32 *offset)
-{
-	int id = btf__find_by_name_kind(btf, type, BTF_KIND_STRUCT);
-	u32 inner_offset = 0;
-
-	id = guest_btf__find(btf, id, outer, offset);
-	if (id > 0 && inner)
-		id = guest_btf__find(btf, btf__resolve_type(btf, id), inner, &inner_offset);
-	*offset += inner_offset;
-	return id > 0;
-}
-
 static bool find_node(const struct btf *btf, const char *type, struct node_layout *node)
 {
 	int id = btf__find_by_name_kind(btf, type, BTF_KIND_STRUCT);
@@ -253,12 +236,13 @@ static bool find_node(const struct btf *btf, const char *type, struct node_layou
 /* Find how VMAs are kept: in a maple tree, or in a list before Linux 6.1. */
 static bool find_vmas(const struct btf *btf, struct map_layout *layout)
 {
-	if (find_field(btf, "mm_struct", "mm_mt", "ma_root", &layout->tree))
+	if (guest_btf__find_field(btf, "mm_struct", "mm_mt", "ma_root", &layout->tree))
 		return find_node(btf, "maple_range_64", &layout->range) &&
 		       find_node(btf, "maple_arange_64", &layout->arange);
 
-	layout->is_list = find_field(btf, "mm_struct", "mmap", NULL, &layout->tree) &&
-			  find_field(btf, "vm_area_struct", "vm_next", NULL, &layout->next) &&
+	layout->is_list = guest_btf__find_field(btf, "mm_struct", "mmap", NULL, &layout->tree) &&
+			  guest_btf__find_field(btf, "vm_area_struct", "vm_next", NULL,
+						&layout->next) &&
 			  layout->next <= MAX_VMA_SIZE - sizeof(u64);
 	layout->vma_end = max(layout->vma_end, layout->next + (u32)sizeof(u64));
 	return layout->is_list;
@@ -297,13 +281,13 @@ static bool find_layout(const struct btf *btf, struct map_layout *layout)
 	};
 
 	for (size_t i = 0; i < ARRAY_SIZE(fields); i++) {
-		if (!find_field(btf, fields[i].type, fields[i].outer, fields[i].inner,
-				fields[i].offset))
+		if (!guest_btf__find_field(btf, fields[i].type, fields[i].outer,
+					   fields[i].inner, fields[i].offset))
 			return false;
 	}
 	for (size_t i = 0; i < ARRAY_SIZE(vma_fields); i++) {
-		if (!find_field(btf, vma_fields[i].type, vma_fields[i].outer, vma_fields[i].inner,
-				vma_fields[i].offset) ||
+		if (!guest_btf__find_field(btf, vma_fields[i].type, vma_fields[i].outer,
+					   vma_fields[i].inner, vma_fields[i].offset) ||
 		    *vma_fields[i].offset > MAX_VMA_SIZE - sizeof(u64))
 			return false;
 		layout->vma_end = max(layout->vma_end,
@@ -319,10 +303,11 @@ static void find_vdso(struct guest_map_writer *maps, struct guest_kernel *kernel
 	const struct guest_symbol *symbol = guest_kernel__symbol(kernel, "vdso_image_64");
 	u32 data, size;
 
-	if (!symbol || !find_field(btf, "vdso_image", "data", NULL, &data) ||
-	    !find_field(btf, "vdso_image", "size", NULL, &size) ||
-	    !find_field(btf, "mm_struct", "context", "vdso", &maps->layout.vdso) ||
-	    !find_field(btf, "mm_struct", "context", "vdso_image", &maps->layout.vdso_image) ||
+	if (!symbol || !guest_btf__find_field(btf, "vdso_image", "data", NULL, &data) ||
+	    !guest_btf__find_field(btf, "vdso_image", "size", NULL, &size) ||
+	    !guest_btf__find_field(btf, "mm_struct", "context", "vdso", &maps->layout.vdso) ||
+	    !guest_btf__find_field(btf, "mm_struct", "context", "vdso_image",
+				   &maps->layout.vdso_image) ||
 	    !guest_memory__read(maps->mem, symbol->addr + size, &maps->vdso.image_size,
 				sizeof(u64)) ||
 	    !guest_memory__read(maps->mem, symbol->addr + data, &maps->vdso.image, sizeof(u64)))
