@@ -36,8 +36,21 @@ static int test_use(const char *dir)
 {
 	const bool was_guest = perf_guest;
 
-	TEST_ASSERT_VAL("no directory", !chdir(dir) && !mkdir("data.guests", 0700));
+	TEST_ASSERT_VAL("no way", !chdir(dir));
 	guest_folder__use("data");
+	TEST_ASSERT_VAL("nothing", guest_folder__missing() &&
+			!strcmp(guest_folder__missing(), "data.guests"));
+	guest_folder__use("-");
+	TEST_ASSERT_VAL("a pipe", !guest_folder__missing());
+	symbol_conf.guestmount = "/";
+	guest_folder__use("data");
+	TEST_ASSERT_VAL("--guestmount", !guest_folder__missing());
+	symbol_conf.guestmount = NULL;
+
+	guest_folder__use("data");
+	TEST_ASSERT_VAL("no directory", !mkdir("data.guests", 0700));
+	guest_folder__use("data");
+	TEST_ASSERT_VAL("nothing is missing", !guest_folder__missing());
 	TEST_ASSERT_VAL("a directory", symbol_conf.guestmount &&
 			!strcmp(symbol_conf.guestmount, "data.guests") && perf_guest);
 	guest_folder__use("-");

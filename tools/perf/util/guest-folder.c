@@ -240,8 +240,8 @@ enum guest_files guest_folder__record(const struct record_opts *opts, const char
 	return most;
 }
 
-/* The directory that guest_folder__use() has chosen last. */
-static char *used;
+/* The directory that guest_folder__use() has chosen last, or that was not there. */
+static char *used, *missing;
 
 /**
  * guest_folder__is_used - check whether the files of a guest are those of guest_folder__record()
@@ -254,6 +254,17 @@ bool guest_folder__is_used(struct machine *machine)
 {
 	return used && symbol_conf.guestmount == used && !machine__is_host(machine) &&
 	       *machine->root_dir;
+}
+
+/**
+ * guest_folder__missing - tell which directory would have the files of guests
+ *
+ * Return: the one beside the data file, if it is not there or is another user's, and no option names
+ * files of guests; else NULL.
+ */
+const char *guest_folder__missing(void)
+{
+	return missing;
 }
 
 /* The user's --guestmount, while that directory is used in its place. */
@@ -278,9 +289,15 @@ void guest_folder__use(const char *data)
 
 	mounted = NULL;
 	symbol_conf.guestmount = NULL;
-	if (symbol_conf__has_guest_files() || !guests_beside(dir, data, false) ||
-	    !is_own_folder(dir)) {
+	free(missing);
+	missing = NULL;
+	if (symbol_conf__has_guest_files() || !guests_beside(dir, data, false)) {
 		symbol_conf.guestmount = mount;
+		return;
+	}
+	if (!is_own_folder(dir)) {
+		symbol_conf.guestmount = mount;
+		missing = mount ? NULL : strdup(dir);
 		return;
 	}
 

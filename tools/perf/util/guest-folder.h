@@ -16,6 +16,7 @@ enum guest_files guest_folder__write(pid_t pid, const char *dir, bool tables);
 enum guest_files guest_folder__record(const struct record_opts *opts, const char *data,
 				      bool tables);
 void guest_folder__use(const char *data);
+const char *guest_folder__missing(void);
 enum guest_files guest_folder__begin_live(const struct record_opts *opts, bool tables);
 void guest_folder__end_live(void);
 bool guest_folder__is_live(void);

@@ -27,6 +27,7 @@
 #include "debug.h"
 #include "dso.h"
 #include "event.h"
+#include "guest-folder.h"
 #include "guest-orc.h"
 #include "guest-reads.h"
 #include "guest-user.h"
@@ -786,7 +787,10 @@ static char *machine__vmlinux(struct machine *machine)
 {
 	char *path = NULL;
 
-	if (!machine__is_default_guest(machine)) {
+	if (guest_folder__missing()) {
+		pr_warning("Guests have no names, and their stacks are not unwound: %s is not there\n",
+			   guest_folder__missing());
+	} else if (!machine__is_default_guest(machine)) {
 		if (*machine->root_dir)
 			path = machine__find_vmlinux(machine);
 		if (!path)

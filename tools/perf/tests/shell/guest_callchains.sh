@@ -66,6 +66,10 @@ test_script() {
 	      "1 samples lack the deferred part of their callchain." \
 	      "$(grep lack "${dir}/err")"
 
+	# Where nothing is known of the guest, no sample is left out.
+	check "perf script without names" "$(sed 's/guest_[a-z]*/[unknown]/g' <<< "${expected}")" \
+	      "$(chains -i "${dir}/mixed")"
+
 	check "perf script -D" "... guest read: root 0x2000
 ... guest regs: mask 0x80 ABI 64-bit
 .... stack: 0 bytes from 0
@@ -95,6 +99,9 @@ test_report() {
 	*guest_root*guest_mid*guest_leaf*) out=yes ;;
 	esac
 	check "perf kvm report" "yes" "${out}"
+
+	check "perf report" "4 samples of guests are not shown: use 'perf kvm --guest report'" \
+	      "$(perf report -i "${dir}/mixed" --stdio 2>&1 >/dev/null | grep "not shown")"
 
 	out=$(perf report -i "${dir}/mixed" --stats 2>"${dir}/err" |
 	      awk '/_DEFERRED|GUEST_READ/ { print $1, $3 }')
