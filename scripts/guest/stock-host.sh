@@ -165,6 +165,8 @@ sample()
 		[ "$way" != outside ] || keep_notes
 		[ "$way" != outside ] || compare_names > "$guest/names-$work" 2>&1 ||
 			cp "perf.data.guests/$vm/proc/kallsyms" "$guest/kallsyms-$work"
+		# What else perf may have missed, of any of the guest's kernels.
+		[ "$way" != outside ] || grep -E "no names|not unwound" "$guest/record.log" >> "$guest/names-$work"
 		# Store the addresses where the code of each of its kernels begins.
 		cat perf.data.guests/$vm/proc/kallsyms perf.data.guests/$vm/kernels/*/proc/kallsyms \
 			2> /dev/null | sed -n 's/ T _stext$//p' > "$guest/kernels-$work"

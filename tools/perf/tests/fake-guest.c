@@ -130,7 +130,6 @@ static const struct {
 	{ FAKE_HOT,		"Dpcpu_hot" },
 	{ FAKE_TOP,		"Acpu_current_top_of_stack" },
 	{ FAKE_IRQ_STACK,	"Ahardirq_stack_ptr" },
-	{ FAKE_TSS,		"Acpu_tss_rw" },
 	{ FAKE_CURRENT,		"Acurrent_task" },
 	{ ORC_END + 0x100,	"ta_name_of_more_than_127_characters_" },
 };
@@ -186,7 +185,7 @@ static void make_kallsyms(void)
 		if ((fake_kernel.no_header && symbols[i].addr == ORC_HEADER) ||
 		    ((fake_kernel.hot || fake_kernel.no_percpu) && symbols[i].addr >= FAKE_TOP &&
 		     symbols[i].addr <= FAKE_CURRENT) ||
-		    (fake_kernel.tss && symbols[i].addr == FAKE_TOP))
+		    (fake_kernel.no_top && symbols[i].addr == FAKE_TOP))
 			code[size + 1] = '-';
 		memset(&code[size + len], 1, total - len);
 		fake__put(names, code, size + total);
@@ -340,15 +339,6 @@ static void add_hot_type(struct btf *btf, int u64_id)
 	btf__add_field(btf, NULL, either, 0, 0);
 }
 
-static void add_tss_type(struct btf *btf, int u64_id)
-{
-	int hardware = btf__add_struct(btf, "x86_hw_tss", 104);
-
-	btf__add_field(btf, "sp1", u64_id, 12 * 8, 0);
-	btf__add_struct(btf, "tss_struct", 128);
-	btf__add_field(btf, "x86_tss", hardware, 8 * 8, 0);
-}
-
 /* struct pcpu_hot went when a field got this name. */
 static void add_cgroup_types(struct btf *btf, int u64_id)
 {
@@ -370,8 +360,6 @@ static void add_task_types(struct btf *btf, int u32_id, int u64_id, int char_id,
 	add_cgroup_types(btf, u64_id);
 	if (fake_kernel.hot)
 		add_hot_type(btf, u64_id);
-	if (fake_kernel.tss)
-		add_tss_type(btf, u64_id);
 	btf__add_struct(btf, "task_struct", fake_kernel.far_field ? 16388 : 256);
 	btf__add_field(btf, "comm", char_id, T_COMM * 8, 0);
 	btf__add_field(btf, "pid", u32_id, T_PID * 8, 0);
@@ -677,11 +665,11 @@ static void make_tasks(void)
 	fake__put_u64(VMEMMAP_AT, VMEMMAP);
 	fake__put_u64(PAGE_OFFSET_AT, PAGE_OFFSET);
 	fake__put_u32(NR_CPUS_AT, 2);
-	fake__put_u64(CPU_OFFSETS, SMALL + 0xa0000);
+	fake__put_u64(CPU_OFFSETS, fake_kernel.hot ? 0 : SMALL + 0xa0000);
 	fake__put_u64(CPU_OFFSETS + 8, 0x100);
-	/* An IRQ's stack, or its last word. */
-	fake__put_u64(SMALL + 0xa0000 + FAKE_IRQ_STACK,
-		      0xffffc90000007000 - (fake_kernel.tss ? 0 : sizeof(u64)));
+	/* The end of an IRQ's stack, or its last word. */
+	fake__put_u64(fake_kernel.hot ? FAKE_HOT + HOT_IRQ_STACK : SMALL + 0xa0000 + FAKE_IRQ_STACK,
+		      0xffffc90000007000 - (fake_kernel.no_top ? 0 : sizeof(u64)));
 	fake__put_u64(IDLE_THREADS + 0x100, TASK(4));
 	make_maps();
 	for (size_t i = 0; i < ARRAY_SIZE(tasks); i++) {

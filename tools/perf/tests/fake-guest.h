@@ -57,9 +57,7 @@
  */
 #define FAKE_TOP	0x1040
 #define FAKE_IRQ_STACK	0x1048
-#define FAKE_TSS	0x1050
 #define FAKE_CURRENT	0x1080
-#define TSS_SP1		(8 + 12)
 #define FAKE_HOT	(SMALL + 0x90000)
 #define HOT_CURRENT	0
 #define HOT_TOP		24
@@ -313,8 +311,8 @@ enum fake_types { IN_TABLE, IN_INFO, IN_SIZE };
  * @nr_slots:	the number of slots of a leaf
  * @page_size:	the size of struct page
  * @hot:	per-CPU variables are in struct pcpu_hot, as in Linux 6.2 to 6.14
- * @tss:	the top of the stack is in the TSS, as in Linux 5.10, and hardirq_stack_ptr is the
- *		end of the IRQ's stack
+ * @no_top:	there is no variable for the top of the stack, as in Linux 5.10, and
+ *		hardirq_stack_ptr is the end of the IRQ's stack
  * @no_percpu:	there are no such variables
  */
 struct fake_kernel {
@@ -332,7 +330,7 @@ struct fake_kernel {
 	u32			nr_slots;
 	u32			page_size;
 	bool			hot;
-	bool			tss;
+	bool			no_top;
 	bool			no_percpu;
 };
 

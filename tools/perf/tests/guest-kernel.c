@@ -110,7 +110,8 @@ static const struct old_tables old_tables[] = {
 	{ "a kernel of 4.18",		.wide = true },
 	{ "all markers full",		.nr = 4 * 256 },
 	{ "two markers",		.nr = 257 },
-	{ "an even number of markers",	.nr = 5 * 256 - 1 },
+	{ "a gap behind the markers",	.nr = 5 * 256 - 1 },
+	{ "a gap behind wide markers",	.wide = true, .nr = 5 * 256 - 1 },
 	{ "fewer symbols than names",	.change = OLD_NR, .delta = -1 },
 	{ "more symbols than names",	.change = OLD_NR, .delta = 1 },
 	{ "a name of another length",	.change = OLD_LEN, .delta = 1 },
@@ -135,7 +136,7 @@ static u64 align_table(u64 at)
 	return (at + 7) & ~7ULL;
 }
 
-/* Put the tables in the order in which Linux had them, and forget all else that is known of them. */
+/* Put the tables in the order in which Linux had them, and have VMCOREINFO not tell where. */
 static void make_old_tables(const struct old_tables *old)
 {
 	static const char *const gone[] = { "names", "num", "token_table", "token_index", "offsets",

@@ -325,14 +325,17 @@ struct program_sample {
 };
 
 /* Registers in struct pt_regs, by their index. */
-enum { R_BP = 4, R_CX = 11, R_IP = 16, R_CS = 17, R_FLAGS = 18, R_SP = 19 };
+enum { R_BP = 4, R_R11 = 6, R_CX = 11, R_IP = 16, R_CS = 17, R_FLAGS = 18, R_SP = 19 };
 
 /*
  * What may be missing in place of a page: the file, the map, all rules, the saved registers, a name
- * that a C compiler would give, most of the stack; the rule after a system call, or after a
- * page fault.
+ * that a C compiler would give, most of the stack; the rule after a system call, after a jump to
+ * what CX has, or at a page fault.
  */
-enum { NO_FILE = NR_PAGES, ELSEWHERE, NO_TABLES, SAVED, MANGLED, SHORT, AFTER_SYSCALL, AFTER_FAULT };
+enum {
+	NO_FILE = NR_PAGES, ELSEWHERE, NO_TABLES, SAVED, MANGLED, SHORT, AFTER_SYSCALL, AFTER_JUMP,
+	AFTER_FAULT,
+};
 #define MANGLED_NAME	"_Z1fv"
 
 /* The index of a chain whose stack is too short. */
@@ -375,6 +378,8 @@ static const struct {
 	  UNWIND_NO_STACK },
 	{ "from a function's last instruction", AFTER_SYSCALL, true, 0x33, USER_SP,
 	  { IP_END, CALLER_1 - 1, CALLER_2 - 1 }, UNWIND_OUTERMOST },
+	{ "from after it, by CX", AFTER_JUMP, true, 0x33, USER_SP, { IP_END },
+	  UNWIND_NO_RULE },
 	{ "from after it",	AFTER_FAULT, true, 0x33, USER_SP, { IP_END },
 	  UNWIND_NO_RULE },
 	{ "another stack",	0, false, 0x33, USER_SP + 8, { IP, NO_CALLER },
@@ -403,7 +408,9 @@ static void make_sample(struct program_sample *s, size_t i)
 		.saved = {
 			[R_BP] = USER_SP, [R_IP] = ip, [R_CS] = chains[i].cs, [R_FLAGS] = 0x246,
 			[R_SP] = chains[i].sp,
-			[R_CX] = chains[i].missing == AFTER_SYSCALL ? ip : 0,
+			[R_CX] = chains[i].missing == AFTER_SYSCALL ||
+				 chains[i].missing == AFTER_JUMP ? ip : 0,
+			[R_R11] = chains[i].missing == AFTER_JUMP ? 0 : 0x246,
 		},
 		.stack = { CALLER_1, CALLER_2, 0 },
 		.chain = { 3, { PERF_CONTEXT_GUEST_USER, ip, NO_CALLER } },

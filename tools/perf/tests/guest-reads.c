@@ -103,19 +103,25 @@ static int test_hot(const char *dir __maybe_unused)
 }
 
 /* The kernel has no variable for the top of the stack. */
-static int test_tss(const char *dir __maybe_unused)
+static int test_no_top(const char *dir __maybe_unused)
 {
-	const s32 top = FAKE_TSS + TSS_SP1;
+	const struct perf_guest_read regs = {
+		.base = PERF_GUEST_READ_PERCPU, .nr_derefs = 2, .flags = IN_KERNEL, .size = 168,
+		.offset = { FAKE_CURRENT, T_STACK, 16384 - 168 },
+	}, stack = {
+		.base = PERF_GUEST_READ_PERCPU, .nr_derefs = 3, .flags = IN_KERNEL | AS_USER,
+		.size = 8192, .offset = { FAKE_CURRENT, T_STACK, 16384 - 16 },
+	};
 	struct perf_guest_reads reads;
 	const struct perf_guest_read *irq = &reads.read[GUEST_READ_INTERRUPTED];
 
 	TEST_ASSERT_VAL("no kernel",
-			describe(&(const struct fake_kernel){ .tss = true }, 4096, &reads));
-	TEST_ASSERT_VAL("IRQ's stack",
-			irq->offset[0] == FAKE_IRQ_STACK && irq->offset[1] == -8);
-	TEST_ASSERT_VAL("registers", reads.read[GUEST_READ_USER_REGS].offset[0] == top &&
-				     reads.read[GUEST_READ_USER_REGS].offset[1] == -168);
-	TEST_ASSERT_VAL("user mode's stack", reads.read[GUEST_READ_USER_STACK].offset[0] == top);
+			describe(&(const struct fake_kernel){ .no_top = true }, 4096, &reads));
+	TEST_ASSERT_VAL("IRQ's stack", irq->offset[0] == FAKE_IRQ_STACK && irq->offset[1] == -8);
+	TEST_ASSERT_VAL("registers",
+			!memcmp(&reads.read[GUEST_READ_USER_REGS], &regs, sizeof(regs)));
+	TEST_ASSERT_VAL("user mode's stack",
+			!memcmp(&reads.read[GUEST_READ_USER_STACK], &stack, sizeof(stack)));
 	TEST_ASSERT_VAL("pids", is_usual(&reads, GUEST_READ_PIDS));
 	return TEST_OK;
 }
@@ -166,7 +172,7 @@ static int test_sizes(const char *dir __maybe_unused)
 static struct test_case tests__guest_reads[] = {
 	FAKE_GUEST_BTF_TEST("Kernel with per-CPU variables", test_usual),
 	FAKE_GUEST_BTF_TEST("Kernel with struct pcpu_hot", test_hot),
-	FAKE_GUEST_BTF_TEST("Kernel with the top of the stack in the TSS", test_tss),
+	FAKE_GUEST_BTF_TEST("Kernel without the top of the stack", test_no_top),
 	FAKE_GUEST_BTF_TEST("What is not known", test_unknown),
 	FAKE_GUEST_BTF_TEST("Sizes", test_sizes),
 	{ .name = NULL, }

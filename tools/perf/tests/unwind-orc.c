@@ -526,6 +526,10 @@ static bool stack_is_unwound(const struct orc_case *c)
 static int test__format(struct test_suite *test __maybe_unused, int subtest)
 {
 	const struct numbers *n = &formats[subtest];
+	struct orc_case c = {
+		.ip = IN(BY_BP), .irq_stack = { IN(OUTERMOST) }, .bp = AT(0),
+		.stack = { 0, IN(OUTERMOST) }, .ips = { IN(BY_BP) },
+	};
 	unsigned int i;
 
 	build_table(n);
@@ -534,6 +538,10 @@ static int test__format(struct test_suite *test __maybe_unused, int subtest)
 		if (!cases[i].needs_signal || n->signal)
 			TEST_ASSERT_VAL(cases[i].name, stack_is_unwound(&cases[i]));
 	}
+	/* Before 5.12, an IRQ that changes stacks has BP point to the one that it interrupted. */
+	c.end = n == &formats[0] ? ORC_END_OUTERMOST : ORC_END_BACKWARDS;
+	c.ips[1] = n == &formats[0] ? IN(OUTERMOST) : 0;
+	TEST_ASSERT_VAL("another stack by BP", stack_is_unwound(&c));
 	return TEST_OK;
 }
 

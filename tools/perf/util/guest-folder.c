@@ -259,8 +259,8 @@ bool guest_folder__is_used(struct machine *machine)
 /**
  * guest_folder__missing - tell which directory would have the files of guests
  *
- * Return: the one beside the data file, if it is not there or is another user's, and no option names
- * files of guests; else NULL.
+ * Return: the one beside the data file, if it is not there or is another user's, and no option
+ * names files of guests; else NULL.
  */
 const char *guest_folder__missing(void)
 {

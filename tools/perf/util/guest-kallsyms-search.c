@@ -102,11 +102,14 @@ static bool find_token_table(struct search *search, u64 at, const u8 *index)
 		return false;
 
 	for (size_t size = ALIGN(last + 1, TABLE_ALIGN); size <= max; size += TABLE_ALIGN) {
+		const u8 *table = &search->buf[max - size];
 		size_t used;
 
-		if (!guest_memory__spend(search->mem, size))
-			return false;
-		used = token_table_size(&search->buf[max - size], size, index);
+		/* The last token tells the size: look there first, as to look at all takes long. */
+		if (ALIGN(last + strnlen((const char *)&table[last], size - last) + 1,
+			  TABLE_ALIGN) != size)
+			continue;
+		used = token_table_size(table, size, index);
 		if (used && ALIGN(used, TABLE_ALIGN) == size) {
 			search->info->token_table = at - size;
 			search->info->token_index = at;

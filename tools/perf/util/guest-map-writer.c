@@ -89,8 +89,8 @@ struct node_layout {
 
 /**
  * struct map_layout - offsets of the fields of a guest's structures, in bytes
- * @tree:	in struct mm_struct: the root of the tree of VMAs; before Linux 6.1, the first VMA of
- *		the list
+ * @tree:	in struct mm_struct: the root of the tree of VMAs; before Linux 6.1, the first one
+ *		of the list
  * @is_list:	true if VMAs are in a list
  * @users:	... the number of its users; zero once the last task exits
  * @vdso:	... the address of its vDSO

@@ -303,8 +303,8 @@ static bool find_layout(const struct btf *btf, struct module_layout *layout)
 }
 
 /*
- * Read the type of a symbol.  Before Linux 5.2, it is in the symbol itself: in place of its size, or
- * of its ELF type, which is no letter, before 5.0.
+ * Read the type of a symbol.  Before Linux 5.2, it is in the symbol itself: in place of its size,
+ * or before 5.0, of its ELF type, which is no letter.
  */
 static bool read_type(struct guest_memory *mem, const struct symtab *symtab, u32 i,
 		      const Elf64_Sym *symbol, char *type)

@@ -788,7 +788,7 @@ static char *machine__vmlinux(struct machine *machine)
 	char *path = NULL;
 
 	if (guest_folder__missing()) {
-		pr_warning("Guests have no names, and their stacks are not unwound: %s is not there\n",
+		pr_warning("Guests have no names, and their stacks are not unwound: %s is not there, or is another user's\n",
 			   guest_folder__missing());
 	} else if (!machine__is_default_guest(machine)) {
 		if (*machine->root_dir)

@@ -249,6 +249,8 @@ static void find_next_kernel(struct guest *guest)
 	    (guest_sandbox__mkdir(dir) && errno != EEXIST))
 		goto err;
 
+	/* To look whether it runs takes a short look's budget only. */
+	guest_memory__begin(kernel->mem);
 	/* The new kernel may have begun right after the old one was last seen to run. */
 	if (snprintf(dir, sizeof(dir), "%s/kernels/%" PRIu64, guest->what->top, guest->alive + 1) >=
 	    (int)sizeof(dir) ||

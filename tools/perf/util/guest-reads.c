@@ -53,8 +53,8 @@
 /* IRQ_STACK_SIZE of x86-64 without KASAN. */
 #define IRQ_STACK_SIZE		16384
 
-/* A TSS has the I/O bitmap as well, but not before what perf reads. */
-#define MAX_TSS			4096
+/* The size of a task's stack, also without KASAN. */
+#define THREAD_SIZE		16384
 
 /**
  * struct vm - a VM that may be sampled
@@ -176,71 +176,79 @@ static bool find_percpu(struct guest_kernel *kernel, const struct btf *btf, cons
 	return (u64)(s64)*offset == addr;
 }
 
-/* Find where a CPU has the top of its task's stack: Linux 5.10 has it in an unused part of TSS. */
-static bool find_top_of_stack(struct guest_kernel *kernel, const struct btf *btf, s32 *offset)
+/*
+ * Find the end of the current task's stack: fill in all of @read but the offset of what to read.
+ * Return that of the end.  KVM reads no words that are not aligned, as the one in the TSS is not
+ * that Linux 5.10 has in place of a variable: there, add the stack's size to its begin.
+ */
+static s32 find_stack_end(struct perf_guest_read *read, struct guest_kernel *kernel,
+			  const struct btf *btf)
 {
-	s64 tss = find_member(btf, "tss_struct", "x86_tss");
-	s64 sp1 = find_member(btf, "x86_hw_tss", "sp1");
+	s64 stack = find_member(btf, "task_struct", "stack");
 
-	if (find_percpu(kernel, btf, "cpu_current_top_of_stack", "top_of_stack", offset))
-		return true;
-	if (tss < 0 || tss > MAX_TSS || sp1 < 0 || sp1 > MAX_TSS ||
-	    !find_percpu(kernel, btf, "cpu_tss_rw", "", offset))
-		return false;
-	*offset += tss + sp1;
-	return true;
+	*read = (struct perf_guest_read) {
+		.base	= PERF_GUEST_READ_PERCPU,
+		.flags	= PERF_GUEST_READ_IN_KERNEL,
+	};
+	if (find_percpu(kernel, btf, "cpu_current_top_of_stack", "top_of_stack",
+			&read->offset[0])) {
+		read->nr_derefs = 1;
+		return 0;
+	}
+	if (stack < 0 || stack > INT_MAX ||
+	    !find_percpu(kernel, btf, "current_task", "current_task", &read->offset[0]))
+		return 0;
+	read->offset[1] = stack;
+	read->nr_derefs = 2;
+	return THREAD_SIZE;
 }
 
 /*
- * Return where the last word of a CPU's IRQ stack is, from the address in hardirq_stack_ptr on.
- * Linux 5.10 has the end of the stack there.
+ * Find where the last word of a CPU's IRQ stack is, from the address in hardirq_stack_ptr on.  That
+ * is the end of the stack in Linux 5.10.
  */
-static s32 find_last_word(struct guest_kernel *kernel, s32 ptr)
+static bool find_last_word(struct guest_kernel *kernel, s32 ptr, s32 *from)
 {
 	const struct guest_symbol *offsets = guest_kernel__symbol(kernel, "__per_cpu_offset");
 	u64 offset, addr;
 
-	if (offsets && guest_memory__read(kernel->mem, offsets->addr, &offset, sizeof(offset)) &&
-	    guest_memory__read(kernel->mem, offset + ptr, &addr, sizeof(addr)) &&
-	    addr % GUEST_PAGE_SIZE == 0)
-		return -(s32)sizeof(u64);
-	return 0;
+	if (!offsets || !guest_memory__read(kernel->mem, offsets->addr, &offset, sizeof(offset)) ||
+	    !guest_memory__read(kernel->mem, offset + ptr, &addr, sizeof(addr)))
+		return false;
+	*from = addr % GUEST_PAGE_SIZE ? 0 : -(s32)sizeof(u64);
+	return addr;
 }
 
 static void describe_stacks(struct perf_guest_reads *reads, struct guest_kernel *kernel,
 			    const struct btf *btf)
 {
-	s32 offset;
+	struct perf_guest_read read;
+	s32 offset, end;
 
 	/* The last word of an IRQ's stack is the SP from before; the variable points to it. */
-	if (find_percpu(kernel, btf, "hardirq_stack_ptr", "hardirq_stack_ptr", &offset))
+	if (find_percpu(kernel, btf, "hardirq_stack_ptr", "hardirq_stack_ptr", &offset) &&
+	    find_last_word(kernel, offset, &end))
 		reads->read[GUEST_READ_INTERRUPTED] = (struct perf_guest_read) {
 			.base		= PERF_GUEST_READ_PERCPU,
 			.nr_derefs	= 2,
 			.flags		= PERF_GUEST_READ_IN_KERNEL,
 			.size		= MAX_INTERRUPTED_SIZE,
 			.within		= IRQ_STACK_SIZE,
-			.offset		= { offset, find_last_word(kernel, offset) },
+			.offset		= { offset, end },
 		};
 
-	/* The top of the stack is the end of pt_regs, whether room is left for FRED or not. */
-	if (!find_top_of_stack(kernel, btf, &offset))
+	/* The end of the stack is that of pt_regs, whether room is left for FRED or not. */
+	end = find_stack_end(&read, kernel, btf);
+	if (!read.nr_derefs)
 		return;
 
-	reads->read[GUEST_READ_USER_REGS] = (struct perf_guest_read) {
-		.base		= PERF_GUEST_READ_PERCPU,
-		.nr_derefs	= 1,
-		.flags		= PERF_GUEST_READ_IN_KERNEL,
-		.size		= GUEST_PT_REGS_SIZE,
-		.offset		= { offset, -GUEST_PT_REGS_SIZE },
-	};
-	reads->read[GUEST_READ_USER_STACK] = (struct perf_guest_read) {
-		.base		= PERF_GUEST_READ_PERCPU,
-		.nr_derefs	= 2,
-		.flags		= PERF_GUEST_READ_IN_KERNEL | PERF_GUEST_READ_AS_USER,
-		.size		= USER_STACK_SIZE,
-		.offset		= { offset, GUEST_PT_REGS_SP - GUEST_PT_REGS_SIZE },
-	};
+	read.size = GUEST_PT_REGS_SIZE;
+	read.offset[read.nr_derefs] = end - GUEST_PT_REGS_SIZE;
+	reads->read[GUEST_READ_USER_REGS] = read;
+	read.size = USER_STACK_SIZE;
+	read.flags |= PERF_GUEST_READ_AS_USER;
+	read.offset[read.nr_derefs++] += GUEST_PT_REGS_SP;
+	reads->read[GUEST_READ_USER_STACK] = read;
 }
 
 /* The id of a cgroup is that of its directory. */

@@ -299,10 +299,12 @@ static void take_saved(const struct guest_read *read, struct regs_dump *regs, u6
 		}
 	}
 	/*
-	 * SYSCALL has put IP, the address after it, into CX as well.  Its own rule holds there: it
-	 * may be the last instruction that has one, as in C libraries' return from signals.
+	 * SYSCALL has put IP, the address after it, into CX, and the flags into R11.  Its own rule
+	 * holds there: it may be the last instruction that has one, as in C libraries' return from
+	 * signals.
 	 */
-	if (values[PERF_REG_X86_CX] == values[PERF_REG_X86_IP])
+	if (values[PERF_REG_X86_CX] == values[PERF_REG_X86_IP] &&
+	    values[PERF_REG_X86_R11] == values[PERF_REG_X86_FLAGS])
 		values[PERF_REG_X86_IP]--;
 }
 

@@ -171,6 +171,7 @@ struct orc_rule {
 	u8	bp_reg;
 	u8	type;
 	bool	signal;
+	bool	by_bp;
 };
 
 static void orc_rule__read(struct orc_rule *rule, const struct orc_format *format,
@@ -191,6 +192,7 @@ static void orc_rule__read(struct orc_rule *rule, const struct orc_format *forma
 	if (format == &format_4_14 && rule->sp_reg == ORC_REG_SP_INDIRECT &&
 	    rule->type != ORC_TYPE_CALL)
 		rule->sp_reg = ORC_REG_MAX;
+	rule->by_bp = format == &format_4_14 && rule->sp_reg == ORC_REG_BP;
 	rule->signal = format->signal_mask ? flags & format->signal_mask :
 					     rule->type != ORC_TYPE_CALL;
 }
@@ -275,11 +277,14 @@ static enum orc_end orc_source__read(const struct orc_source *source, u64 addr, 
 
 /*
  * Return true if a rule loads the stack pointer from the stack, as it does where an IRQ has changed
- * stacks.
+ * stacks.  Before 5.12, BP has it there, and so is the address at which the other stack's piece
+ * begins.
  */
-static bool orc_rule__changes_stack(const struct orc_rule *rule)
+static bool orc_rule__changes_stack(const struct orc_rule *rule, const struct orc_state *state,
+				    const struct orc_piece *piece)
 {
-	return rule->sp_reg == ORC_REG_SP_INDIRECT || rule->sp_reg == ORC_REG_BP_INDIRECT;
+	return rule->sp_reg == ORC_REG_SP_INDIRECT || rule->sp_reg == ORC_REG_BP_INDIRECT ||
+	       (rule->by_bp && state->bp == piece->addr);
 }
 
 /*
@@ -296,7 +301,8 @@ static enum orc_end orc_state__ascend(struct orc_state *state, const struct orc_
 	if (!*saved || addr + size < addr)
 		return ORC_END_NO_STACK;
 	if (nr == state->piece ? addr < state->min_addr :
-				 nr < state->piece || !orc_rule__changes_stack(rule))
+				 nr < state->piece ||
+				 !orc_rule__changes_stack(rule, state, &state->source->pieces[nr]))
 		return ORC_END_BACKWARDS;
 
 	state->piece = nr;
