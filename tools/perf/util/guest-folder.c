@@ -124,8 +124,6 @@ static enum guest_files write_guest(struct guest_reader *what, pid_t pid, const 
  * @dir:	directory in which to make the directory PID with these files
  * @tables:	true to write the tables that unwind the kernel
  *
- * If the guest runs Linux before 6.1, the files of its tasks can't be found.
- *
  * Return: what was written of the kernel, see guest_files__write().
  */
 enum guest_files guest_folder__write(pid_t pid, const char *dir, bool tables)

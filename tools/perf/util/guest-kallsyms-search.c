@@ -32,10 +32,10 @@
 /* No token is longer. */
 #define MAX_TOKEN	128
 
-/* One name of so many has a marker. */
+/* Every 256th name has a marker. */
 #define NAMES_PER_MARKER 256
 #define MAX_MARKERS	4096
-/* The shortest name has a length, a type and a character; the longest one has this size. */
+/* The shortest name has a length and one token, for its type and its characters. */
 #define MIN_NAME	2
 #define MAX_NAME	256
 

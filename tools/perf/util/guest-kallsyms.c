@@ -179,7 +179,7 @@ const char *guest_kallsyms__read(struct guest_kernel *kernel)
 	u32 nr;
 
 	if ((!kernel->info.names || !kernel->info.offsets) && !guest_kallsyms__search(kernel))
-		return "its kernel has no kallsyms";
+		return "no kallsyms are found in its kernel";
 
 	tokens = zalloc(sizeof(*tokens));
 	if (tokens && guest_memory__read(kernel->mem, kernel->info.num_syms, &nr, sizeof(nr)) &&

@@ -948,8 +948,11 @@ enum orc_end sample__unwind_guest(struct perf_sample *sample, struct machine *ma
 		return ORC_CONTINUE;
 
 	sample__add_guest_user(sample);
-	/* Without its stack, a kernel's part is that of frame pointers. */
-	if (!read->pieces[GUEST_READ_STACK].size)
+	/*
+	 * Without its stack, a kernel's part is that of frame pointers.  Where guests' samples are
+	 * hidden, they have the host's machine, which has no guest's tables.
+	 */
+	if (!read->pieces[GUEST_READ_STACK].size || machine__is_host(machine))
 		return ORC_CONTINUE;
 
 	orc = machine__guest_orc(machine);

@@ -699,7 +699,7 @@ void guest_task_writer__look_for_new(struct guest_task_writer *tasks, u64 time)
  * @tasks:	the guest's tasks
  * @time:	now, in perf's clock
  *
- * Return: true if it is likely to map its files now.
+ * Return: true if the newest process is likely to map its files now.
  */
 bool guest_task_writer__has_new(const struct guest_task_writer *tasks, u64 time)
 {

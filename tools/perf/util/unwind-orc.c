@@ -187,7 +187,7 @@ static void orc_rule__read(struct orc_rule *rule, const struct orc_format *forma
 						format->types[(flags & format->type_mask) >> 8];
 	/*
 	 * Before 5.12, the offset of an indirect SP was that of the pointer, and only entries into
-	 * the kernel had one.  No version is told here, and these are few: refuse them.
+	 * the kernel had one.  The table does not tell the version: refuse these few entries.
 	 */
 	if (format == &format_4_14 && rule->sp_reg == ORC_REG_SP_INDIRECT &&
 	    rule->type != ORC_TYPE_CALL)

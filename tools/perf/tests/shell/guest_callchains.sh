@@ -100,8 +100,10 @@ test_report() {
 	esac
 	check "perf kvm report" "yes" "${out}"
 
-	check "perf report" "4 samples of guests are not shown: use 'perf kvm --guest report'" \
-	      "$(perf report -i "${dir}/mixed" --stdio 2>&1 >/dev/null | grep "not shown")"
+	out=$(perf report -i "${dir}/mixed" --stdio 2>&1 >/dev/null | grep "not shown")
+	check "perf report" "4 guest samples are not shown" "${out%%:*}"
+	check "perf report says how to see them" "yes" "$(sh -c "$(sed "s/.*'\(.*\)'.*/\1/" <<< "${out}") \
+	      --stdio" 2>"${dir}/err" | grep -q '\[g\]' && echo yes)"
 
 	out=$(perf report -i "${dir}/mixed" --stats 2>"${dir}/err" |
 	      awk '/_DEFERRED|GUEST_READ/ { print $1, $3 }')
