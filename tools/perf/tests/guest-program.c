@@ -336,6 +336,7 @@ enum {
 	NO_FILE = NR_PAGES, ELSEWHERE, NO_TABLES, SAVED, MANGLED, SHORT, AFTER_SYSCALL, AFTER_JUMP,
 	AFTER_FAULT,
 };
+
 #define MANGLED_NAME	"_Z1fv"
 
 /* The index of a chain whose stack is too short. */

@@ -102,8 +102,9 @@ test_report() {
 
 	out=$(perf report -i "${dir}/mixed" --stdio 2>&1 >/dev/null | grep "not shown")
 	check "perf report" "4 guest samples are not shown" "${out%%:*}"
-	check "perf report says how to see them" "yes" "$(sh -c "$(sed "s/.*'\(.*\)'.*/\1/" <<< "${out}") \
-	      --stdio" 2>"${dir}/err" | grep -q '\[g\]' && echo yes)"
+	out=$(sed "s/.*'\(.*\)'.*/\1/" <<< "${out}")
+	check "perf report says how to see them" "yes" \
+	      "$(sh -c "${out} --stdio" 2>"${dir}/err" | grep -q '\[g\]' && echo yes)"
 
 	out=$(perf report -i "${dir}/mixed" --stats 2>"${dir}/err" |
 	      awk '/_DEFERRED|GUEST_READ/ { print $1, $3 }')
