@@ -177,9 +177,10 @@ static bool find_percpu(struct guest_kernel *kernel, const struct btf *btf, cons
 }
 
 /*
- * Find the end of the current task's stack: fill in all of @read but the offset of what to read.
- * Return that of the end.  KVM reads no words that are not aligned, as the one in the TSS is not
- * that Linux 5.10 has in place of a variable: there, add the stack's size to its begin.
+ * Describe how to reach the end of the current task's stack: fill in @read up to its last
+ * dereference, and return the offset of the end from there.  Linux 5.10 keeps the end in the TSS,
+ * in a word that is not aligned, and KVM reads aligned words only.  There, begin at the stack's
+ * lowest address, and return the stack's size.
  */
 static s32 find_stack_end(struct perf_guest_read *read, struct guest_kernel *kernel,
 			  const struct btf *btf)

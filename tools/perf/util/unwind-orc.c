@@ -277,8 +277,8 @@ static enum orc_end orc_source__read(const struct orc_source *source, u64 addr, 
 
 /*
  * Return true if a rule loads the stack pointer from the stack, as it does where an IRQ has changed
- * stacks.  Before 5.12, BP has it there, and so is the address at which the other stack's piece
- * begins.
+ * stacks.  Before 5.12, such a rule uses BP, and the piece of the interrupted stack begins where BP
+ * points.
  */
 static bool orc_rule__changes_stack(const struct orc_rule *rule, const struct orc_state *state,
 				    const struct orc_piece *piece)
