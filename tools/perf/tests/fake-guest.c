@@ -829,6 +829,90 @@ char *fake__put_other_info(u64 gpa, char digit, const char *tables)
 	return copy;
 }
 
+/* Where the kallsyms of an older kernel are. */
+#define OLD_TABLES	(SMALL + 0xa8004)
+
+/* Name symbols, which have the type in front, and give them addresses. */
+void fake__old_name(unsigned int i, char *name)
+{
+	snprintf(name, 32, i == 3 ? "T_stext" : i % 7 ? "tname_%u" : "Da_variable_%u", i);
+}
+
+u64 fake__old_addr(unsigned int i)
+{
+	return KERNEL + (i <= 3 ? 0 : i);
+}
+
+static u64 align_table(u64 at)
+{
+	return (at + 7) & ~7ULL;
+}
+
+/* Put kallsyms in the order in which Linux had them, and have VMCOREINFO not tell where. */
+void fake__make_old(const struct fake_old *old)
+{
+	static const char *const gone[] = { "names", "num", "token_table", "token_index", "offsets",
+					    "relative" };
+	u64 places[NR_OLD_PLACES], at = align_table(OLD_TABLES), names;
+	u32 nr = old->nr ?: NR_OLD, markers[8], nr_markers = 0, word;
+	char from[32], to[32], name[32];
+
+	for (size_t i = 0; i < ARRAY_SIZE(gone); i++) {
+		snprintf(from, sizeof(from), "(kallsyms_%s", gone[i]);
+		snprintf(to, sizeof(to), "(kallsyms-%s", gone[i]);
+		fake__change_info(from, to);
+	}
+
+	for (u32 i = 0; i < nr; i++, at += sizeof(s32))
+		fake__put_u32(at, fake__old_addr(i) - KERNEL);
+	at = align_table(at);
+	fake__put_u64(at, KERNEL);
+	places[OLD_NR] = at + 8;
+	fake__put_u32(places[OLD_NR], nr);
+
+	names = at + 16;
+	at = names;
+	for (u32 i = 0; i < nr; i++) {
+		u8 len;
+
+		if (i % 256 == 0)
+			markers[nr_markers++] = at - names;
+		if (i == 300 || i == 255)
+			places[OLD_LEN] = at;
+		fake__old_name(i, name);
+		len = strlen(name);
+		fake__put(at++, &len, sizeof(len));
+		fake__put(at, name, len);
+		at += len;
+	}
+	at = align_table(at);
+	for (u32 i = 0; i < nr_markers; i++) {
+		places[OLD_MARKER] = at;
+		fake__put_u32(at, markers[i]);
+		at += old->wide ? sizeof(u64) : sizeof(u32);
+	}
+
+	at = align_table(at);
+	for (unsigned int i = 0; i < 256; i++) {
+		/* All but one stand for themselves. */
+		const char token[] = { i ?: '-', i == 1 ? 'x' : 0, 0 };
+
+		fake__put(at, token, sizeof(token));
+		if (i == 100)
+			places[OLD_TOKEN] = at + 1;
+		at += i == 1 ? 3 : 2;
+	}
+	at = align_table(at);
+	for (u16 i = 0, index = 0; i < 256; i++) {
+		places[OLD_INDEX] = at + 2 * i;
+		fake__put(at + 2 * i, &index, sizeof(index));
+		index += i == 1 ? 3 : 2;
+	}
+
+	memcpy(&word, &fake_ram[fake__offset(places[old->change])], sizeof(word));
+	fake__put_u32(places[old->change], word + old->delta);
+}
+
 /* Change the guest that was made last. */
 void fake__change(const struct fake_guest *guest)
 {

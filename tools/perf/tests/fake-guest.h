@@ -365,6 +365,25 @@ struct fake_guest {
 	const char		*to;
 };
 
+/* How many symbols the kernel of fake__make_old() has. */
+#define NR_OLD		1000
+
+/**
+ * struct fake_old - kallsyms of a kernel that doesn't tell where they are, as before Linux 6.0
+ * @name:	what is special about them
+ * @wide:	markers have 64 bits
+ * @nr:		number of symbols, if it isn't NR_OLD
+ * @change:	which of the addresses below to add @delta to
+ * @delta:	zero if the tables are good
+ */
+struct fake_old {
+	const char	*name;
+	bool		wide;
+	u32		nr;
+	enum { OLD_NR, OLD_LEN, OLD_MARKER, OLD_TOKEN, OLD_INDEX, NR_OLD_PLACES } change;
+	int		delta;
+};
+
 /* arm64's large pages, and where all tables but the topmost one lie in RAM, 64 KiB apart. */
 #define ARM64_BLOCK	(BIT(0) | BIT(10) | GENMASK_ULL(52, 50) | BIT_ULL(54))
 #define ARM64_TABLES	(1UL << 20)
@@ -407,6 +426,9 @@ void fake__make(const struct fake_guest *guest);
 void fake__make_usual(void);
 void fake__make_program(void);
 void fake__make_vdso(void);
+void fake__old_name(unsigned int i, char *name);
+u64 fake__old_addr(unsigned int i);
+void fake__make_old(const struct fake_old *old);
 void fake__make_jit(const char *name, const char *text, size_t size);
 void fake__make_arm64(const struct fake_arm64 *guest);
 size_t fake__print_kallsyms(char *text, size_t size, bool modules);

@@ -85,27 +85,7 @@ static int test_broken(const char *dir)
 	return TEST_OK;
 }
 
-/* Where the tables of an older kernel are, and how many symbols they have. */
-#define OLD_TABLES	(SMALL + 0xa8004)
-#define NR_OLD		1000
-
-/**
- * struct old_tables - the kallsyms of a kernel that doesn't tell where they are
- * @name:	what is special about them
- * @wide:	markers have 64 bits
- * @nr:		number of symbols, if it isn't NR_OLD
- * @change:	which of the addresses below to add @delta to
- * @delta:	zero if the tables are good
- */
-struct old_tables {
-	const char	*name;
-	bool		wide;
-	u32		nr;
-	enum { OLD_NR, OLD_LEN, OLD_MARKER, OLD_TOKEN, OLD_INDEX, NR_OLD_PLACES } change;
-	int		delta;
-};
-
-static const struct old_tables old_tables[] = {
+static const struct fake_old old_tables[] = {
 	{ "a kernel of 5.10",		.wide = false },
 	{ "a kernel of 4.18",		.wide = true },
 	{ "all markers full",		.nr = 4 * 256 },
@@ -121,87 +101,6 @@ static const struct old_tables old_tables[] = {
 	{ "another index",		.change = OLD_INDEX, .delta = 1 },
 };
 
-static void old_name(unsigned int i, char *name)
-{
-	snprintf(name, 32, i == 3 ? "T_stext" : i % 7 ? "tname_%u" : "Da_variable_%u", i);
-}
-
-static u64 old_addr(unsigned int i)
-{
-	return KERNEL + (i <= 3 ? 0 : i);
-}
-
-static u64 align_table(u64 at)
-{
-	return (at + 7) & ~7ULL;
-}
-
-/* Put the tables in the order in which Linux had them, and have VMCOREINFO not tell where. */
-static void make_old_tables(const struct old_tables *old)
-{
-	static const char *const gone[] = { "names", "num", "token_table", "token_index", "offsets",
-					    "relative" };
-	u64 places[NR_OLD_PLACES], at = align_table(OLD_TABLES), names;
-	u32 nr = old->nr ?: NR_OLD, markers[8], nr_markers = 0, word;
-	char from[32], to[32], name[32];
-
-	fake__make_kernel(&(const struct fake_kernel){});
-	for (size_t i = 0; i < ARRAY_SIZE(gone); i++) {
-		snprintf(from, sizeof(from), "(kallsyms_%s", gone[i]);
-		snprintf(to, sizeof(to), "(kallsyms-%s", gone[i]);
-		fake__change_info(from, to);
-	}
-
-	for (u32 i = 0; i < nr; i++, at += sizeof(s32))
-		fake__put_u32(at, old_addr(i) - KERNEL);
-	at = align_table(at);
-	fake__put_u64(at, KERNEL);
-	places[OLD_NR] = at + 8;
-	fake__put_u32(places[OLD_NR], nr);
-
-	names = at + 16;
-	at = names;
-	for (u32 i = 0; i < nr; i++) {
-		u8 len;
-
-		if (i % 256 == 0)
-			markers[nr_markers++] = at - names;
-		if (i == 300 || i == 255)
-			places[OLD_LEN] = at;
-		old_name(i, name);
-		len = strlen(name);
-		fake__put(at++, &len, sizeof(len));
-		fake__put(at, name, len);
-		at += len;
-	}
-	at = align_table(at);
-	for (u32 i = 0; i < nr_markers; i++) {
-		places[OLD_MARKER] = at;
-		fake__put_u32(at, markers[i]);
-		at += old->wide ? sizeof(u64) : sizeof(u32);
-	}
-
-	at = align_table(at);
-	for (unsigned int i = 0; i < 256; i++) {
-		/* All but one stand for themselves. */
-		const char token[] = { i ?: '-', i == 1 ? 'x' : 0, 0 };
-
-		fake__put(at, token, sizeof(token));
-		if (i == 100)
-			places[OLD_TOKEN] = at + 1;
-		at += i == 1 ? 3 : 2;
-	}
-	at = align_table(at);
-	for (u16 i = 0, index = 0; i < 256; i++) {
-		places[OLD_INDEX] = at + 2 * i;
-		fake__put(at + 2 * i, &index, sizeof(index));
-		index += i == 1 ? 3 : 2;
-	}
-
-	memcpy(&word, &fake_ram[fake__offset(places[old->change])], sizeof(word));
-	fake__put_u32(places[old->change], word + old->delta);
-}
-
 /* Return true if all symbols of an older kernel are found, and no others. */
 static bool has_old_symbols(const struct guest_kernel *kernel, u32 nr)
 {
@@ -209,8 +108,8 @@ static bool has_old_symbols(const struct guest_kernel *kernel, u32 nr)
 	char name[32];
 
 	for (u32 i = 0; good && i < nr; i++) {
-		old_name(i, name);
-		good = kernel->symbols[i].addr == old_addr(i) &&
+		fake__old_name(i, name);
+		good = kernel->symbols[i].addr == fake__old_addr(i) &&
 		       kernel->symbols[i].type == *name &&
 		       !strcmp(kernel->symbols[i].name, &name[1]);
 	}
@@ -223,7 +122,8 @@ static int test_old_tables(const char *dir __maybe_unused)
 		const char *why_not;
 		struct guest_kernel *kernel;
 
-		make_old_tables(&old_tables[i]);
+		fake__make_usual();
+		fake__make_old(&old_tables[i]);
 		kernel = guest_kernel__find(getpid(), NULL, &why_not);
 		TEST_ASSERT_VAL(old_tables[i].name, old_tables[i].delta ? !kernel :
 				has_old_symbols(kernel, old_tables[i].nr ?: NR_OLD));

@@ -6,6 +6,7 @@
  * and UBSan look for errors.  All output but the vmlinux must be text that a terminal can show.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,6 +21,7 @@
 #include "build-id.h"
 #include "debug.h"
 #include "guest-btf.h"
+#include "guest-files.h"
 #include "guest-kernel.h"
 #include "guest-memory.h"
 #include "guest-memslots.h"
@@ -27,10 +29,22 @@
 #include "guest-page-cache.h"
 #include "guest-policy.h"
 #include "guest-program.h"
+#include "guest-sandbox.h"
 #include "guest-task-writer.h"
 #include "guest-vmlinux.h"
 
-#define NR_X86		(2 * NR_KALLSYMS)
+/* Guests with each layout of kallsyms, each with modules as before and since Linux 6.4. */
+#define NR_USUAL	(2 * NR_KALLSYMS)
+
+static const struct fake_kernel old_kernels[] = {
+	{ .old = true, .list = true, .types = IN_SIZE, .no_top = true },
+	{ .old = true, .list = true, .types = IN_INFO, .no_header = true },
+};
+
+/* In kernels before Linux 6.0, perf has to search for kallsyms. */
+static const struct fake_old old_tables[] = { { .wide = false }, { .wide = true } };
+
+#define NR_X86		(NR_USUAL + ARRAY_SIZE(old_kernels) + ARRAY_SIZE(old_tables))
 #define NR_GUESTS	(NR_X86 + ARRAY_SIZE(fake_arm64_guests) - 1)
 
 /* For functions that are not under test: their coverage takes time and can't guide libFuzzer. */
@@ -71,19 +85,73 @@ static no_coverage ssize_t fuzz_pread(int fd, void *buf, size_t size, off_t pos)
 	return size;
 }
 
-static no_coverage FILE *fuzz_fopen(const char *path, const char *mode)
+#define process_vm_readv	fuzz_readv
+#define pread			fuzz_pread
+#include "guest-memory.c"
+
+/* The files that perf has written; what comes after the last of them is lost. */
+static struct {
+	char	path[PATH_MAX];
+	char	*text;
+	size_t	size;
+} files[16];
+
+static size_t nr_files;
+
+static no_coverage FILE *new_file(const char *path)
+{
+	size_t i = nr_files;
+
+	if (i == ARRAY_SIZE(files))
+		return fopen("/dev/null", "w");
+	nr_files++;
+	snprintf(files[i].path, PATH_MAX, "%s", path);
+	return open_memstream(&files[i].text, &files[i].size);
+}
+
+no_coverage FILE *guest_files__create(const char *dir, const char *name)
+{
+	char path[PATH_MAX];
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	return new_file(path);
+}
+
+bool guest_files__close(FILE *file)
+{
+	return file && !fclose(file);
+}
+
+/* Of the VMM's files, only its mappings are read as text. */
+no_coverage FILE *guest_sandbox__fopen(const char *path, enum guest_request_op how)
 {
 	static char map[64];
 
+	if (how != GUEST_READ_FILE)
+		return new_file(path);
 	snprintf(map, sizeof(map), "%lx-%lx rw-p\n", (long)guest->ram, (long)guest->ram + LOW_SIZE);
 	return fmemopen(map, strlen(map), "r");
 }
 
-#define process_vm_readv	fuzz_readv
-#define pread			fuzz_pread
-#define fopen			fuzz_fopen
-#include "guest-memory.c"
-#undef fopen
+int guest_sandbox__open(const char *path, enum guest_request_op how)
+{
+	return open(path, O_RDONLY | O_CLOEXEC);
+}
+
+int guest_sandbox__mkdir(const char *path)
+{
+	return 0;
+}
+
+int guest_sandbox__rename(const char *path, const char *to)
+{
+	return 0;
+}
+
+int guest_sandbox__unlink(const char *path)
+{
+	return 0;
+}
 
 int verbose;
 
@@ -154,6 +222,9 @@ static const u64 places[] = {
 	STRINGS, SYMTAB, TYPES, ORC_HEADER, BTF, PAGE_OFFSET_AT, CPU_OFFSETS, IDLE_THREADS,
 	TASK(0), TASK(1), TASK(2), TASK(3), SIGNAL, MM, VMA(0), FILE_OF(0), DENTRY(0), MOUNT(0),
 	NAME_OF(0), INODE(0), MAPPING(0), CACHE(0), CACHE(1), VMEMMAP_AT, PROGRAM_FOLIO(HEADERS),
+	CSS_SET(0), CGROUP(0), CGROUP_DIR(0), CGROUP_NAME(0), FILES, FDT, FDS, OWN_PID,
+	FILE_OF(JIT_FILE), DENTRY(JIT_DENTRY), JIT_CACHE, JIT_PAGE(0), VDSO_IMAGE, OLD_TABLES,
+	OLD_TABLES + 0x1000, OLD_TABLES + 0x3000, OLD_TABLES + 0x4000,
 	PGD_GPA, PUD_GPA, PMD_GPA, PTE_GPA, INFO_GPA, PROGRAM_GPA, PROGRAM_RAM(HASHES, 0),
 	PROGRAM_RAM(NAMES_1, 0), PROGRAM_RAM(DYNAMIC, 0), PROGRAM_RAM(CODE, 0),
 	PROGRAM_RAM(TABLE, 0), PROGRAM_RAM(RULES_1, 0),
@@ -161,10 +232,37 @@ static const u64 places[] = {
 
 #define MAX_CHANGES	256
 
+#define MODULE_STATE_COMING	1
+
+/* Where perf writes the guest's files. */
+#define TOP		"/top"
+
+/* What a JIT compiler in the guest has written. */
+static const char jit_map[] = "400000 10 first\n400010 20 second\n";
+
 struct change {
 	u64	gpa;
 	u8	byte;
 };
+
+static void make_guest(size_t i)
+{
+	size_t old = i - NR_USUAL;
+
+	if (i >= NR_X86)
+		fake__make_arm64(&fake_arm64_guests[i - NR_X86]);
+	else if (i < NR_USUAL)
+		fake__make_contents(&(const struct fake_kernel){
+			.kallsyms = i / 2, .old = i % 2 });
+	else
+		fake__make_contents(&old_kernels[old % ARRAY_SIZE(old_kernels)]);
+	if (i < NR_X86 && i >= NR_USUAL + ARRAY_SIZE(old_kernels))
+		fake__make_old(&old_tables[old - ARRAY_SIZE(old_kernels)]);
+	fake__make_program();
+	fake__make_jit("perf-3.map", jit_map, strlen(jit_map));
+	/* init() takes a page that is all zeroes for one without contents. */
+	fake__put_u64(FDS - sizeof(u64), 1);
+}
 
 static void init(void)
 {
@@ -173,12 +271,7 @@ static void init(void)
 				MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 		if (fake_ram == MAP_FAILED)
 			abort();
-		if (i < NR_X86)
-			fake__make_contents(&(const struct fake_kernel){
-				.kallsyms = i / 2, .old = i % 2 });
-		else
-			fake__make_arm64(&fake_arm64_guests[i - NR_X86]);
-		fake__make_program();
+		make_guest(i);
 		guests[i].ram = fake_ram;
 		guests[i].btf_size = btf_size;
 		for (size_t j = 0; j < LOW_SIZE; j++) {
@@ -199,44 +292,81 @@ static no_coverage void check_text(const char *name, const char *text, size_t si
 	}
 }
 
-/* Write the program that the guest has in its page cache; its names must be text. */
+/* The names that an ELF file has of a guest's program must be text. */
+static no_coverage void check_program(const char *elf, size_t size)
+{
+	const Elf64_Ehdr *ehdr = (void *)elf;
+	const Elf64_Shdr *names;
+
+	if (size < sizeof(*ehdr))
+		return;
+	names = (void *)&elf[ehdr->e_shoff];
+	while (names->sh_type != SHT_STRTAB)
+		names++;
+	for (u64 i = 0; i < names->sh_size; i++) {
+		if (elf[names->sh_offset + i])
+			check_text("a program", &elf[names->sh_offset + i], 1);
+	}
+}
+
+/* Files have the names that perf or its checks give them, whatever the guest's names are. */
+static no_coverage void check_file(const char *path, const char *text, size_t size)
+{
+	check_text("a path", path, strlen(path));
+	if (strncmp(path, TOP "/", strlen(TOP "/")) || strstr(path, "/../")) {
+		fprintf(stderr, "fuzz_guest_memory: perf would write %s\n", path);
+		abort();
+	}
+	if (!strncmp(path, TOP "/programs/", strlen(TOP "/programs/")) && !strstr(path, ".map"))
+		check_program(text, size);
+	else if (strncmp(path, TOP "/boot/", strlen(TOP "/boot/")) &&
+		 strncmp(path, TOP "/sys/", strlen(TOP "/sys/")))
+		check_text(path, text, size);
+}
+
+static no_coverage void check_files(void)
+{
+	for (size_t i = 0; i < nr_files; i++) {
+		check_file(files[i].path, files[i].text, files[i].size);
+		free(files[i].text);
+	}
+	nr_files = 0;
+}
+
+/* The page cache has a program whether or not a task runs it. */
 static no_coverage void write_program(struct guest_kernel *kernel)
 {
 	struct btf *btf = guest_btf__read(kernel);
 	struct guest_page_cache cache;
 	struct build_id build_id;
-	char *text = NULL;
-	size_t size = 0;
 	u64 content;
 	FILE *file;
 
 	if (btf && guest_page_cache__init(&cache, kernel->mem, btf, VMEMMAP)) {
-		file = open_memstream(&text, &size);
+		file = new_file(TOP "/programs/0");
 		guest_memory__refresh(kernel->mem);
 		if (guest_program__read_build_id(&cache, MAPPING(0), &build_id))
 			guest_program__write(&cache, MAPPING(0), &build_id, file, &content);
 		fclose(file);
-		if (size) {
-			const Elf64_Ehdr *ehdr = (void *)text;
-			const Elf64_Shdr *names = (void *)&text[ehdr->e_shoff];
-
-			while (names->sh_type != SHT_STRTAB)
-				names++;
-			for (u64 i = 0; i < names->sh_size; i++) {
-				if (text[names->sh_offset + i])
-					check_text("a program", &text[names->sh_offset + i], 1);
-			}
-		}
-		free(text);
 	}
 	btf__free(btf);
 }
 
+/* A module is being loaded. */
+static no_coverage void look_at_inits(struct guest_kernel *kernel, FILE *inits)
+{
+	u8 *state = &fake_ram[fake__offset(MODULE(0))], usual = *state;
+
+	*state = MODULE_STATE_COMING;
+	guest_memory__refresh(kernel->mem);
+	if (guest_modules__are_loaded(kernel, 1))
+		guest_modules__write_inits(kernel, inits, TOP, true, 1);
+	*state = usual;
+}
+
 static no_coverage void look_at_guest(void)
 {
-	char *kallsyms_text, *modules_text, *tasks_text, *maps_text;
-	size_t kallsyms_size, modules_size, tasks_size, maps_size;
-	FILE *kallsyms, *modules, *vmlinux, *tasks_file, *maps_file;
+	FILE *kallsyms, *modules, *inits, *vmlinux, *tasks_file, *maps_file;
 	struct guest_kernel *kernel;
 	struct guest_task_writer *tasks;
 	const char *why_not;
@@ -245,36 +375,35 @@ static no_coverage void look_at_guest(void)
 	if (!kernel)
 		return;
 
-	kallsyms = open_memstream(&kallsyms_text, &kallsyms_size);
-	modules = open_memstream(&modules_text, &modules_size);
-	tasks_file = open_memstream(&tasks_text, &tasks_size);
-	maps_file = open_memstream(&maps_text, &maps_size);
+	kallsyms = new_file(TOP "/kallsyms");
+	modules = new_file(TOP "/modules");
+	inits = new_file(TOP "/inits");
+	tasks_file = new_file(TOP "/tasks");
+	maps_file = new_file(TOP "/maps");
 	vmlinux = fopen("/dev/null", "w");
 	for (size_t i = 0; i < kernel->nr_symbols; i++)
 		fprintf(kallsyms, "%c %s\n", kernel->symbols[i].type, kernel->symbols[i].name);
-	/* Build-ids are read, but can't be written, as /dev/null is no directory. */
-	guest_modules__write(kernel, modules, kallsyms, "/dev/null", false);
+	guest_modules__write(kernel, modules, kallsyms, TOP, true);
+	look_at_inits(kernel, inits);
 	guest_vmlinux__write(kernel, vmlinux);
-	/* Programs are not written there. */
-	tasks = guest_task_writer__new(kernel, tasks_file, maps_file, "/dev/null");
-	if (tasks)
+	tasks = guest_task_writer__new(kernel, tasks_file, maps_file, TOP);
+	/* The second look finds new processes, and what else has changed. */
+	if (tasks) {
 		guest_task_writer__update(tasks, 0);
+		guest_task_writer__look_for_new(tasks, 1);
+		guest_task_writer__update(tasks, 2);
+		guest_task_writer__finish(tasks);
+	}
 	guest_task_writer__delete(tasks);
 	write_program(kernel);
 	fclose(kallsyms);
 	fclose(modules);
+	fclose(inits);
 	fclose(tasks_file);
 	fclose(maps_file);
 	fclose(vmlinux);
-	check_text("kallsyms", kallsyms_text, kallsyms_size);
-	check_text("modules", modules_text, modules_size);
-	check_text("tasks", tasks_text, tasks_size);
-	check_text("maps", maps_text, maps_size);
+	check_files();
 	check_text("the release", kernel->info.release, strlen(kernel->info.release));
-	free(kallsyms_text);
-	free(modules_text);
-	free(tasks_text);
-	free(maps_text);
 	guest_kernel__delete(kernel);
 }
 

@@ -198,6 +198,11 @@ int sysfs__read_build_id(const char *filename __maybe_unused,
 	return -1;
 }
 
+const char *guest_folder__missing(void)
+{
+	return NULL;
+}
+
 bool is_regular_file(const char *file __maybe_unused)
 {
 	return true;
