@@ -27,7 +27,7 @@ REASONS = (
     ("may not trace", "trace", "run this, and perf, as root"),
     ("no Linux kernel", "no-linux", "if it has not booted yet, wait; else its frames stay "
      "addresses"),
-    ("doesn't tell where symbols are", "no-symbols", f"{GIVE_FILES} and --guestvmlinux=FILE"),
+    ("no kallsyms are found", "no-symbols", f"{GIVE_FILES} and --guestvmlinux=FILE"),
     ("without libbpf", "no-libbpf", "install libbpf's headers, and build perf again"),
     ("", "other", GIVE_FILES),
 )
@@ -73,7 +73,8 @@ def look_into(system: System, program: str, pid: int) -> Info:
 def read_info(system: System, output: str, pid: int, folder: str) -> Info:
     """Read the output of perf kvm guest-info, and the files that it has written to a folder."""
     guest = f"the guest of process {pid}"
-    said = {what: re.search(f"{words}: (.*)", output, re.I) for what, words in (
+    # Behind a semicolon, perf says what to do: so does the doctor.
+    said = {what: re.search(f"{words}: ([^;\n]*)", output, re.I) for what, words in (
         ("names", f"{guest} has no names"), ("modules", f"modules of {guest} have no names"),
         ("tasks", f"tasks of {guest} have no names"), ("tables", f"{guest} is not unwound by ORC"))}
     why_not = {what: found.group(1) for what, found in said.items() if found}

@@ -85,7 +85,7 @@ keep_notes()
 
 # Compare perf's findings in the running guest's memory with the guest's own messages, for each
 # of its kernels: names and addresses of all functions, and the places of the modules in any order.
-# Print "same" if there is no difference.
+# Print "functions same" and "modules same" if there is no difference.
 compare_names()
 {
 	set -- perf.data.guests/$vm/proc
@@ -93,12 +93,11 @@ compare_names()
 	for found in "$@"; do
 		awk '$2 ~ /[tTwW]/ { print $1, $3, $4 }' "$found/kallsyms" | LC_ALL=C sort | md5sum
 	done > /tmp/functions
-	told functions | tail -n "$boots" | cmp - /tmp/functions &&
+	told functions | tail -n "$boots" | cmp - /tmp/functions && echo "functions same" &&
 		for found in "$@"; do
 			cut -d' ' -f 1,2,6 "$found/modules"
 		done | sort > /tmp/modules &&
-		told modules | cut -d' ' -f 1,2,6 | sort | cmp - /tmp/modules &&
-		echo same
+		told modules | cut -d' ' -f 1,2,6 | sort | cmp - /tmp/modules && echo "modules same"
 }
 
 # Count the bytes that could control a terminal in perf's files and output.  Leave out tables,
@@ -142,10 +141,14 @@ sample()
 		until_done="$(until_told "at work" 2); $until_done" ;;
 	tasks)	until_done="$(until_told loaded 1); $until_done" ;;
 	esac
-	if [ "$work" = block ]; then mount_guest; else name_files; fi
 	for way in "$@"; do
+		if [ "$work" = block ]; then mount_guest; else name_files; fi
 		graph="--call-graph $way"
 		files=
+		if [ "$way" = frames ]; then
+			graph=-g
+			symbols="--guestkallsyms=$guest/kallsyms"
+		fi
 		if [ "$way" = outside ]; then
 			graph=-g
 			symbols=
@@ -205,7 +208,9 @@ boot_and_sample()
 
 # Let events read guests.
 echo 3 > /proc/sys/kernel/perf_event_guest_callchain
-for guest in "$out"/guests/*; do
+# shellcheck disable=SC2154 # the host's caller has set $guests
+for guest in $guests; do
+	guest=$out/guests/$guest
 	# $ways holds one or several; descriptor 3, as a VMM reads the standard input.
 	while read -r work cpus ways <&3; do
 		boot_and_sample "$work" "$cpus" $ways

@@ -138,11 +138,12 @@ class Build:
         patched: false for a kernel without our series; it has Linux's selftests only
         jobs: the number of parallel jobs; 0 for one per CPU
         arch: the host's architecture
+        compiler: what compiles the kernel, if that is not its architecture's gcc
     """
 
     def __init__(self, build: Path, source: Source, extra_config: Optional[Path],
                  baseline: bool = False, patched: bool = True,
-                 jobs: int = 0, arch: Arch = X86) -> None:
+                 jobs: int = 0, arch: Arch = X86, compiler: str = "gcc") -> None:
         self.arch = arch
         self.tree = Tree(build, patched, baseline=baseline)
         self._source = source
@@ -164,6 +165,7 @@ class Build:
         self.tsc_khz = build / "tsc_khz"
         self.selftests = self.path / "selftests" / "kvm"
         self._jobs = f"-j{jobs or os.cpu_count() or 1}"
+        self._compiler = compiler
         # ccache must find objects of another clone, which has the same files under another path.
         self._env = {**_REPRODUCIBLE, "CCACHE_BASEDIR": str(build), "CCACHE_NOHASHDIR": "1"}
         if arch is not X86:
@@ -231,6 +233,18 @@ class Build:
         self._build_modules(folder, "test_pmi.o")
         stamp.write_text(inputs)
 
+    def guest(self, config: Path, compiler: str) -> "Build":
+        """Build another kernel from the same tree, for a guest, and return what was built.
+
+        Args:
+            config: a fragment that is merged over the host's configuration
+            compiler: what compiles it
+        """
+        made = Build(self.folder, self._source, config, arch=self.arch, compiler=compiler)
+        made.path.mkdir(parents=True, exist_ok=True)
+        made._build_kernel()
+        return made
+
     def host_and_perf(self) -> None:
         """Build all but our selftests, which a tree without our patches does not have."""
         self._build_host()
@@ -268,7 +282,13 @@ class Build:
 
     def _make(self, *args: str) -> List[str]:
         return ["make", "-C", str(self.tree.path), f"O={self.kernel}", self._jobs,
-                *_cross(self.arch), *args]
+                *_cross(self.arch), *self._other_compiler(), *args]
+
+    def _other_compiler(self) -> List[str]:
+        """Return the arguments that override those for gcc."""
+        if self._compiler == "gcc":
+            return []
+        return cached_cc(self._compiler) or [f"CC={self._compiler}"]
 
     def _run_make(self, title: str, log: str, *args: str) -> None:
         run_logged(title, self._make(*args), self.log_dir / log, env=self._env)
@@ -305,7 +325,8 @@ class Build:
 
     def _build_kernel(self) -> str:
         stamp = self._kernel_stamp()
-        inputs = _hash([self._source.name, _compiler(self.arch), *self._fragments,
+        inputs = _hash([self._source.name, _compiler(self.arch), *self._other_compiler(),
+                        *self._fragments,
                         *self._overlay(("arch/", "include/", "init/", "kernel/", "lib/", "virt/"))])
         if not self._is_current(stamp, inputs, self.image, self.modules):
             stamp.unlink(missing_ok=True)

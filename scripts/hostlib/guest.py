@@ -97,9 +97,10 @@ def fetch(suite: str, architecture: str = "amd64", flavour: str = "cloud-") -> T
     Download them if they are not in the cache.
 
     Args:
-        flavour: what the kernel's name has before the architecture: "cloud-", "rt-", or nothing
+        flavour: what the kernel's name has before the architecture: "cloud-", "rt-", or nothing;
+            for i386, what it has in place of it: "686"
     """
-    kind = f"{flavour}{architecture}"
+    kind = flavour if architecture == "i386" else f"{flavour}{architecture}"
     name = suite if kind == "cloud-amd64" else f"{suite}-{kind}"
     folder = cache_dir() / "stock" / name
     with one_at_a_time(folder):
@@ -112,6 +113,20 @@ def fetch(suite: str, architecture: str = "amd64", flavour: str = "cloud-") -> T
         except Failure as failure:
             own = "; make demo GUEST=own does not need it" if architecture == "amd64" else ""
             raise Failure(f"{failure}{own}") from None
+
+
+def fetch_busybox(suite: str, architecture: str) -> Path:
+    """Return a suite's static busybox for another architecture; download it if necessary."""
+    folder = cache_dir() / "stock" / f"{suite}-{architecture}-busybox"
+    kept = folder / "busybox"
+    with one_at_a_time(folder):
+        if not kept.exists():
+            package, = Apt(folder, [suite], architecture).download(
+                f"Download Debian's busybox of {suite} for {architecture}", ["busybox-static"])
+            with tempfile.TemporaryDirectory(dir=folder) as tmp:
+                _extract(package, tmp, ["./bin/busybox", "./usr/bin/busybox"])
+                next(Path(tmp).rglob("busybox")).rename(kept)
+    return kept
 
 
 def _download(suite: str, folder: Path, architecture: str, kind: str) -> Tuple[Path, Path]:

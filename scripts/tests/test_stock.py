@@ -78,6 +78,7 @@ class StockTest(unittest.TestCase):
         ids = "aa [kernel.kallsyms]\nbb [guest.kernel.kallsyms.71]\ncc [null_blk]\n"
         strange = [Sample("Gu", ("f",), ("10",), "a?[2J?b")] * 200
         report = "    50.00%  a?[2J?b  a?[2J?b (deleted) (guest)\n"
+        same = "functions same\nmodules same\n"
         unwound = stock.Unwound
         judges: List[Tuple[Callable[..., Iterator[str]], List[Tuple[int, Any]]]] = [
             (stock._judge, [
@@ -89,10 +90,15 @@ class StockTest(unittest.TestCase):
                 (0, [unwound({"user mode": 600, stock._BEYOND: 400}, 1000, 1000, 600),
                      stock.FILES]),
                 (1, [unwound({"user mode": 499, stock._BEYOND: 501}, 1000, 1000, 499),
-                     stock.FILES])]),
+                     stock.FILES]),
+                (0, [unwound({}, 1000, 990, 970), stock.FRAMES]),
+                (2, [unwound({}, 1000, 980, 960), stock.FRAMES])]),
             (stock._judge_found, [(0, [stock.Found(100, 97)]), (1, [stock.Found(100, 96)]),
                                   (1, [stock.Found(49, 49)]), (2, [stock.Found(3, 2)])]),
-            (stock._judge_names, [(0, ["same\n"]), (1, [""]), (1, ["- /tmp/functions differ\n"])]),
+            (stock._judge_names, [
+                (0, [same]), (1, [""]), (1, ["- /tmp/functions differ\n"]), (1, [f"{same}more"]),
+                (1, ["functions same\n"]), (0, ["functions same\nno BTF", ("no BTF",)]),
+                (1, [same, ("no BTF",)])]),
             (stock._judge_tasks, [(0, [tasks(*right)]), (1, [tasks(*swapped)]), (1, [[]]),
                                   (1, [tasks(*right, *["dd"] * 200)])]),
             (stock._judge_reboot, [
@@ -109,6 +115,12 @@ class StockTest(unittest.TestCase):
             for number, (wrong, arguments) in enumerate(cases):
                 with self.subTest(judge.__name__, case=number):
                     self.assertEqual(len(list(judge("a", *arguments))), wrong)
+
+    def test_addresses_of_kernels_have_32_or_64_bits(self) -> None:
+        addresses = ("ffffffff81000010", "c0100000", "bfffffff", "7fff00000000", "401000",
+                     "7f1e89c4ad6b0000")
+        self.assertEqual([stock.is_kernel(address) for address in addresses],
+                         [True, True, False, False, False, False])
 
     def test_functions_of_modules_are_found_by_their_places(self) -> None:
         places = stock.modules_of("null_blk 8192 1 - Live 0xffffffffc0100000\n"

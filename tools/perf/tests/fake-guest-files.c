@@ -125,7 +125,7 @@ bool fake__has_changed(const char *dir, const char *name, const char *usual,
 /* Check the names of the kernel that was made last, and of its modules. */
 bool fake__has_names(const char *dir)
 {
-	char expected[4096];
+	static char expected[1 << 16];
 
 	fake__print_kallsyms(expected, sizeof(expected), HAS_BTF);
 	return fake__has_text(dir, "proc/kallsyms", expected) &&

@@ -134,18 +134,39 @@ static const struct {
 	{ ORC_END + 0x100,	"ta_name_of_more_than_127_characters_" },
 };
 
-static u64 symbol_addr(size_t i)
+/* More symbols, which have the type in front, too. */
+static const char *symbol(u32 i, char buf[32])
 {
+	if (i < ARRAY_SIZE(symbols))
+		return symbols[i].name;
+	snprintf(buf, 32, i % 7 ? "dname_%u" : "ta_function_%u", i);
+	return buf;
+}
+
+static u64 symbol_addr(u32 i)
+{
+	if (i >= ARRAY_SIZE(symbols))
+		return ORC_END + 0x100 + i;
 	return symbols[i].addr ?: BTF + btf_size;
 }
 
-static s32 kept_offset(size_t i)
+static u32 nr_symbols(void)
+{
+	return fake_kernel.nr_symbols ?: ARRAY_SIZE(symbols);
+}
+
+/* Where a guest has these tables, and each number of symbols. */
+static u64 offsets_at, base_at, nr_at, names_at, token_table_at, token_index_at;
+
+u64 fake_old_places[NR_OLD_PLACES];
+
+static s32 kept_offset(u32 i)
 {
 	u64 addr = symbol_addr(i);
 
 	switch (fake_kernel.kallsyms) {
 	case FROM_PLACE:
-		return addr - (OFFSETS + i * sizeof(s32));
+		return addr - (offsets_at + i * sizeof(s32));
 	case FROM_BASE_BUT_PERCPU:
 		return addr < KERNEL ? (s32)addr : (s32)(KERNEL - 1 - addr);
 	case FROM_BASE:
@@ -158,51 +179,156 @@ static s32 kept_offset(size_t i)
 #define NR_LONG		120
 #define LONG_TOKEN	"xy"
 
+/* Older kernels had no long names. */
+static bool is_long(u32 i)
+{
+	return i == ARRAY_SIZE(symbols) - 1 && !fake_kernel.nr_symbols;
+}
+
+/* Return true if the kernel does not have this symbol. */
+static bool is_missing(u32 i)
+{
+	u64 addr = symbol_addr(i);
+
+	return (fake_kernel.no_header && addr == ORC_HEADER) ||
+	       ((fake_kernel.hot || fake_kernel.no_percpu) && addr >= FAKE_TOP &&
+		addr <= FAKE_CURRENT) ||
+	       (fake_kernel.no_top && addr == FAKE_TOP);
+}
+
+/* Put one compressed name, behind its length; return where the next one goes. */
+static u64 put_name(u64 at, u32 i)
+{
+	char buf[32];
+	const char *name = symbol(i, buf);
+	u8 code[512], len = strlen(name);
+	unsigned int size = 0, total = len + (is_long(i) ? NR_LONG : 0);
+
+	code[size++] = total < 128 ? total : 0x80 | (total & 0x7f);
+	if (total >= 128)
+		code[size++] = total >> 7;
+	memcpy(&code[size], name, len);
+	if (is_missing(i))
+		code[size + 1] = '-';
+	memset(&code[size + len], 1, total - len);
+	fake__put(at, code, size + total);
+	return at + size + total;
+}
+
+/* Token 1 stands for two characters, all others for themselves. */
+static const char *token(unsigned int i, char itself[2])
+{
+	itself[0] = i;
+	itself[1] = 0;
+	return i == 1 ? LONG_TOKEN : itself;
+}
+
+static u64 put_tokens(u64 at)
+{
+	char itself[2];
+
+	for (unsigned int i = 0; i < 256; i++) {
+		put_string(at, token(i, itself));
+		at += strlen(token(i, itself)) + 1;
+		if (i == 100)
+			fake_old_places[OLD_TOKEN] = at - 1;
+	}
+	return at;
+}
+
+static void put_index(u64 at)
+{
+	char itself[2];
+	u16 index = 0;
+
+	for (unsigned int i = 0; i < 256; i++) {
+		fake_old_places[OLD_INDEX] = at + i * sizeof(index);
+		fake__put(fake_old_places[OLD_INDEX], &index, sizeof(index));
+		index += strlen(token(i, itself)) + 1;
+	}
+}
+
+static u64 align_table(u64 at)
+{
+	return (at + 7) & ~7ULL;
+}
+
+/*
+ * Put the tables in the order in which Linux had them before 6.0, when VMCOREINFO didn't tell where
+ * they are.
+ */
+static void make_old_kallsyms(void)
+{
+	static const char *const gone[] = { "names", "num", "token_table", "token_index", "offsets",
+					    "relative" };
+	u32 nr = nr_symbols(), markers[8], nr_markers = 0;
+	char from[32], to[32];
+	u64 at;
+
+	for (size_t i = 0; i < ARRAY_SIZE(gone); i++) {
+		snprintf(from, sizeof(from), "(kallsyms_%s", gone[i]);
+		snprintf(to, sizeof(to), "(kallsyms-%s", gone[i]);
+		fake__change_info(from, to);
+	}
+	offsets_at = align_table(OLD_TABLES);
+	base_at = align_table(offsets_at + nr * sizeof(s32));
+	nr_at = base_at + sizeof(u64);
+	names_at = nr_at + sizeof(u64);
+	fake_old_places[OLD_NR] = nr_at;
+	at = names_at;
+	for (u32 i = 0; i < nr; i++) {
+		if (i % 256 == 0)
+			markers[nr_markers++] = at - names_at;
+		if (i == 300 || i == 255)
+			fake_old_places[OLD_LEN] = at;
+		at = put_name(at, i);
+	}
+	at = align_table(at);
+	for (u32 i = 0; i < nr_markers; i++) {
+		fake_old_places[OLD_MARKER] = at;
+		fake__put_u32(at, markers[i]);
+		at += fake_kernel.wide ? sizeof(u64) : sizeof(u32);
+	}
+	token_table_at = align_table(at);
+	token_index_at = align_table(put_tokens(token_table_at));
+}
+
 static void make_kallsyms(void)
 {
-	u32 nr = ARRAY_SIZE(symbols);
-	u64 names = NAMES, tokens = TOKEN_TABLE;
+	u32 nr = nr_symbols();
+	u64 at = NAMES;
 
-	fake__put_u32(NUM_SYMS, nr);
-	fake__put_u64(RELATIVE_BASE, KERNEL);
-	/* Token 1 stands for two characters, all others for themselves. */
-	for (unsigned int i = 0; i < 256; i++) {
-		const char itself[] = { i, 0 }, *token = i == 1 ? LONG_TOKEN : itself;
-		u16 index = tokens - TOKEN_TABLE;
-
-		fake__put(TOKEN_INDEX + i * sizeof(index), &index, sizeof(index));
-		put_string(tokens, token);
-		tokens += strlen(token) + 1;
+	offsets_at = OFFSETS;
+	base_at = RELATIVE_BASE;
+	nr_at = NUM_SYMS;
+	token_table_at = TOKEN_TABLE;
+	token_index_at = TOKEN_INDEX;
+	if (fake_kernel.nr_symbols) {
+		make_old_kallsyms();
+	} else {
+		for (u32 i = 0; i < nr; i++)
+			at = put_name(at, i);
+		put_tokens(token_table_at);
 	}
-	for (size_t i = 0; i < nr; i++) {
-		u8 code[512], len = strlen(symbols[i].name);
-		unsigned int size = 0, total = len + (i == nr - 1 ? NR_LONG : 0);
-
-		code[size++] = total < 128 ? total : 0x80 | (total & 0x7f);
-		if (total >= 128)
-			code[size++] = total >> 7;
-		memcpy(&code[size], symbols[i].name, len);
-		if ((fake_kernel.no_header && symbols[i].addr == ORC_HEADER) ||
-		    ((fake_kernel.hot || fake_kernel.no_percpu) && symbols[i].addr >= FAKE_TOP &&
-		     symbols[i].addr <= FAKE_CURRENT) ||
-		    (fake_kernel.no_top && symbols[i].addr == FAKE_TOP))
-			code[size + 1] = '-';
-		memset(&code[size + len], 1, total - len);
-		fake__put(names, code, size + total);
-		names += size + total;
-		fake__put_u32(OFFSETS + i * sizeof(s32), kept_offset(i));
-	}
+	put_index(token_index_at);
+	fake__put_u32(nr_at, nr);
+	fake__put_u64(base_at, KERNEL);
+	for (u32 i = 0; i < nr; i++)
+		fake__put_u32(offsets_at + i * sizeof(s32), kept_offset(i));
 }
 
 /* Print the lines that proc/kallsyms must have for the kernel and, if asked for, its modules. */
 size_t fake__print_kallsyms(char *text, size_t size, bool with_modules)
 {
+	char buf[32];
 	size_t len = 0;
 
-	for (size_t i = 0; i < ARRAY_SIZE(symbols); i++) {
-		len += scnprintf(text + len, size - len, "%016" PRIx64 " %c %s", symbol_addr(i),
-				 symbols[i].name[0], &symbols[i].name[1]);
-		for (unsigned int j = 0; i == ARRAY_SIZE(symbols) - 1 && j < NR_LONG; j++)
+	for (u32 i = 0; i < nr_symbols(); i++) {
+		const char *name = symbol(i, buf);
+
+		len += scnprintf(text + len, size - len, "%016" PRIx64 " %c %c%s", symbol_addr(i),
+				 name[0], is_missing(i) ? '-' : name[1], &name[2]);
+		for (unsigned int j = 0; is_long(i) && j < NR_LONG; j++)
 			len += scnprintf(text + len, size - len, LONG_TOKEN);
 		len += scnprintf(text + len, size - len, "\n");
 	}
@@ -272,12 +398,12 @@ static void add_map_types(struct btf *btf, int u32_id, int u64_id)
 	btf__add_field(btf, "f_path", path, F_PATH * 8, 0);
 	btf__add_field(btf, "f_inode", u64_id, F_INODE * 8, 0);
 	btf__add_field(btf, "f_mapping", u64_id, F_MAPPING * 8, 0);
-	cache = btf__add_struct(btf, "xarray", 16);
-	btf__add_field(btf, "xa_head", u64_id, 64, 0);
+	cache = btf__add_struct(btf, fake_kernel.radix ? "radix_tree_root" : "xarray", 16);
+	btf__add_field(btf, fake_kernel.radix ? "rnode" : "xa_head", u64_id, 64, 0);
 	btf__add_struct(btf, "address_space", 64);
 	btf__add_field(btf, "i_pages", cache, (M_CACHE - 8) * 8, 0);
 	slots = btf__add_array(btf, u64_id, u64_id, 64);
-	btf__add_struct(btf, "xa_node", C_SLOTS + 64 * 8);
+	btf__add_struct(btf, fake_kernel.radix ? "radix_tree_node" : "xa_node", C_SLOTS + 64 * 8);
 	btf__add_field(btf, "shift", u32_id, C_SHIFT * 8, 0);
 	btf__add_field(btf, "slots", slots, C_SLOTS * 8, 0);
 	btf__add_enum(btf, "pageflags", 4);
@@ -347,7 +473,8 @@ static void add_cgroup_types(struct btf *btf, int u64_id)
 	btf__add_struct(btf, "cgroup", 64);
 	btf__add_field(btf, "kn", u64_id, CGROUP_KN * 8, 0);
 	btf__add_struct(btf, "kernfs_node", 64);
-	btf__add_field(btf, fake_kernel.hot ? "parent" : "__parent", u64_id, KN_PARENT * 8, 0);
+	btf__add_field(btf, fake_kernel.hot || fake_kernel.old ? "parent" : "__parent", u64_id,
+		       KN_PARENT * 8, 0);
 	btf__add_field(btf, "name", u64_id, KN_NAME * 8, 0);
 	btf__add_field(btf, "id", u64_id, KN_ID * 8, 0);
 }
@@ -556,13 +683,19 @@ void fake__put_page(u64 gpa, u64 mapping, u64 index)
 	fake__put_u64(CACHE(1) + C_SLOTS + index * sizeof(u64), page);
 }
 
+/* The bit by which a tree of pages marks the addresses of its nodes. */
+static u64 tree_bit(void)
+{
+	return fake_kernel.radix ? 1 : 2;
+}
+
 static void make_maps(void)
 {
 	make_program();
 	/* Nothing is cached of the second file. */
-	fake__put_u64(MAPPING(0) + M_CACHE, CACHE(0) | 2);
+	fake__put_u64(MAPPING(0) + M_CACHE, CACHE(0) | tree_bit());
 	fake__put_u32(CACHE(0) + C_SHIFT, 6);
-	fake__put_u64(CACHE(0) + C_SLOTS, CACHE(1) | 2);
+	fake__put_u64(CACHE(0) + C_SLOTS, CACHE(1) | tree_bit());
 	if (fake_kernel.page_size != NONE)
 		fake__put_page(PROGRAM_GPA, MAPPING(0), 0);
 
@@ -631,7 +764,7 @@ void fake__make_jit(const char *name, const char *text, size_t size)
 	fake__put_u64(DENTRY(JIT_DENTRY) + D_NAME + QSTR_NAME, NAME_OF(JIT_DENTRY));
 	fake__put(NAME_OF(JIT_DENTRY), name, strlen(name));
 	fake__put_u64(INODE(JIT_FILE) + I_SIZE, size);
-	fake__put_u64(MAPPING(JIT_FILE) + M_CACHE, JIT_CACHE | 2);
+	fake__put_u64(MAPPING(JIT_FILE) + M_CACHE, JIT_CACHE | tree_bit());
 	for (unsigned int i = 0; i < 2; i++) {
 		u64 page = PAGE_OF(JIT_PAGE(i));
 
@@ -827,90 +960,6 @@ char *fake__put_other_info(u64 gpa, char digit, const char *tables)
 	copy[strlen("OSRELEASE=")] = digit;
 	memcpy(strstr(copy, "9b001000"), tables, strlen(tables));
 	return copy;
-}
-
-/* Where the kallsyms of an older kernel are. */
-#define OLD_TABLES	(SMALL + 0xa8004)
-
-/* Name symbols, which have the type in front, and give them addresses. */
-void fake__old_name(unsigned int i, char *name)
-{
-	snprintf(name, 32, i == 3 ? "T_stext" : i % 7 ? "tname_%u" : "Da_variable_%u", i);
-}
-
-u64 fake__old_addr(unsigned int i)
-{
-	return KERNEL + (i <= 3 ? 0 : i);
-}
-
-static u64 align_table(u64 at)
-{
-	return (at + 7) & ~7ULL;
-}
-
-/* Put kallsyms in the order in which Linux had them, and have VMCOREINFO not tell where. */
-void fake__make_old(const struct fake_old *old)
-{
-	static const char *const gone[] = { "names", "num", "token_table", "token_index", "offsets",
-					    "relative" };
-	u64 places[NR_OLD_PLACES], at = align_table(OLD_TABLES), names;
-	u32 nr = old->nr ?: NR_OLD, markers[8], nr_markers = 0, word;
-	char from[32], to[32], name[32];
-
-	for (size_t i = 0; i < ARRAY_SIZE(gone); i++) {
-		snprintf(from, sizeof(from), "(kallsyms_%s", gone[i]);
-		snprintf(to, sizeof(to), "(kallsyms-%s", gone[i]);
-		fake__change_info(from, to);
-	}
-
-	for (u32 i = 0; i < nr; i++, at += sizeof(s32))
-		fake__put_u32(at, fake__old_addr(i) - KERNEL);
-	at = align_table(at);
-	fake__put_u64(at, KERNEL);
-	places[OLD_NR] = at + 8;
-	fake__put_u32(places[OLD_NR], nr);
-
-	names = at + 16;
-	at = names;
-	for (u32 i = 0; i < nr; i++) {
-		u8 len;
-
-		if (i % 256 == 0)
-			markers[nr_markers++] = at - names;
-		if (i == 300 || i == 255)
-			places[OLD_LEN] = at;
-		fake__old_name(i, name);
-		len = strlen(name);
-		fake__put(at++, &len, sizeof(len));
-		fake__put(at, name, len);
-		at += len;
-	}
-	at = align_table(at);
-	for (u32 i = 0; i < nr_markers; i++) {
-		places[OLD_MARKER] = at;
-		fake__put_u32(at, markers[i]);
-		at += old->wide ? sizeof(u64) : sizeof(u32);
-	}
-
-	at = align_table(at);
-	for (unsigned int i = 0; i < 256; i++) {
-		/* All but one stand for themselves. */
-		const char token[] = { i ?: '-', i == 1 ? 'x' : 0, 0 };
-
-		fake__put(at, token, sizeof(token));
-		if (i == 100)
-			places[OLD_TOKEN] = at + 1;
-		at += i == 1 ? 3 : 2;
-	}
-	at = align_table(at);
-	for (u16 i = 0, index = 0; i < 256; i++) {
-		places[OLD_INDEX] = at + 2 * i;
-		fake__put(at + 2 * i, &index, sizeof(index));
-		index += i == 1 ? 3 : 2;
-	}
-
-	memcpy(&word, &fake_ram[fake__offset(places[old->change])], sizeof(word));
-	fake__put_u32(places[old->change], word + old->delta);
 }
 
 /* Change the guest that was made last. */

@@ -80,6 +80,8 @@
 #define ORC		(ORC_IPS + 4 * 4)
 #define ORC_END		(ORC + 4 * 6)
 #define BTF		(SMALL + 0x30000)
+/* Where an older kernel has kallsyms. */
+#define OLD_TABLES	(SMALL + 0xa8004)
 #define JIFFIES		(SMALL + 0x60000)
 #define VMEMMAP_AT	(SMALL + 0x60ff8)
 #define PAGE_OFFSET_AT	(SMALL + 0x61000)
@@ -298,6 +300,10 @@ enum fake_types { IN_TABLE, IN_INFO, IN_SIZE };
 /**
  * struct fake_kernel - what is special about a guest's kernel
  * @kallsyms:	how kallsyms stores addresses
+ * @nr_symbols:	if not zero, kallsyms are as before Linux 6.0: they have this many symbols, and
+ *		VMCOREINFO doesn't tell where they are
+ * @wide:	... and their markers have 64 bits, as before Linux 4.20
+ * @radix:	cached pages are in a radix tree, as before Linux 4.20
  * @old:	modules are as before Linux 6.4
  * @types:	where the types of their symbols are: IN_SIZE in 5.0 and 5.1, IN_INFO before that
  * @no_header:	ORC tables have no header, as in older kernels
@@ -317,6 +323,9 @@ enum fake_types { IN_TABLE, IN_INFO, IN_SIZE };
  */
 struct fake_kernel {
 	enum fake_kallsyms	kallsyms;
+	u32			nr_symbols;
+	bool			wide;
+	bool			radix;
 	bool			old;
 	enum fake_types		types;
 	bool			no_header;
@@ -365,24 +374,10 @@ struct fake_guest {
 	const char		*to;
 };
 
-/* How many symbols the kernel of fake__make_old() has. */
-#define NR_OLD		1000
+/* Places in the kallsyms of an older kernel: number, a length, the last marker, token and index. */
+enum fake_old_place { OLD_NR, OLD_LEN, OLD_MARKER, OLD_TOKEN, OLD_INDEX, NR_OLD_PLACES };
 
-/**
- * struct fake_old - kallsyms of a kernel that doesn't tell where they are, as before Linux 6.0
- * @name:	what is special about them
- * @wide:	markers have 64 bits
- * @nr:		number of symbols, if it isn't NR_OLD
- * @change:	which of the addresses below to add @delta to
- * @delta:	zero if the tables are good
- */
-struct fake_old {
-	const char	*name;
-	bool		wide;
-	u32		nr;
-	enum { OLD_NR, OLD_LEN, OLD_MARKER, OLD_TOKEN, OLD_INDEX, NR_OLD_PLACES } change;
-	int		delta;
-};
+extern u64 fake_old_places[NR_OLD_PLACES];
 
 /* arm64's large pages, and where all tables but the topmost one lie in RAM, 64 KiB apart. */
 #define ARM64_BLOCK	(BIT(0) | BIT(10) | GENMASK_ULL(52, 50) | BIT_ULL(54))
@@ -426,9 +421,6 @@ void fake__make(const struct fake_guest *guest);
 void fake__make_usual(void);
 void fake__make_program(void);
 void fake__make_vdso(void);
-void fake__old_name(unsigned int i, char *name);
-u64 fake__old_addr(unsigned int i);
-void fake__make_old(const struct fake_old *old);
 void fake__make_jit(const char *name, const char *text, size_t size);
 void fake__make_arm64(const struct fake_arm64 *guest);
 size_t fake__print_kallsyms(char *text, size_t size, bool modules);

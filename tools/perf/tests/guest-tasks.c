@@ -303,6 +303,45 @@ static int test_cgroups(const char *dir)
 }
 
 /*
+ * What is special about kernels that distributions have.  Of these, make test-stock runs 5.10, 6.1,
+ * 6.12 and later ones; the others are made of what their source says.
+ */
+static const struct fake_guest versions[] = {
+	{ "4.18 (RHEL 8)",
+	  .kernel = { .nr_symbols = 300, .wide = true, .radix = true, .old = true, .types = IN_INFO,
+		      .no_header = true, .list = true, .no_top = true } },
+	{ "5.4 (Ubuntu 20.04)",
+	  .kernel = { .nr_symbols = 300, .old = true, .no_header = true, .list = true,
+		      .no_top = true } },
+	{ "5.10 (Debian 11)",
+	  .kernel = { .nr_symbols = 300, .old = true, .no_header = true, .list = true,
+		      .no_top = true, .kallsyms = FROM_BASE_BUT_PERCPU } },
+	{ "5.14 (RHEL 9), 5.15 (Ubuntu 22.04)",
+	  .kernel = { .nr_symbols = 300, .old = true, .no_header = true, .list = true,
+		      .kallsyms = FROM_BASE_BUT_PERCPU } },
+	{ "6.1 (Debian 12)",
+	  .kernel = { .old = true, .no_header = true, .kallsyms = FROM_BASE_BUT_PERCPU } },
+	{ "6.12 (Debian 13)",		.kernel.hot = true },
+	{ "7.3",			.kernel = {} },
+};
+
+static int test_versions(const char *dir)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(versions); i++) {
+		const char *name = versions[i].name;
+
+		fake__make(&versions[i]);
+		TEST_ASSERT_VAL(name, fake__find(dir) == GUEST_FILES_TABLES);
+		TEST_ASSERT_VAL(name, fake__has_names(dir));
+		TEST_ASSERT_VAL(name, fake__has_tables(dir) && fake__has_module_tables(dir));
+		TEST_ASSERT_VAL(name, fake__has_text(dir, "tasks", all_tasks));
+		TEST_ASSERT_VAL(name, fake__has_text(dir, "maps", all_files));
+		TEST_ASSERT_VAL(name, fake__has_text(dir, "cgroups", ROOT_TEXT SERVICE_TEXT));
+	}
+	return TEST_OK;
+}
+
+/*
  * Look at the tasks.  Return true if that succeeds, and if guest_task_writer__is_unsettled() then
  * returns @again.
  */
@@ -622,6 +661,7 @@ static struct test_case tests__guest_tasks[] = {
 	FAKE_GUEST_BTF_TEST("Build-ids of these files", test_build_ids),
 	FAKE_GUEST_BTF_TEST("Names of code that tasks compile", test_jits),
 	FAKE_GUEST_BTF_TEST("Cgroups of tasks", test_cgroups),
+	FAKE_GUEST_BTF_TEST("Kernels of distributions", test_versions),
 	FAKE_GUEST_BTF_TEST("Changes from one look to the next", test_looks),
 	FAKE_GUEST_BTF_TEST("New processes", test_new),
 	FAKE_GUEST_BTF_TEST("Policy while a guest is watched", test_policy),

@@ -38,12 +38,14 @@
  * @infos:	the identity of each of them
  * @pages:	where each of them has VMCOREINFO
  * @nr:		number of kernels
+ * @has_32bit:	there is VMCOREINFO of a 32-bit kernel, too
  */
 struct candidates {
 	const struct guest_kernel	*but;
 	struct guest_vmcoreinfo		infos[MAX_CANDIDATES];
 	u64				pages[MAX_CANDIDATES];
 	unsigned int			nr;
+	bool				has_32bit;
 };
 
 /*
@@ -201,14 +203,26 @@ static bool is_same_kernel(const struct guest_vmcoreinfo *a, const struct guest_
 	return a->page_tables == b->page_tables && a->stext == b->stext;
 }
 
+/* Return true if this is VMCOREINFO of a kernel whose addresses have 32 bits. */
+static bool is_32bit(const char *text)
+{
+	u64 tables = find_number(text, "\nSYMBOL(swapper_pg_dir)=", 16);
+
+	return tables && !(tables >> 32);
+}
+
 static bool note_candidate(struct guest_memory *mem, u64 offset, void *arg)
 {
 	struct candidates *found = arg;
 	struct guest_vmcoreinfo *info = &found->infos[found->nr];
-	char text[GUEST_PAGE_SIZE + 1];
+	char text[GUEST_PAGE_SIZE + 1] = "";
 
-	if (found->nr == MAX_CANDIDATES || !read_identity(mem, offset, info, text))
+	if (found->nr == MAX_CANDIDATES)
+		return true;
+	if (!read_identity(mem, offset, info, text)) {
+		found->has_32bit |= is_32bit(text);
 		return found->nr;
+	}
 
 	/* Skip copies of a page. */
 	for (unsigned int i = 0; i < found->nr; i++) {
@@ -288,6 +302,8 @@ struct guest_kernel *guest_kernel__find(pid_t pid, const struct guest_kernel *bu
 			*why_not = "you may not trace its VMM";
 		else if (errno)
 			*why_not = "its VMM has no memory that can be read";
+		else if (candidates.has_32bit)
+			*why_not = "its kernel has 32 bits, and perf reads those of 64 bits only";
 		else
 			*why_not = "no Linux kernel is found in its memory";
 		goto err;

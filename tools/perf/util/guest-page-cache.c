@@ -15,9 +15,13 @@
 #include "guest-memory.h"
 #include "guest-page-cache.h"
 
-/* Entries of an xarray, see include/linux/xarray.h. */
+/*
+ * Entries of an xarray, see include/linux/xarray.h; before Linux 4.20, pages were in a radix tree,
+ * which has nodes of the same kind, and marks their addresses by another bit.
+ */
 #define XA_TYPE_MASK	3
 #define XA_INTERNAL	2
+#define RADIX_INTERNAL	1
 #define XA_MAX_INTERNAL	4096
 
 /* No index has more bits. */
@@ -55,6 +59,7 @@ bool guest_page_cache__init(struct guest_page_cache *cache, struct guest_memory 
 	int node = btf__find_by_name_kind(btf, "xa_node", BTF_KIND_STRUCT);
 	int folio = btf__find_by_name_kind(btf, "folio", BTF_KIND_STRUCT);
 	int page = btf__find_by_name_kind(btf, "page", BTF_KIND_STRUCT);
+	const char *root = "xa_head";
 	const struct btf_type *slots;
 	u32 head;
 	int id;
@@ -62,10 +67,17 @@ bool guest_page_cache__init(struct guest_page_cache *cache, struct guest_memory 
 	/* Before Linux 5.16, struct page has what struct folio has now. */
 	if (folio < 0)
 		folio = page;
-	*cache = (struct guest_page_cache) { .mem = mem, .vmemmap = vmemmap };
+	*cache = (struct guest_page_cache) {
+		.mem = mem, .vmemmap = vmemmap, .internal = XA_INTERNAL,
+	};
+	if (node < 0) {
+		node = btf__find_by_name_kind(btf, "radix_tree_node", BTF_KIND_STRUCT);
+		root = "rnode";
+		cache->internal = RADIX_INTERNAL;
+	}
 	id = guest_btf__find(btf, space, "i_pages", &cache->root);
 	if (page < 0 || id < 0 ||
-	    guest_btf__find(btf, btf__resolve_type(btf, id), "xa_head", &head) < 0 ||
+	    guest_btf__find(btf, btf__resolve_type(btf, id), root, &head) < 0 ||
 	    guest_btf__find(btf, node, "shift", &cache->shift) < 0 ||
 	    guest_btf__find(btf, folio, "flags", &cache->flags) < 0 ||
 	    guest_btf__find(btf, folio, "mapping", &cache->mapping) < 0 ||
@@ -89,14 +101,14 @@ static bool read_u64(const struct guest_page_cache *cache, u64 gva, u64 *value)
 	return guest_memory__read(cache->mem, gva, value, sizeof(*value));
 }
 
-static bool is_internal(u64 entry)
+static bool is_internal(const struct guest_page_cache *cache, u64 entry)
 {
-	return (entry & XA_TYPE_MASK) == XA_INTERNAL;
+	return (entry & XA_TYPE_MASK) == cache->internal;
 }
 
-static bool is_node(u64 entry)
+static bool is_node(const struct guest_page_cache *cache, u64 entry)
 {
-	return is_internal(entry) && entry > XA_MAX_INTERNAL;
+	return is_internal(cache, entry) && entry > XA_MAX_INTERNAL;
 }
 
 /*
@@ -113,11 +125,11 @@ static u64 find_entry(const struct guest_page_cache *cache, u64 mapping, u64 ind
 	if (!read_u64(cache, mapping + cache->root, &entry))
 		return 0;
 	/* Without a node, the tree has no more than the first page. */
-	if (!is_node(entry))
+	if (!is_node(cache, entry))
 		return index ? 0 : entry;
 
-	while (is_node(entry)) {
-		u64 node = entry - XA_INTERNAL;
+	while (is_node(cache, entry)) {
+		u64 node = entry - cache->internal;
 
 		/* Nodes get closer to the pages, so that there is no cycle. */
 		if (!guest_memory__read(cache->mem, node + cache->shift, &shift, sizeof(shift)) ||
@@ -131,7 +143,7 @@ static u64 find_entry(const struct guest_page_cache *cache, u64 mapping, u64 ind
 		if (!read_u64(cache, node + cache->slots + slot * sizeof(entry), &entry))
 			return 0;
 		/* The slots of a large folio, except its first one, tell which slot that is. */
-		if (is_internal(entry) && entry >> 2 < nr_slots) {
+		if (is_internal(cache, entry) && entry >> 2 < nr_slots) {
 			slot = entry >> 2;
 			if (!read_u64(cache, node + cache->slots + slot * sizeof(entry), &entry))
 				return 0;

@@ -13,8 +13,9 @@ struct guest_memory;
  * @mem:	the guest's memory
  * @vmemmap:	where the guest's kernel has an array of struct page, one for each page of RAM
  * @page_size:	the size of struct page, in bytes; here and below, offsets are in bytes, too
+ * @internal:	the lowest bits of entries that are not pages
  * @root:	in struct address_space: the root of the tree of cached pages
- * @shift:	in struct xa_node: how many bits of an index are below those that choose a slot
+ * @shift:	in the tree's nodes: how many bits of an index are below those that choose a slot
  * @slots:	... the array of slots
  * @slot_bits:	how many bits of an index choose a slot
  * @uptodate:	the flag that says that a folio has the file's contents
@@ -29,6 +30,7 @@ struct guest_page_cache {
 	struct guest_memory	*mem;
 	u64			vmemmap;
 	u32			page_size;
+	u64			internal;
 	u32			root;
 	u32			shift;
 	u32			slots;

@@ -36,15 +36,14 @@
 /* Guests with each layout of kallsyms, each with modules as before and since Linux 6.4. */
 #define NR_USUAL	(2 * NR_KALLSYMS)
 
+/* As Linux 5.10 and 4.18: perf has to search for kallsyms. */
 static const struct fake_kernel old_kernels[] = {
-	{ .old = true, .list = true, .types = IN_SIZE, .no_top = true },
-	{ .old = true, .list = true, .types = IN_INFO, .no_header = true },
+	{ .nr_symbols = 300, .old = true, .list = true, .no_top = true },
+	{ .nr_symbols = 300, .wide = true, .old = true, .list = true, .types = IN_INFO,
+	  .no_header = true, .no_top = true, .radix = true },
 };
 
-/* In kernels before Linux 6.0, perf has to search for kallsyms. */
-static const struct fake_old old_tables[] = { { .wide = false }, { .wide = true } };
-
-#define NR_X86		(NR_USUAL + ARRAY_SIZE(old_kernels) + ARRAY_SIZE(old_tables))
+#define NR_X86		(NR_USUAL + ARRAY_SIZE(old_kernels))
 #define NR_GUESTS	(NR_X86 + ARRAY_SIZE(fake_arm64_guests) - 1)
 
 /* For functions that are not under test: their coverage takes time and can't guide libFuzzer. */
@@ -224,7 +223,7 @@ static const u64 places[] = {
 	NAME_OF(0), INODE(0), MAPPING(0), CACHE(0), CACHE(1), VMEMMAP_AT, PROGRAM_FOLIO(HEADERS),
 	CSS_SET(0), CGROUP(0), CGROUP_DIR(0), CGROUP_NAME(0), FILES, FDT, FDS, OWN_PID,
 	FILE_OF(JIT_FILE), DENTRY(JIT_DENTRY), JIT_CACHE, JIT_PAGE(0), VDSO_IMAGE, OLD_TABLES,
-	OLD_TABLES + 0x1000, OLD_TABLES + 0x3000, OLD_TABLES + 0x4000,
+	OLD_TABLES + 0x1000, OLD_TABLES + 0x2000,
 	PGD_GPA, PUD_GPA, PMD_GPA, PTE_GPA, INFO_GPA, PROGRAM_GPA, PROGRAM_RAM(HASHES, 0),
 	PROGRAM_RAM(NAMES_1, 0), PROGRAM_RAM(DYNAMIC, 0), PROGRAM_RAM(CODE, 0),
 	PROGRAM_RAM(TABLE, 0), PROGRAM_RAM(RULES_1, 0),
@@ -247,17 +246,13 @@ struct change {
 
 static void make_guest(size_t i)
 {
-	size_t old = i - NR_USUAL;
-
 	if (i >= NR_X86)
 		fake__make_arm64(&fake_arm64_guests[i - NR_X86]);
 	else if (i < NR_USUAL)
 		fake__make_contents(&(const struct fake_kernel){
 			.kallsyms = i / 2, .old = i % 2 });
 	else
-		fake__make_contents(&old_kernels[old % ARRAY_SIZE(old_kernels)]);
-	if (i < NR_X86 && i >= NR_USUAL + ARRAY_SIZE(old_kernels))
-		fake__make_old(&old_tables[old - ARRAY_SIZE(old_kernels)]);
+		fake__make_contents(&old_kernels[i - NR_USUAL]);
 	fake__make_program();
 	fake__make_jit("perf-3.map", jit_map, strlen(jit_map));
 	/* init() takes a page that is all zeroes for one without contents. */
