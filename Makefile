@@ -29,7 +29,7 @@ endif
 
 COMMANDS := demo test test-bare test-debug test-intel test-stock test-workflow test-unikernel \
 	test-distro test-packages test-abi test-baseline mutants selftests fuzz bench gate \
-	check docs build shell deb branch import series clean
+	check docs build shell deb perf-deb branch import series clean
 .PHONY: help deps doctor $(COMMANDS)
 .DEFAULT_GOAL := help
 
@@ -141,6 +141,9 @@ build: ## fetch, assemble and build the patched host, no more
 	$(HOST)
 
 shell: ## a shell on the running patched host, with perf and the tests
+	$(HOST)
+
+perf-deb: ## build a Debian package of perf alone, to try it on the kernel that runs
 	$(HOST)
 
 deb: ## build Debian packages of the patched kernel and perf, for your own machines

@@ -201,6 +201,9 @@ COMMANDS: Dict[str, Command] = {
         packaging.cmd_deb,
         "build Debian packages of the patched kernel and perf, for your own machines",
         (*_BUILD, "config", "kconfig", "localmod")),
+    "perf-deb": Command(
+        packaging.cmd_perf_deb,
+        "build a Debian package of perf alone, to try it on the kernel that runs", _BUILD),
     "test-packages": Command(
         packaging.cmd_test_packages,
         "install deb's packages in a fresh Debian, boot it, sample a guest there", _HOST),

@@ -48,8 +48,8 @@ Priority: optional
 Installed-Size: {kib}
 {depends}
 Description: {about}
- Call it as {program}.  It goes together with a kernel that has the option
- GUEST_PERF_CALLCHAIN.
+ Call it as {program}.  On any kernel with KVM, it names the functions that guests
+ run.  With the kernel's option GUEST_PERF_CALLCHAIN, it also shows their callers.
 """
 
 
@@ -102,13 +102,13 @@ class Packages:
     Args:
         folder: the folder of these builds
         source: the kernel's source
-        base: the kernel's configuration, see find_config()
+        base: the kernel's configuration, see find_config(); perf_alone() needs none
         fragment: the user's own settings, merged into it
         localmod: leave out modules that are not loaded on this machine now
         jobs: how many jobs run at once; 0 means as many as there are CPUs
     """
 
-    def __init__(self, folder: Path, source: Source, base: Path,
+    def __init__(self, folder: Path, source: Source, base: Path = Path("/dev/null"),
                  fragment: Optional[Path] = None, localmod: bool = False,
                  jobs: int = 0) -> None:
         # Leave out the instruments: they export a function for tests.
@@ -186,13 +186,23 @@ class Packages:
         stage = self._stage_perf()
         return [*self._kernel_debs(), self._perf_deb(stage)]
 
+    def perf_alone(self) -> List[Path]:
+        """Build the package of perf, for the kernel that a machine has."""
+        self._kernel.mkdir(parents=True, exist_ok=True)
+        self._tree.assemble(self._source)
+        self._note_revision()
+        return [self._perf_deb(self._stage_perf())]
+
+    def _note_revision(self) -> None:
+        """Write the time to where the kernel's build has its number: later packages are newer."""
+        (self._kernel / ".version").write_text(f"{time.strftime('%y%m%d%H%M', time.gmtime())}\n")
+
     def _kernel_debs(self) -> List[Path]:
         """Build packages with the kernel's own make target, and return them."""
         for old in self._folder.rglob("linux-*.deb"):
             old.unlink()
-        # The kernel's build adds one to this number, and uses it in the names of packages.  Write
-        # the time there, so that later packages have higher numbers.
-        (self._kernel / ".version").write_text(f"{time.strftime('%y%m%d%H%M', time.gmtime())}\n")
+        # The kernel's build adds one to this number, and uses it in the names of packages.
+        self._note_revision()
         self._make("Build the kernel and its package, 10 minutes to hours", "bindeb-pkg.log",
                    "bindeb-pkg")
         # Leave out linux-libc-dev: the distribution's own headers for the C library stay.

@@ -39,6 +39,18 @@ def cmd_deb(options: Options) -> int:
     return 0
 
 
+def cmd_perf_deb(options: Options) -> int:
+    folder = build_dir(options) / "package-perf"
+    claim(folder)
+    package_, = package.Packages(folder, linux(options), jobs=options.jobs).perf_alone()
+    made = shutil.copy(package_, results_dir("perf-deb"))
+    say(f"Install it with: apt install {made}")
+    say(f"Then run {package.PERF} kvm --guest record -p PID, with the PID of a guest's VMM. On this "
+        "kernel, it names the functions that the guest runs; make deb builds a kernel with which "
+        "it also shows their callers.")
+    return 0
+
+
 def cmd_test_packages(options: Options) -> int:
     """Test packages with the emulated host's configuration: a distribution's takes hours."""
     check_root("test-packages")

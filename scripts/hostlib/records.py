@@ -14,6 +14,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Dict, Iterator, List, Set, Tuple
 
+from . import stock
 from .build import BENCH, Build
 from .emulated import EmulatedHost, pass_on
 from .patches import REPO
@@ -178,6 +179,7 @@ def compare(patched: Build, unpatched: Build, accel: str, results: Path) -> bool
                     if check["blocks"]]
         if blocking != wanted:
             differing.append(f"the doctor on the {name} kernel: {blocking}, not {wanted}")
+    differing += stock.on_stock_kernel(unpatched, patched, accel, results / "names")
     for what in differing:
         say(f"differs: {what}")
     return bool(attrs) and not differing

@@ -450,6 +450,31 @@ def _prepare(build: Build, kernel: Guest, place: Path) -> None:
         f"{work} {cpus} {' '.join(ways)}\n" for work, cpus, ways in kernel.work))
 
 
+def on_stock_kernel(host: Build, build: Build, accel: str, folder: Path) -> List[str]:
+    """Sample a guest on a host without our patches; return complaints about the names.
+
+    Args:
+        host: the host
+        build: what has the perf to do it with
+        folder: a new folder, for all results
+    """
+    name, kernel = "bookworm", Guest("bookworm")
+    _prepare(build, kernel, folder / "guests" / name)
+    (folder / "guests" / name / "work").write_text(f"files 1 {OUTSIDE}\n")
+    job = (f"guests={name}\nperf() {{ {build.perf} \"$@\"; }}\n" +
+           (guest.SCRIPTS / "stock-host.sh").read_text())
+    if EmulatedHost(host, accel).run(job, folder, _DEADLINE, pass_on).status:
+        raise Failure(f"A guest could not be sampled, see above and {folder}")
+    found = folder / "guests" / name
+    samples = _samples(found, "files", OUTSIDE)
+    named = sum("[unknown]" not in sample.functions[0] for sample in samples)
+    say(f"{name}, on the kernel without our patches: {named} of {len(samples)} samples of the "
+        "guest's kernel have names")
+    return [*_judge_names(name, (found / "names-files").read_text()),
+            *([f"{name}: only {named} of {len(samples)} samples have names"]
+              if named < max(_NAMED * len(samples), _ENOUGH_SAMPLES) else [])]
+
+
 def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts:
     """Boot each guest on the host, sample it, and count what was unwound."""
     for name, kernel in GUESTS.items():
