@@ -25,8 +25,7 @@ REASONS = (
     ("perf_event_guest_callchain is", "switch", PERMIT),
     ("its VMM forbids it", "policy", START_ANEW),
     ("may not trace", "trace", "run this, and perf, as root"),
-    ("no Linux kernel", "no-linux", "if it has not booted yet, wait; else its frames stay "
-     "addresses"),
+    ("no Linux kernel", "no-linux", f"if it has not booted yet, wait; else {GIVE_FILES}"),
     ("no kallsyms are found", "no-symbols", f"{GIVE_FILES} and --guestvmlinux=FILE"),
     ("without libbpf", "no-libbpf", "install libbpf's headers, and build perf again"),
     ("", "other", GIVE_FILES),

@@ -70,7 +70,7 @@ mount_guest()
 	kernel=vmlinuz
 	[ "$(basename "$guest")" = bookworm ] && kernel=vmlinux
 	for modules in "$root"/lib/modules/*; do
-		ln -s "$guest/$kernel" "$root/boot/$kernel-${modules##*/}"
+		ln -sf "$guest/$kernel" "$root/boot/$kernel-${modules##*/}"
 	done
 	symbols="--guestmount=/tmp/guests"
 }
@@ -150,7 +150,8 @@ sample()
 			symbols="--guestkallsyms=$guest/kallsyms"
 		fi
 		if [ "$way" = outside ]; then
-			graph=-g
+			# A host without our patches has no callchains of guests.
+			graph=${outside_graph--g}
 			symbols=
 			# Give perf the files of the guest's programs, but not those of its kernel.
 			files="--symfs $guest/files"

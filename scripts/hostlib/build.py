@@ -102,9 +102,9 @@ def _cross(arch: Arch, root: Optional[Path] = None, headers: Iterable[Path] = ()
             f"CC={cache}{arch.prefix}gcc{options}"]
 
 
-def _compiler(arch: Arch) -> str:
-    """Return the compiler's name and version: another compiler must build all anew."""
-    said = subprocess.run([f"{arch.prefix}gcc", "--version"], stdout=subprocess.PIPE, text=True,
+def _compiler(name: str) -> str:
+    """Return a compiler's name and version: another compiler must build all anew."""
+    said = subprocess.run([name, "--version"], stdout=subprocess.PIPE, text=True,
                           check=True)
     return said.stdout.splitlines()[0]
 
@@ -164,6 +164,7 @@ class Build:
         self.root = build / "root"
         self.tsc_khz = build / "tsc_khz"
         self.selftests = self.path / "selftests" / "kvm"
+        self._number_of_jobs = jobs
         self._jobs = f"-j{jobs or os.cpu_count() or 1}"
         self._compiler = compiler
         # ccache must find objects of another clone, which has the same files under another path.
@@ -240,8 +241,13 @@ class Build:
             config: a fragment that is merged over the host's configuration
             compiler: what compiles it
         """
-        made = Build(self.folder, self._source, config, arch=self.arch, compiler=compiler)
+        made = Build(self.folder, self._source, config, jobs=self._number_of_jobs,
+                     arch=self.arch, compiler=compiler)
+        # ccache does not see the seed of CONFIG_RANDSTRUCT, and would mix layouts.
+        made._env["CCACHE_DISABLE"] = "1"
         made.path.mkdir(parents=True, exist_ok=True)
+        if not made.image.exists():
+            check_space(self.folder)
         made._build_kernel()
         return made
 
@@ -284,6 +290,9 @@ class Build:
         return ["make", "-C", str(self.tree.path), f"O={self.kernel}", self._jobs,
                 *_cross(self.arch), *self._other_compiler(), *args]
 
+    def _compiler_version(self) -> str:
+        return _compiler(f"{self.arch.prefix}gcc" if self._compiler == "gcc" else self._compiler)
+
     def _other_compiler(self) -> List[str]:
         """Return the arguments that override those for gcc."""
         if self._compiler == "gcc":
@@ -325,7 +334,7 @@ class Build:
 
     def _build_kernel(self) -> str:
         stamp = self._kernel_stamp()
-        inputs = _hash([self._source.name, _compiler(self.arch), *self._other_compiler(),
+        inputs = _hash([self._source.name, self._compiler_version(),
                         *self._fragments,
                         *self._overlay(("arch/", "include/", "init/", "kernel/", "lib/", "virt/"))])
         if not self._is_current(stamp, inputs, self.image, self.modules):
@@ -346,7 +355,7 @@ class Build:
 
     def _build_perf(self, perf: Path, arch: Arch) -> None:
         stamp = perf.with_suffix(".stamp")
-        inputs = _hash([self._source.name, _compiler(arch), *PERF_FLAGS,
+        inputs = _hash([self._source.name, _compiler(f"{arch.prefix}gcc"), *PERF_FLAGS,
                         *self._overlay(("tools/perf/", "tools/lib/", "tools/include/",
                                         "tools/arch/", "include/uapi/linux/perf_event.h"))])
         if self._is_current(stamp, inputs, perf):

@@ -17,7 +17,7 @@ from .ui import Step
 _TITLES = {"Deferred callchains": 2, "Callchains of guests": 1,
            "Unwinding guests' kernels by ORC": 8, "Sample parsing": 1,
            "Stacks of guests": 20, "User mode of guests in callchains": 2,
-           "Reads of guests": 5, "Kernels of guests": 11, "Modules of guests": 4,
+           "Reads of guests": 5, "Kernels of guests": 12, "Modules of guests": 4,
            "Programs of guests": 6, "Tasks of guests": 9, "Memory of guests": 4,
            "Directory of guests' files": 3, "Processes that read guests": 7,
            "Samples of guests": 17}

@@ -36,7 +36,7 @@ RECORD = f"-g -p {PID} -o perf.data.guest -- sleep 10"
 GUEST = f"he guest of process {PID} "
 RUNS = f"T{GUEST}runs Linux 6.1.0-50-cloud: 87182 symbols\n"
 NO_NAMES = f"T{GUEST}has no names: "
-NO_LINUX = {"said": NO_NAMES + "no Linux kernel of x86-64 is found in its memory\n"}
+NO_LINUX = {"said": NO_NAMES + "no Linux kernel is found in its memory; do it\n"}
 NO_TABLES = f"{RUNS}T{GUEST}is not unwound by ORC: "
 OPTION_OFF = b"CONFIG_A=y\n# CONFIG_GUEST_PERF_CALLCHAIN is not set\n"
 
@@ -223,6 +223,10 @@ CASES: Sequence[Tuple[str, str, Changes]] = (
     ("guest.ram:mappings " + NOT_LINUX, "3072 MiB|2048 MiB", {
         VM: None, **NO_LINUX, MAPS: "10000000-90000000 rw-p\n7e0000000000-7e00c0000000 rw-s"}),
     (NOT_LINUX, f"--call-graph fp|{RECORD}", NO_LINUX),
+    ("guest.kernel:other guest.unwinding?", "32 bits|--guestkallsyms",
+     {"said": NO_NAMES + "only a kernel of 32 bits is found, which perf can't read; do it\n"}),
+    ("guest.kernel:no-symbols guest.unwinding?", "--guestkallsyms|--guestvmlinux",
+     {"said": NO_NAMES + "no kallsyms are found in its kernel\n"}),
     ("", "--call-graph fp", {"said": f"{NO_TABLES}its kernel has no ORC tables\n"}),
     ("guest.unwinding:no-tables", "--guestvmlinux", {"said": f"{NO_TABLES}they are not mapped\n"}),
     ("guest.modules:no-libbpf guest.tasks:other", "libbpf's headers", {
@@ -259,6 +263,8 @@ class DoctorTest(unittest.TestCase):
                 self.assertEqual(found, wanted)
                 for text in texts.split("|"):
                     self.assertIn(text, json.dumps(report))
+                # The doctor knows better what to do.
+                self.assertNotIn("do it", json.dumps(report))
                 # perf must not search memory that is encrypted.
                 self.assertFalse(ENCRYPTED in found and "-p" in sum(machine.commands, []))
                 self.check_text(report, run(Machine(changes), str(PID))[1])

@@ -155,8 +155,8 @@ static u32 nr_symbols(void)
 	return fake_kernel.nr_symbols ?: ARRAY_SIZE(symbols);
 }
 
-/* Where a guest has these tables, and each number of symbols. */
-static u64 offsets_at, base_at, nr_at, names_at, token_table_at, token_index_at;
+/* Where the guest has the tables of kallsyms, and their number of symbols. */
+static u64 offsets_at, base_at, nr_at, token_table_at, token_index_at;
 
 u64 fake_old_places[NR_OLD_PLACES];
 
@@ -263,7 +263,7 @@ static void make_old_kallsyms(void)
 					    "relative" };
 	u32 nr = nr_symbols(), markers[8], nr_markers = 0;
 	char from[32], to[32];
-	u64 at;
+	u64 names_at, at;
 
 	for (size_t i = 0; i < ARRAY_SIZE(gone); i++) {
 		snprintf(from, sizeof(from), "(kallsyms_%s", gone[i]);
@@ -279,7 +279,7 @@ static void make_old_kallsyms(void)
 	for (u32 i = 0; i < nr; i++) {
 		if (i % 256 == 0)
 			markers[nr_markers++] = at - names_at;
-		if (i == 300 || i == 255)
+		if (i == 300)
 			fake_old_places[OLD_LEN] = at;
 		at = put_name(at, i);
 	}

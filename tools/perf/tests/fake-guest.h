@@ -311,7 +311,7 @@ enum fake_types { IN_TABLE, IN_INFO, IN_SIZE };
  * @endless:	BTF has a struct module whose members have no names, and contain themselves
  * @no_tasks:	struct task_struct lacks a field
  * @far_field:	... or has one far behind the others
- * @list:	VMAs are in a list, and pages have no folios, as before Linux 5.16
+ * @list:	VMAs are in a list, as before Linux 6.1, and pages have no folios, as before 5.16
  * @no_tree:	there is neither a maple tree of VMAs nor a list
  * @vma_file:	the offset of a VMA's vm_file
  * @nr_slots:	the number of slots of a leaf

@@ -306,23 +306,20 @@ static int test_cgroups(const char *dir)
  * What is special about kernels that distributions have.  Of these, make test-stock runs 5.10, 6.1,
  * 6.12 and later ones; the others are made of what their source says.
  */
+#define OLD_KERNEL	.kallsyms = FROM_BASE_BUT_PERCPU, .old = true, .no_header = true
+
 static const struct fake_guest versions[] = {
 	{ "4.18 (RHEL 8)",
-	  .kernel = { .nr_symbols = 300, .wide = true, .radix = true, .old = true, .types = IN_INFO,
-		      .no_header = true, .list = true, .no_top = true } },
-	{ "5.4 (Ubuntu 20.04)",
-	  .kernel = { .nr_symbols = 300, .old = true, .no_header = true, .list = true,
-		      .no_top = true } },
-	{ "5.10 (Debian 11)",
-	  .kernel = { .nr_symbols = 300, .old = true, .no_header = true, .list = true,
-		      .no_top = true, .kallsyms = FROM_BASE_BUT_PERCPU } },
+	  .kernel = { OLD_KERNEL, .nr_symbols = 300, .wide = true, .radix = true, .types = IN_INFO,
+		      .list = true, .no_top = true } },
+	{ "5.4 (Ubuntu 20.04), 5.10 (Debian 11)",
+	  .kernel = { OLD_KERNEL, .nr_symbols = 300, .list = true, .no_top = true } },
 	{ "5.14 (RHEL 9), 5.15 (Ubuntu 22.04)",
-	  .kernel = { .nr_symbols = 300, .old = true, .no_header = true, .list = true,
-		      .kallsyms = FROM_BASE_BUT_PERCPU } },
-	{ "6.1 (Debian 12)",
-	  .kernel = { .old = true, .no_header = true, .kallsyms = FROM_BASE_BUT_PERCPU } },
-	{ "6.12 (Debian 13)",		.kernel.hot = true },
-	{ "7.3",			.kernel = {} },
+	  .kernel = { OLD_KERNEL, .nr_symbols = 300, .list = true } },
+	{ "6.1 (Debian 12)",		.kernel = { OLD_KERNEL } },
+	{ "6.12 (Debian 13)",
+	  .kernel = { .kallsyms = FROM_BASE_BUT_PERCPU, .hot = true } },
+	{ "7.3",			.kernel = { .kallsyms = FROM_PLACE } },
 };
 
 static int test_versions(const char *dir)

@@ -28,6 +28,9 @@
 /* A reset does not clear RAM, so pages of earlier kernels may still be there. */
 #define MAX_CANDIDATES		8
 
+/* What to do if a kernel can't be read. */
+#define USE_KALLSYMS		"name its functions by --guestkallsyms"
+
 /* The jiffies of a kernel that serves timers advance within ten looks. */
 #define NR_LOOKS		10
 #define LOOK_NSEC		20000000
@@ -207,8 +210,9 @@ static bool is_same_kernel(const struct guest_vmcoreinfo *a, const struct guest_
 static bool is_32bit(const char *text)
 {
 	u64 tables = find_number(text, "\nSYMBOL(swapper_pg_dir)=", 16);
+	u64 stext = find_number(text, "\nSYMBOL(_stext)=", 16);
 
-	return tables && !(tables >> 32);
+	return tables && stext && !(tables >> 32) && !(stext >> 32);
 }
 
 static bool note_candidate(struct guest_memory *mem, u64 offset, void *arg)
@@ -303,9 +307,10 @@ struct guest_kernel *guest_kernel__find(pid_t pid, const struct guest_kernel *bu
 		else if (errno)
 			*why_not = "its VMM has no memory that can be read";
 		else if (candidates.has_32bit)
-			*why_not = "its kernel has 32 bits, and perf reads those of 64 bits only";
+			*why_not = "only a kernel of 32 bits is found, which perf can't read; "
+				   USE_KALLSYMS;
 		else
-			*why_not = "no Linux kernel is found in its memory";
+			*why_not = "no Linux kernel is found in its memory; " USE_KALLSYMS;
 		goto err;
 	}
 

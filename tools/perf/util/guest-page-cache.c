@@ -16,8 +16,8 @@
 #include "guest-page-cache.h"
 
 /*
- * Entries of an xarray, see include/linux/xarray.h; before Linux 4.20, pages were in a radix tree,
- * which has nodes of the same kind, and marks their addresses by another bit.
+ * Entries of an xarray, see include/linux/xarray.h.  Before Linux 4.20, pages were in a radix tree,
+ * which marks the addresses of its nodes by another bit, and had no large folios of files on disks.
  */
 #define XA_TYPE_MASK	3
 #define XA_INTERNAL	2
@@ -59,7 +59,6 @@ bool guest_page_cache__init(struct guest_page_cache *cache, struct guest_memory 
 	int node = btf__find_by_name_kind(btf, "xa_node", BTF_KIND_STRUCT);
 	int folio = btf__find_by_name_kind(btf, "folio", BTF_KIND_STRUCT);
 	int page = btf__find_by_name_kind(btf, "page", BTF_KIND_STRUCT);
-	const char *root = "xa_head";
 	const struct btf_type *slots;
 	u32 head;
 	int id;
@@ -70,15 +69,17 @@ bool guest_page_cache__init(struct guest_page_cache *cache, struct guest_memory 
 	*cache = (struct guest_page_cache) {
 		.mem = mem, .vmemmap = vmemmap, .internal = XA_INTERNAL,
 	};
-	if (node < 0) {
+	id = guest_btf__find(btf, space, "i_pages", &cache->root);
+	if (page < 0 || id < 0)
+		return false;
+	id = btf__resolve_type(btf, id);
+	if (guest_btf__find(btf, id, "xa_head", &head) < 0) {
+		if (guest_btf__find(btf, id, "rnode", &head) < 0)
+			return false;
 		node = btf__find_by_name_kind(btf, "radix_tree_node", BTF_KIND_STRUCT);
-		root = "rnode";
 		cache->internal = RADIX_INTERNAL;
 	}
-	id = guest_btf__find(btf, space, "i_pages", &cache->root);
-	if (page < 0 || id < 0 ||
-	    guest_btf__find(btf, btf__resolve_type(btf, id), root, &head) < 0 ||
-	    guest_btf__find(btf, node, "shift", &cache->shift) < 0 ||
+	if (guest_btf__find(btf, node, "shift", &cache->shift) < 0 ||
 	    guest_btf__find(btf, folio, "flags", &cache->flags) < 0 ||
 	    guest_btf__find(btf, folio, "mapping", &cache->mapping) < 0 ||
 	    guest_btf__find(btf, folio, "index", &cache->index) < 0)

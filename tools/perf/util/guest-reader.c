@@ -424,8 +424,7 @@ void guest_reader__run(const struct guest_reader *what, int broker, int stop)
 	if (kernel)
 		found = guest_files__write(kernel, what->pid, what->top, what->tables);
 	else
-		pr_warning("The guest of process %d has no names: %s; give perf those of its kernel by --guestkallsyms\n",
-			   what->pid, why_not);
+		pr_warning("The guest of process %d has no names: %s\n", what->pid, why_not);
 	if (!found) {
 		guest_kernel__delete(kernel);
 		guest_sandbox__tell(GUEST_TOLD_FILES, &found, sizeof(found));

@@ -38,9 +38,10 @@
 
 /* As Linux 5.10 and 4.18: perf has to search for kallsyms. */
 static const struct fake_kernel old_kernels[] = {
-	{ .nr_symbols = 300, .old = true, .list = true, .no_top = true },
-	{ .nr_symbols = 300, .wide = true, .old = true, .list = true, .types = IN_INFO,
-	  .no_header = true, .no_top = true, .radix = true },
+	{ .kallsyms = FROM_BASE_BUT_PERCPU, .nr_symbols = 300, .old = true, .list = true,
+	  .no_header = true, .no_top = true },
+	{ .kallsyms = FROM_BASE_BUT_PERCPU, .nr_symbols = 300, .wide = true, .old = true,
+	  .list = true, .types = IN_INFO, .no_header = true, .no_top = true, .radix = true },
 };
 
 #define NR_X86		(NR_USUAL + ARRAY_SIZE(old_kernels))
@@ -53,6 +54,7 @@ static const struct fake_kernel old_kernels[] = {
 static struct {
 	u8	*ram;
 	u64	btf_size;
+	u64	page_bytes;
 	bool	present[LOW_SIZE / PAGE];
 } guests[NR_GUESTS], *guest;
 
@@ -97,9 +99,13 @@ static struct {
 
 static size_t nr_files;
 
+static void check_path(const char *path);
+
 static no_coverage FILE *new_file(const char *path)
 {
 	size_t i = nr_files;
+
+	check_path(path);
 
 	if (i == ARRAY_SIZE(files))
 		return fopen("/dev/null", "w");
@@ -137,18 +143,22 @@ int guest_sandbox__open(const char *path, enum guest_request_op how)
 	return open(path, O_RDONLY | O_CLOEXEC);
 }
 
-int guest_sandbox__mkdir(const char *path)
+no_coverage int guest_sandbox__mkdir(const char *path)
 {
+	check_path(path);
 	return 0;
 }
 
-int guest_sandbox__rename(const char *path, const char *to)
+no_coverage int guest_sandbox__rename(const char *path, const char *to)
 {
+	check_path(path);
+	check_path(to);
 	return 0;
 }
 
-int guest_sandbox__unlink(const char *path)
+no_coverage int guest_sandbox__unlink(const char *path)
 {
+	check_path(path);
 	return 0;
 }
 
@@ -244,6 +254,10 @@ struct change {
 	u8	byte;
 };
 
+/* What the input changes: the first half before perf looks at the guest, the rest between looks. */
+static struct change changes[MAX_CHANGES];
+static size_t nr_changes;
+
 static void make_guest(size_t i)
 {
 	if (i >= NR_X86)
@@ -253,6 +267,10 @@ static void make_guest(size_t i)
 			.kallsyms = i / 2, .old = i % 2 });
 	else
 		fake__make_contents(&old_kernels[i - NR_USUAL]);
+	/* perf reads no tasks of arm64's guests. */
+	if (i >= NR_X86)
+		return;
+
 	fake__make_program();
 	fake__make_jit("perf-3.map", jit_map, strlen(jit_map));
 	/* init() takes a page that is all zeroes for one without contents. */
@@ -269,6 +287,8 @@ static void init(void)
 		make_guest(i);
 		guests[i].ram = fake_ram;
 		guests[i].btf_size = btf_size;
+		guests[i].page_bytes = i < NR_X86 ? PAGE :
+				       1UL << fake_arm64_guests[i - NR_X86].shift;
 		for (size_t j = 0; j < LOW_SIZE; j++) {
 			if (fake_ram[j])
 				guests[i].present[j / PAGE] = true;
@@ -305,13 +325,20 @@ static no_coverage void check_program(const char *elf, size_t size)
 }
 
 /* Files have the names that perf or its checks give them, whatever the guest's names are. */
-static no_coverage void check_file(const char *path, const char *text, size_t size)
+static no_coverage void check_path(const char *path)
 {
-	check_text("a path", path, strlen(path));
-	if (strncmp(path, TOP "/", strlen(TOP "/")) || strstr(path, "/../")) {
+	size_t len = strlen(path);
+
+	check_text("a path", path, len);
+	if (strncmp(path, TOP "/", strlen(TOP "/")) || strstr(path, "/../") ||
+	    (len > 3 && !strcmp(&path[len - 3], "/.."))) {
 		fprintf(stderr, "fuzz_guest_memory: perf would write %s\n", path);
 		abort();
 	}
+}
+
+static no_coverage void check_file(const char *path, const char *text, size_t size)
+{
 	if (!strncmp(path, TOP "/programs/", strlen(TOP "/programs/")) && !strstr(path, ".map"))
 		check_program(text, size);
 	else if (strncmp(path, TOP "/boot/", strlen(TOP "/boot/")) &&
@@ -337,7 +364,8 @@ static no_coverage void write_program(struct guest_kernel *kernel)
 	u64 content;
 	FILE *file;
 
-	if (btf && guest_page_cache__init(&cache, kernel->mem, btf, VMEMMAP)) {
+	if (btf && !kernel->info.is_arm64 &&
+	    guest_page_cache__init(&cache, kernel->mem, btf, VMEMMAP)) {
 		file = new_file(TOP "/programs/0");
 		guest_memory__refresh(kernel->mem);
 		if (guest_program__read_build_id(&cache, MAPPING(0), &build_id))
@@ -345,6 +373,29 @@ static no_coverage void write_program(struct guest_kernel *kernel)
 		fclose(file);
 	}
 	btf__free(btf);
+}
+
+static bool changed_late;
+
+static no_coverage void exchange_one(struct change *change)
+{
+	u8 byte = fake_ram[change->gpa];
+
+	fake_ram[change->gpa] = change->byte;
+	change->byte = byte;
+}
+
+/* Make some of the changes; each then has the byte that was there. */
+static no_coverage void exchange(size_t from, size_t to)
+{
+	while (from < to)
+		exchange_one(&changes[from++]);
+}
+
+static no_coverage void exchange_back(size_t from, size_t to)
+{
+	while (from < to)
+		exchange_one(&changes[--to]);
 }
 
 /* A module is being loaded. */
@@ -382,9 +433,11 @@ static no_coverage void look_at_guest(void)
 	look_at_inits(kernel, inits);
 	guest_vmlinux__write(kernel, vmlinux);
 	tasks = guest_task_writer__new(kernel, tasks_file, maps_file, TOP);
-	/* The second look finds new processes, and what else has changed. */
-	if (tasks) {
+	if (tasks)
 		guest_task_writer__update(tasks, 0);
+	exchange(nr_changes / 2, nr_changes);
+	changed_late = true;
+	if (tasks) {
 		guest_task_writer__look_for_new(tasks, 1);
 		guest_task_writer__update(tasks, 2);
 		guest_task_writer__finish(tasks);
@@ -408,9 +461,6 @@ static no_coverage void look_at_guest(void)
  */
 no_coverage int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 {
-	struct change changes[MAX_CHANGES];
-	size_t nr = 0, i;
-
 	if (!guests[0].ram)
 		init();
 	if (!size)
@@ -418,24 +468,29 @@ no_coverage int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 
 	guest = &guests[*data++ % NR_GUESTS];
 	fake_ram = guest->ram;
-	for (size--; size > 4 && nr < MAX_CHANGES; ) {
+	page_bytes = guest->page_bytes;
+	nr_changes = 0;
+	for (size--; size > 4 && nr_changes < MAX_CHANGES; ) {
 		size_t place = data[0] % ARRAY_SIZE(places);
 		size_t len = min((size_t)(data[3] & 15), size - 4);
 		u16 offset = data[1] | data[2] << 8;
 
-		for (i = 0; i < len && nr < MAX_CHANGES; i++) {
+		for (size_t i = 0; i < len && nr_changes < MAX_CHANGES; i++) {
 			u64 at = places[place];
 			u64 gpa = fake__offset(at + (offset & (at < KERNEL ? 0xfff : 0x1fff)) + i);
 
-			changes[nr++] = (struct change){ gpa, fake_ram[gpa] };
-			fake_ram[gpa] = data[4 + i];
+			changes[nr_changes++] = (struct change){ gpa, data[4 + i] };
 		}
 		data += 4 + len;
 		size -= 4 + len;
 	}
 
+	exchange(0, nr_changes / 2);
+	changed_late = false;
 	look_at_guest();
-	while (nr--)
-		fake_ram[changes[nr].gpa] = changes[nr].byte;
+	/* Undo them in reverse order: several may be at one place. */
+	if (changed_late)
+		exchange_back(nr_changes / 2, nr_changes);
+	exchange_back(0, nr_changes / 2);
 	return 0;
 }
