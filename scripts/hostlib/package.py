@@ -183,8 +183,8 @@ class Packages:
         """Build all packages, and return those to install."""
         self._tree.assemble(self._source)
         self._configure()
-        stage = self._stage_perf()
-        return [*self._kernel_debs(), self._perf_deb(stage)]
+        perf = self.perf_alone()
+        return [*self._kernel_debs(), *perf]
 
     def perf_alone(self) -> List[Path]:
         """Build the package of perf, for the kernel that a machine has."""
