@@ -242,6 +242,16 @@ record host "--host --no-guest" -p $web
 show host kvm --host --no-guest -i host report --stdio --no-children -g none
 show host-callers kvm --host --no-guest -i host report --stdio --children -g none
 
+# If no guest is named, perf must list them; it must also say which process runs none.
+for none in "" "-p $$"; do
+	# shellcheck disable=SC2086
+	perf kvm --guest record -e cpu-clock $none -o none -- sleep 0.1
+done > $out/record-none.log 2>&1
+for said in "  -p $web  web" "  -p $db  db" "Process $$ runs no guest"; do
+	[ "$(grep -cxF -- "$said" $out/record-none.log)" = 1 ] ||
+		fail "perf does not say once: $said, see record-none.log"
+done
+
 # Wait until the shell that runs perf top has written perf top's status.
 wait_for_top()
 {

@@ -149,6 +149,8 @@ static enum guest_files write_guests_of(struct guest_reader *what, const char *p
 		 */
 		if (runs_guest(pid) || errno == EACCES)
 			most = max(most, write_guest(what, atoi(pid), dir));
+		else
+			pr_warning("Process %s runs no guest\n", pid);
 	}
 	free(copy);
 	return most;
@@ -167,6 +169,31 @@ static enum guest_files write_all_guests(struct guest_reader *what, const char *
 	if (procs)
 		closedir(procs);
 	return most;
+}
+
+/* Print which processes run guests: of a workload, perf can't tell before it has begun. */
+static void list_guests(void)
+{
+	DIR *procs = opendir("/proc");
+	char name[GUEST_NAME_SIZE];
+	struct dirent *entry;
+	unsigned int nr = 0;
+
+	while (procs && (entry = readdir(procs))) {
+		pid_t pid = atoi(entry->d_name);
+
+		if (!isdigit(entry->d_name[0]) || !runs_guest(entry->d_name))
+			continue;
+		if (!nr++)
+			pr_warning("No guest is named: choose one by -p, or all by -a\n");
+		if (!guest_name__read(pid, name))
+			*name = 0;
+		pr_warning("  -p %d  %s\n", pid, name);
+	}
+	if (procs)
+		closedir(procs);
+	if (!nr)
+		pr_warning("No guest is named by -p or -a, and none runs now\n");
 }
 
 /*
@@ -230,6 +257,8 @@ enum guest_files guest_folder__record(const struct record_opts *opts, const char
 		most = write_guests_of(&what, target->pid, dir);
 	else if (target->system_wide || target->cpu_list)
 		most = write_all_guests(&what, dir);
+	else if (!target->tid)
+		list_guests();
 
 	if (most)
 		symbol_conf.guestmount = strdup(dir);
