@@ -164,7 +164,8 @@ static void note_sample(const struct callchain_sample *s, void *arg)
 {
 	struct receiver *r = arg;
 
-	if (!callchain_sample_is_guest(s))
+	/* On arm64, a sample that hit KVM counts as the guest's, but asks for nothing. */
+	if (!callchain_sample_is_guest(s) || s->hit_kvm)
 		return;
 
 	r->nr_samples += s->cookie != r->cookie;
