@@ -92,7 +92,10 @@ class StockTest(unittest.TestCase):
                 (1, [unwound({"user mode": 499, stock._BEYOND: 501}, 1000, 1000, 499),
                      stock.FILES]),
                 (0, [unwound({}, 1000, 990, 970), stock.FRAMES]),
-                (2, [unwound({}, 1000, 980, 960), stock.FRAMES])]),
+                (1, [unwound({}, 1000, 980, 960), stock.FRAMES])]),
+            (stock._judge_nameless, [(0, [unwound({}, 1000, 900, 0)]),
+                                     (1, [unwound({}, 1000, 899, 0)]),
+                                     (1, [unwound({}, 100, 100, 0)])]),
             (stock._judge_found, [(0, [stock.Found(100, 97)]), (1, [stock.Found(100, 96)]),
                                   (1, [stock.Found(49, 49)]), (2, [stock.Found(3, 2)])]),
             (stock._judge_names, [
