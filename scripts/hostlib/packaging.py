@@ -45,9 +45,9 @@ def cmd_perf_deb(options: Options) -> int:
     package_, = package.Packages(folder, linux(options), jobs=options.jobs).perf_alone()
     made = shutil.copy(package_, results_dir("perf-deb"))
     say(f"Install it with: apt install {made}")
-    say(f"Then run {package.PERF} kvm --guest record -p PID, with the PID of a guest's VMM. It names "
-        "the functions that the guest runs; with the kernel of make deb, it also shows their "
-        "callers.")
+    say(f"Then run {package.PERF} kvm --guest record -p PID, with the PID of a guest's VMM. It "
+        "names the functions that the guest runs; with the kernel of make deb, it also shows "
+        "their callers.")
     return 0
 
 
