@@ -484,14 +484,22 @@ def on_stock_kernel(host: Build, build: Build, accel: str, folder: Path) -> List
            (guest.SCRIPTS / "stock-host.sh").read_text())
     if EmulatedHost(host, accel).run(job, folder, _DEADLINE, pass_on).status:
         raise Failure(f"A guest could not be sampled, see above and {folder}")
-    found = folder / "guests" / name
-    samples = _samples(found, "files", OUTSIDE)
-    named = sum("[unknown]" not in sample.functions[0] for sample in samples)
-    say(f"{name}, on the kernel without our patches: {named} of {len(samples)} samples of the "
-        "guest's kernel have names")
-    return [*_judge_names(name, (found / "names-files").read_text()),
-            *([f"{name}: only {named} of {len(samples)} samples have names"]
-              if named < max(_NAMED * len(samples), _ENOUGH_SAMPLES) else [])]
+    return list(_judge_stock_kernel(name, folder / "guests" / name))
+
+
+# "  CPU 0/KVM G      ffffffff8ec70b7d filemap_map_pages+0x1fd"
+_KERNEL_SAMPLE = re.compile(r" G +[0-9a-f]{16} (.+)$", re.MULTILINE)
+
+
+def _judge_stock_kernel(name: str, found: Path) -> Iterator[str]:
+    """Yield complaints about samples that have no callchains."""
+    functions_found = _KERNEL_SAMPLE.findall((found / f"script-files-{OUTSIDE}.txt").read_text())
+    named = sum("[unknown]" not in function for function in functions_found)
+    say(f"{name}, on the kernel without our patches: {named} of {len(functions_found)} samples of "
+        "the guest's kernel have names")
+    yield from _judge_names(name, (found / "names-files").read_text())
+    if named < max(_NAMED * len(functions_found), _ENOUGH_SAMPLES):
+        yield f"{name}: only {named} of {len(functions_found)} samples have names"
 
 
 def run(build: Build, accel: str, folder: Path, kernel_args: str = "") -> Counts:

@@ -119,6 +119,17 @@ class StockTest(unittest.TestCase):
                 with self.subTest(judge.__name__, case=number):
                     self.assertEqual(len(list(judge("a", *arguments))), wrong)
 
+    def test_samples_without_callchains_are_judged(self) -> None:
+        found = Path(self.enterContext(tempfile.TemporaryDirectory()))
+        (found / "names-files").write_text("".join(stock._SAME))
+        line = "       CPU 0/KVM {}      ffffffff8ec70b7d {}\n"
+        host = line.format("K", "[unknown]") * 300
+        for named, unnamed, wrong in (300, 3, 0), (300, 4, 1), (199, 0, 1):
+            (found / "script-files-outside.txt").write_text(
+                host + line.format("G", "mm_alloc+0x16") * named +
+                line.format("G", "[unknown]") * unnamed)
+            self.assertEqual(len(list(stock._judge_stock_kernel("a", found))), wrong)
+
     def test_addresses_of_kernels_have_32_or_64_bits(self) -> None:
         addresses = ("ffffffff81000010", "c0100000", "bfffffff", "7fff00000000", "401000",
                      "7f1e89c4ad6b0000")
