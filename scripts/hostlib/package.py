@@ -48,8 +48,8 @@ Priority: optional
 Installed-Size: {kib}
 {depends}
 Description: {about}
- Call it as {program}.  On any kernel with KVM, it names the functions that guests
- run.  With the kernel's option GUEST_PERF_CALLCHAIN, it also shows their callers.
+ Call it as {program}.  It names the functions that guests run; on a kernel that
+ has the option GUEST_PERF_CALLCHAIN, it also shows their callers.
 """
 
 
