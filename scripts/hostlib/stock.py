@@ -438,7 +438,7 @@ def _module(place: Path, name: str) -> Path:
 
 def _prepare_kernel(build: Build, kernel: Guest, place: Path) -> List[Path]:
     """Put the kernel of a guest into its folder; return the modules that it loads."""
-    # What a guest tells about its functions has those of modules.
+    # A guest also lists the functions of its modules, which perf can't name if it lacks names.
     names = () if kernel.lacks_names else MODULES
     if kernel.config:
         made = build.guest(CONFIGS / f"{kernel.config}.config", kernel.compiler)
