@@ -171,7 +171,7 @@ static enum guest_files write_all_guests(struct guest_reader *what, const char *
 	return most;
 }
 
-/* Print which processes run guests: of a workload, perf can't tell before it has begun. */
+/* List the processes that run guests.  A workload has not begun yet, so it is not among them. */
 static void list_guests(void)
 {
 	DIR *procs = opendir("/proc");
