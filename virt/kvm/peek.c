@@ -128,11 +128,12 @@ int kvm_peek_map(struct kvm_vcpu *vcpu, gva_t gva)
 /* Find the address of a piece, with the rights of the guest's kernel. */
 static int kvm_find_read(struct kvm_vcpu *vcpu, const struct perf_guest_read *read, u64 *addr)
 {
-	gva_t gva = read->base == PERF_GUEST_READ_ADDRESS ?
-		    read->address : kvm_arch_vcpu_read_base(vcpu, read->base);
+	gva_t gva = read->address;
 	u64 word;
 	int i;
 
+	if (read->base != PERF_GUEST_READ_ADDRESS)
+		gva += kvm_arch_vcpu_read_base(vcpu, read->base);
 	for (i = 0; i < read->nr_derefs; i++) {
 		gva += read->offset[i];
 		if (!IS_ALIGNED(gva, sizeof(u64)) || kvm_peek_word(vcpu, gva, &word))

@@ -475,7 +475,11 @@ static void choose_reads(struct perf_guest_reads *reads, u64 valid_regs)
 			read->within = pick(2) ? pick(128) : pick(4 * PAGE_SIZE);
 		for (j = 0; j <= PERF_GUEST_READ_DEREFS; j++)
 			read->offset[j] = pick(2) ? 0 : choose_offset();
-		read->address = fuzz_any_address();
+		/* Two bases are addresses of the guest: most sums with another one lead nowhere. */
+		if (read->base == PERF_GUEST_READ_ADDRESS)
+			read->address = fuzz_any_address();
+		else if (pick(2))
+			read->address = fuzz_any_address() - fuzz_read_base(read->base);
 	}
 }
 
@@ -521,7 +525,7 @@ static bool expect_address(const struct perf_guest_read *read, u64 *addr)
 	unsigned int i;
 
 	if (read->base != PERF_GUEST_READ_ADDRESS)
-		at = fuzz_read_base(read->base);
+		at += fuzz_read_base(read->base);
 	for (i = 0; i < read->nr_derefs; i++) {
 		at += (s64)read->offset[i];
 		if (at & 7 || expect_bytes(at, false, (u8 *)&word, 8, NULL) != 8)

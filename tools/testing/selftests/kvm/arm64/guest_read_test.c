@@ -22,6 +22,9 @@
 /* A bit of an ASID, which only TTBR0_EL1 has in these guests. */
 #define TTBR_ASID	BIT_ULL(48)
 
+/* As the address of a per-CPU symbol in the image of a guest's kernel. */
+#define KERNEL_SYMBOL	0xffff8000822f3a40ULL
+
 /* What each record must have. */
 struct expectation {
 	struct guest *g;
@@ -218,6 +221,14 @@ TEST_F_TIMEOUT(read, percpu, TIMEOUT)
 	read.offset[1] = self->g.vm->page_size;
 	add_read(e, read, 0, 0);
 	run_and_compare(e, "percpu");
+
+	/* A per-CPU symbol may be far from where its CPU has it: the sum wraps around. */
+	e->reads.nr = 0;
+	set_sys(&self->g, SYS_TPIDR_EL1, self->data - KERNEL_SYMBOL);
+	read.address = KERNEL_SYMBOL + 0x40;
+	read.offset[1] = -0x10;
+	add_read(e, read, self->data + 0x203, 40);
+	run_and_compare(e, "percpu, far away");
 }
 
 /* A read ends at what is not mapped, and one with user mode's rights at the kernel's page. */

@@ -487,7 +487,7 @@ CALLCHAIN_TEST(read, percpu)
 	const struct perf_guest_read read = {
 		.base = PERF_GUEST_READ_PERCPU, .flags = IN_BOTH, .size = 32, .offset = { 0x40 },
 	};
-	struct perf_guest_read deref = read;
+	struct perf_guest_read deref = read, far = read;
 	struct expectation *e = &self->e;
 
 	map_upper_page(self->vm, PERCPU_GVA);
@@ -495,10 +495,13 @@ CALLCHAIN_TEST(read, percpu)
 	deref.nr_derefs = 1;
 	deref.offset[0] = 0x80;
 	deref.offset[1] = 0x10;
+	/* The sum of base and address may wrap around. */
+	far.address = DATA_GVA - PERCPU_GVA;
 
 	start(e, variant->user ? "user mode" : "before SWAPGS");
 	add_read(e, read, PERCPU_GVA + 0x40, 32);
 	add_read(e, deref, DATA_GVA + 0x10, 32);
+	add_read(e, far, DATA_GVA + 0x40, 32);
 	set_gs(self->vcpu, DATA_GVA, PERCPU_GVA);
 	run_and_compare(self->vcpu, variant->source, e);
 
