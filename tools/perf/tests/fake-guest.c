@@ -127,6 +127,9 @@ static const struct {
 	{ IDLE_THREADS,		"didle_threads" },
 	{ TASK(0),		"Dinit_task" },
 	{ VDSO_IMAGE,		"Rvdso_image_64" },
+	{ VDSO_DATA,		"Rvdso_start" },
+	{ VDSO_DATA + NR_PAGES * PAGE, "Rvdso_end" },
+	{ FAKE_ENTRY,		"D__entry_task" },
 	{ FAKE_HOT,		"Dpcpu_hot" },
 	{ FAKE_TOP,		"Acpu_current_top_of_stack" },
 	{ FAKE_IRQ_STACK,	"Ahardirq_stack_ptr" },
@@ -189,11 +192,15 @@ static bool is_long(u32 i)
 static bool is_missing(u32 i)
 {
 	u64 addr = symbol_addr(i);
+	char buf[32];
+	const char *name = symbol(i, buf);
 
 	return (fake_kernel.no_header && addr == ORC_HEADER) ||
 	       ((fake_kernel.hot || fake_kernel.no_percpu) && addr >= FAKE_TOP &&
 		addr <= FAKE_CURRENT) ||
-	       (fake_kernel.no_top && addr == FAKE_TOP);
+	       (fake_kernel.no_top && addr == FAKE_TOP) ||
+	       (fake_kernel.no_data && !strchr("tT", *name)) ||
+	       (fake_kernel.no_btf && !strncmp(name, "R__start_BTF", 12));
 }
 
 /* Put one compressed name, behind its length; return where the next one goes. */
@@ -367,6 +374,7 @@ static void add_map_types(struct btf *btf, int u32_id, int u64_id)
 
 	tree = btf__add_struct(btf, "maple_tree", 16);
 	btf__add_field(btf, "ma_root", u64_id, 64, 0);
+	btf__add_struct(btf, "pt_regs", ARM64_PT_REGS);
 	btf__add_struct(btf, "vdso_image", 16);
 	btf__add_field(btf, "data", u64_id, VI_DATA * 8, 0);
 	btf__add_field(btf, "size", u64_id, VI_SIZE * 8, 0);
@@ -1010,6 +1018,18 @@ void fake__make_vdso(void)
 	fake__put_u64(MM + MM_CONTEXT + CONTEXT_IMAGE, VDSO_IMAGE);
 }
 
+/* Have the process's vDSO where one of a 64-bit program may be. */
+void fake__move_vdso(void)
+{
+	const u64 vdso = 0x7e0000408000;
+
+	fake__put_u64(MM + MM_CONTEXT + CONTEXT_VDSO, vdso);
+	fake__put_u64(VMA(2) + V_START, vdso);
+	fake__put_u64(VMA(2) + V_END, vdso + PAGE);
+	fake__put_u64(NODE(1) + NODE_PIVOTS + 3 * 8, vdso - 1);
+	fake__put_u64(NODE(1) + NODE_PIVOTS + 4 * 8, vdso + PAGE - 1);
+}
+
 static void put_in_program(unsigned int page, u64 at, const void *data, size_t size)
 {
 	fake__put(PROGRAM_RAM(page, at), data, size);
@@ -1159,10 +1179,14 @@ static void map_arm64(const struct fake_arm64 *guest, u64 gva, bool block)
 void fake__make_arm64(const struct fake_arm64 *guest)
 {
 	u64 size = 1UL << guest->shift, voffset = KERNEL - KERNEL_GPA - guest->ram;
+	/* The direct map is where x86-64's is: a large offset leads there. */
+	u64 phys = GENMASK_ULL(63, guest->va_bits) - PAGE_OFFSET;
+	u64 program = guest->shift == 12 ? PROGRAM_GPA : ARM64_PROGRAM, vmemmap;
 	char *text;
 
 	page_bytes = size;
 	fake__make_usual();
+	fake_ram[PROGRAM_GPA + offsetof(Elf64_Ehdr, e_machine)] = EM_AARCH64;
 	memset(&fake_ram[PGD_GPA], 0, size);
 	memset(&fake_ram[ARM64_TABLES], 0, KERNEL_GPA - ARM64_TABLES);
 	next_table = ARM64_TABLES;
@@ -1172,10 +1196,59 @@ void fake__make_arm64(const struct fake_arm64 *guest)
 	     gva += size)
 		map_arm64(guest, gva, false);
 
+	/* The struct page of the program's first page is where x86-64's is. */
+	if (program != PROGRAM_GPA)
+		memcpy(&fake_ram[program], &fake_ram[PROGRAM_GPA], PAGE);
+	vmemmap = PAGE_OF(PROGRAM_GPA) - ((guest->ram + program) >> guest->shift) * STRUCT_PAGE +
+		  ((s64)phys >> guest->shift) * STRUCT_PAGE;
+
 	/* The last lines of VMCOREINFO are x86-64's: replace them with arm64's. */
 	text = strstr((char *)&fake_ram[INFO_GPA], "NUMBER(phys_base)");
 	sprintf(text, "PAGESIZE=%" PRIu64 "\nNUMBER(VA_BITS)=%u\n"
-		"NUMBER(kimage_voffset)=0x%" PRIx64 "\nNUMBER(TCR_EL1_T1SZ)=0x%x\n",
-		size, guest->va_bits, voffset, 64 - guest->used_bits);
+		"NUMBER(kimage_voffset)=0x%" PRIx64 "\nNUMBER(TCR_EL1_T1SZ)=0x%x\n"
+		"NUMBER(VMEMMAP_START)=0x%" PRIx64 "\nNUMBER(PHYS_OFFSET)=0x%" PRIx64 "\n",
+		size, guest->va_bits, voffset, 64 - guest->used_bits, vmemmap, phys);
 	page_bytes = PAGE;
+}
+
+/* Put a jump of arm64 by the pointer, with BTI or without, at the place in the code. */
+static void put_arm64_jump(u64 at, bool bti)
+{
+	u64 to = ADDR(DYNAMIC, POINTER_AT);
+	s64 pages = to / PAGE - ADDR(CODE, at) / PAGE;
+	const u32 code[] = {
+		0xd503245f,
+		0x90000010 | (pages & 3) << 29 | (pages >> 2 & 0x7ffff) << 5,
+		0xf9400211 | to % PAGE / 8 << 10,
+		0x91000210 | to % PAGE << 10,
+		0xd61f0220,
+		0xd503201f,
+	};
+
+	put_in_program(CODE, at, &code[!bti], bti ? sizeof(code) : 16);
+}
+
+/*
+ * Make a program of arm64.  Its table for jumps comes right behind the relocations, if these are in
+ * the code, at @relocs.
+ */
+void fake__make_arm64_program(u64 relocs, bool bti)
+{
+	const Elf64_Rela reloc = {
+		ADDR(DYNAMIC, POINTER_AT), ELF64_R_INFO(1, R_AARCH64_JUMP_SLOT), 0,
+	};
+	/* CFA is SP + 16, and X30 is the return address, right below CFA. */
+	static const u8 common[] = { 30, 1, 0x1b, 0x0c, 31, 16, 0x9e, 1 };
+	const u32 first = 0xa9bf7bf0;
+	const u16 machine = EM_AARCH64;
+	u64 table = relocs ? relocs + 32 : 0;
+
+	fake__make_program();
+	put_in_program(HEADERS, offsetof(Elf64_Ehdr, e_machine), &machine, sizeof(machine));
+	put_in_program(relocs ? CODE : DYNAMIC, relocs ?: RELOCS_AT, &reloc, sizeof(reloc));
+	if (relocs)
+		put_in_program(DYNAMIC, 4 * sizeof(Elf64_Dyn) + 8, &(u64){ ADDR(CODE, relocs) }, 8);
+	put_in_program(RULES_1, 14, common, sizeof(common));
+	put_in_program(CODE, table, &first, sizeof(first));
+	put_arm64_jump(table + 32, bti);
 }

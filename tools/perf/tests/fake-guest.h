@@ -53,12 +53,13 @@
 
 /*
  * Per-CPU variables: their offsets from the GS base; the address of struct pcpu_hot, which a later
- * kernel may have in its image, and the offsets in it.
+ * kernel may have in its image; that of arm64's current task; and the offsets in struct pcpu_hot.
  */
 #define FAKE_TOP	0x1040
 #define FAKE_IRQ_STACK	0x1048
 #define FAKE_CURRENT	0x1080
 #define FAKE_HOT	(SMALL + 0x90000)
+#define FAKE_ENTRY	(SMALL + 0x99000)
 #define HOT_CURRENT	0
 #define HOT_TOP		24
 #define HOT_IRQ_STACK	32
@@ -320,6 +321,8 @@ enum fake_types { IN_TABLE, IN_INFO, IN_SIZE };
  * @no_top:	there is no variable for the top of the stack, as in Linux 5.10, and
  *		hardirq_stack_ptr is the end of the IRQ's stack
  * @no_percpu:	there are no such variables
+ * @no_data:	symbols are those of code only
+ * @no_btf:	there is no symbol of BTF
  */
 struct fake_kernel {
 	enum fake_kallsyms	kallsyms;
@@ -341,6 +344,8 @@ struct fake_kernel {
 	bool			hot;
 	bool			no_top;
 	bool			no_percpu;
+	bool			no_data;
+	bool			no_btf;
 };
 
 /* Bytes at an address of the guest's kernel or, below KERNEL, at an offset in RAM. */
@@ -383,6 +388,10 @@ extern u64 fake_old_places[NR_OLD_PLACES];
 #define ARM64_BLOCK	(BIT(0) | BIT(10) | GENMASK_ULL(52, 50) | BIT_ULL(54))
 #define ARM64_TABLES	(1UL << 20)
 
+/* Where the program's first page is if pages are larger, and the size of arm64's struct pt_regs. */
+#define ARM64_PROGRAM	(10UL << 20)
+#define ARM64_PT_REGS	336
+
 /**
  * struct fake_arm64 - a guest of arm64
  * @name:	what is special about it
@@ -421,8 +430,10 @@ void fake__make(const struct fake_guest *guest);
 void fake__make_usual(void);
 void fake__make_program(void);
 void fake__make_vdso(void);
+void fake__move_vdso(void);
 void fake__make_jit(const char *name, const char *text, size_t size);
 void fake__make_arm64(const struct fake_arm64 *guest);
+void fake__make_arm64_program(u64 relocs, bool bti);
 size_t fake__print_kallsyms(char *text, size_t size, bool modules);
 
 /* Compare what perf has written, see fake-guest-files.c. */

@@ -18,13 +18,13 @@
 #include <linux/kernel.h>
 #include <perf/event.h>
 
-#include "../../arch/x86/include/uapi/asm/perf_regs.h"
 #include "build-id.h"
 #include "dso.h"
 #include "event.h"
 #include "fake-guest.h"
 #include "guest-kernel.h"
 #include "guest-reads.h"
+#include "guest-regs.h"
 #include "guest-task-writer.h"
 #include "guest-user.h"
 #include "machine.h"
@@ -61,6 +61,9 @@ static const char all[] =
 #define NO_SECOND	.from = "15200+30 second\n", .to = ""
 #define NO_RULES	.from = "rule 15100+20\nrule 15200+30\nrule 15500+10\n", .to = ""
 #define NO_RULE_1	.from = "rule 15100+20\n", .to = ""
+
+/* The instructions of the first rule. */
+#define INSTRUCTIONS	PROGRAM_RAM(RULES_1, RULE_1 + 17)
 
 /* The tests change the program after fake__make_program(). */
 static const struct fake_guest programs[] = {
@@ -111,6 +114,9 @@ static const struct fake_guest programs[] = {
 	{ "another architecture",
 	  .bytes = { BYTES(PROGRAM_GPA + offsetof(Elf64_Ehdr, e_machine), "\xb7") },
 	  LEAVES("nothing") },
+	{ "a register of arm64's",	.bytes = { BYTES(INSTRUCTIONS, "\x05\x11") }, NO_RULE_1 },
+	{ "a return address that is signed, as on arm64",
+	  .bytes = { BYTES(INSTRUCTIONS, "\x2d") }, NO_RULE_1 },
 	{ "relocations without end",
 	  .bytes = { WORD(PROGRAM_RAM(DYNAMIC, 4 * 16 + 8), 8),
 		     WORD(PROGRAM_RAM(DYNAMIC, 5 * 16 + 8), ~0UL) },
@@ -237,6 +243,44 @@ static int test_programs(const char *dir)
 	return TEST_OK;
 }
 
+static void use_bti(void)
+{
+	fake__make_arm64_program(0, true);
+}
+
+/* Where linkers put no headers and symbols into segments of their own. */
+static void put_relocs_into_code(void)
+{
+	fake__make_arm64_program(0x600, false);
+}
+
+static const struct fake_guest arm64_programs[] = {
+	{ "arm64",		THE_SAME },
+	{ "arm64 with BTI",	.change = use_bti, .from = "15020+10", .to = "15020+18" },
+	{ "relocations before the table",
+				.change = put_relocs_into_code,
+				.from = "15020+10", .to = "15640+10" },
+	{ "another architecture",
+	  .bytes = { BYTES(PROGRAM_GPA + offsetof(Elf64_Ehdr, e_machine), "\x3e") },
+	  LEAVES("nothing") },
+	{ "a return address that is signed",
+	  .bytes = { BYTES(INSTRUCTIONS, "\x2d") }, THE_SAME },
+	{ "the last register",	.bytes = { BYTES(INSTRUCTIONS, "\x05\x5f") }, THE_SAME },
+	{ "one more",		.bytes = { BYTES(INSTRUCTIONS, "\x05\x60") }, NO_RULE_1 },
+};
+
+static int test_arm64(const char *dir)
+{
+	for (size_t i = 0; i < ARRAY_SIZE(arm64_programs); i++) {
+		fake__make_arm64(fake_arm64_guests);
+		fake__make_arm64_program(0, false);
+		fake__change(&arm64_programs[i]);
+		TEST_ASSERT_VAL(arm64_programs[i].name, fake__find(dir) == GUEST_FILES_NAMES);
+		TEST_ASSERT_VAL(arm64_programs[i].name, has_program(dir, &arm64_programs[i]));
+	}
+	return TEST_OK;
+}
+
 /* The kernel has the vDSO in its own memory. */
 static int test_vdso(const char *dir)
 {
@@ -252,6 +296,28 @@ static int test_vdso(const char *dir)
 	fake__put_u64(VDSO_IMAGE + VI_SIZE, RULES_2 * PAGE);
 	TEST_ASSERT_VAL("found", fake__find(dir) == GUEST_FILES_TABLES);
 	TEST_ASSERT_VAL("half of it", !has_file(dir, VDSO_FILE, &same));
+	return TEST_OK;
+}
+
+/* arm64's vDSO has no rule for the code to which signal handlers return. */
+static int test_signal(const char *dir)
+{
+	const struct fake_guest with_rule = {
+		.name = "vDSO of arm64",
+		LEAVES("150fc+10 __kernel_rt_sigreturn\n15200+30 second\n15500+10 esc?[2J\n"
+		       "15020+10 imported@plt\nrule 150fc+10\n"),
+	};
+	static const char name[] = "__kernel_rt_sigreturn";
+
+	fake__make_arm64(fake_arm64_guests);
+	fake__make_arm64_program(0, false);
+	fake__put_u32(PROGRAM_GPA + sizeof(Elf64_Ehdr) + 5 * sizeof(Elf64_Phdr), PT_NULL);
+	fake__put(PROGRAM_RAM(NAMES_1, 0x100), name, sizeof(name));
+	fake__put_u32(PROGRAM_RAM(HASHES, 2 * sizeof(Elf64_Sym)), 0x100);
+	fake__make_vdso();
+	fake__move_vdso();
+	TEST_ASSERT_VAL("found", fake__find(dir) == GUEST_FILES_NAMES);
+	TEST_ASSERT_VAL("a rule", has_file(dir, VDSO_FILE, &with_rule));
 	return TEST_OK;
 }
 
@@ -546,6 +612,107 @@ static int test_chains(const char *dir)
 	return TEST_OK;
 }
 
+/* Where arm64 saves the system call's number, and a signature above an address. */
+#define A_SYSCALL	35
+#define SIGNATURE	(0x2aULL << 48)
+
+static const struct {
+	const char	*name;
+	bool		in_kernel;
+	u64		ip;
+	s32		syscall;
+	u64		nr;		/* of user mode's addresses */
+	enum unwind_end	end;
+} arm64_chains[] = {
+	{ "arm64",				false, IP, 0, 3, UNWIND_OUTERMOST },
+	{ "arm64, from the kernel",		true, IP, 64, 3, UNWIND_OUTERMOST },
+	{ "from a function's last instruction",	true, IP_END, 64, 3, UNWIND_OUTERMOST },
+	{ "from after it",			true, IP_END, -1, 1, UNWIND_NO_RULE },
+};
+
+static bool unwinds_arm64(struct machine *machine, size_t i)
+{
+	const u64 ip = arm64_chains[i].ip, expected[] = { ip, CALLER_1 - 1, CALLER_2 - 1 };
+	const u64 stack[] = { 1, CALLER_1 | SIGNATURE, 2, CALLER_2 | SIGNATURE, 3, 0 };
+	const u64 saved[A_SYSCALL + 1] = {
+		[29] = USER_SP, [31] = USER_SP, [32] = ip, [33] = 0x60000000,
+		[A_SYSCALL] = (u32)arm64_chains[i].syscall,
+	};
+	u64 first = arm64_chains[i].in_kernel ? 4 : 1;
+	struct {
+		struct perf_record_guest_read	record;
+		u64				regs[PERF_REG_ARM64_PC + 1];
+	} read = {
+		.record = {
+			.abi = PERF_SAMPLE_REGS_ABI_64,
+			.mask = BIT_ULL(PERF_REG_ARM64_PC + 1) - 1,
+		},
+		.regs = {
+			[PERF_REG_ARM64_X29] = arm64_chains[i].in_kernel ? 0xffffc90000003e00 : 0,
+			[PERF_REG_ARM64_SP] = USER_SP,
+			[PERF_REG_ARM64_PC] = ip,
+		},
+	};
+	/* The number of entries comes first. */
+	u64 in_user[] = { 3, PERF_CONTEXT_GUEST_USER, ip, NO_CALLER };
+	u64 in_kernel[] = {
+		6, PERF_CONTEXT_GUEST_KERNEL, KERNEL_IP, KERNEL_IP + 16, PERF_CONTEXT_GUEST_USER,
+		ip, NO_CALLER,
+	};
+	struct perf_sample sample = {
+		.pid = 7, .tid = 7,
+		.cpumode = arm64_chains[i].in_kernel ? PERF_RECORD_MISC_GUEST_KERNEL :
+						       PERF_RECORD_MISC_GUEST_USER,
+		.callchain = (struct ip_callchain *)(arm64_chains[i].in_kernel ? in_kernel :
+										 in_user),
+		.guest_read = { .record = &read.record, .nr = NR_GUEST_READ_SLOTS },
+	};
+	struct guest_piece *pieces = sample.guest_read.pieces;
+	bool good;
+
+	pieces[arm64_chains[i].in_kernel ? GUEST_READ_USER_STACK : GUEST_READ_CURRENT_STACK] =
+		(struct guest_piece) { USER_SP, sizeof(stack), (const u8 *)stack };
+	if (arm64_chains[i].in_kernel)
+		pieces[GUEST_READ_USER_REGS] = (struct guest_piece) {
+			0xffffc90000003f00, sizeof(saved), (const u8 *)saved,
+		};
+	good = sample__unwind_guest_user(&sample, machine) == arm64_chains[i].end &&
+	       sample.callchain->nr == first + arm64_chains[i].nr &&
+	       !memcmp(&sample.callchain->ips[first], expected,
+		       arm64_chains[i].nr * sizeof(u64));
+	if (sample.merged_callchain)
+		free(sample.callchain);
+	return good;
+}
+
+/* Return addresses are signed; libdw knows arm64's registers on all hosts. */
+static int test_arm64_chains(const char *dir)
+{
+	bool guest = perf_guest, good;
+	struct machines machines;
+	struct machine *machine;
+	struct thread *thread;
+	size_t i = 0;
+
+	fake__make_arm64(fake_arm64_guests);
+	fake__make_arm64_program(0, false);
+	TEST_ASSERT_VAL("found", fake__find(dir) == GUEST_FILES_NAMES);
+	TEST_ASSERT_VAL("no machines", !machines__init(&machines));
+	perf_guest = true;
+	machine = machines__add(&machines, 4242, "");
+	thread = machine ? machine__findnew_thread(machine, 7, 7) : NULL;
+	good = thread && map_program(machine, thread, dir, 0);
+	while (good && i < ARRAY_SIZE(arm64_chains))
+		good = unwinds_arm64(machine, i++);
+	thread__put(thread);
+	if (machine)
+		machine__delete_threads(machine);
+	machines__exit(&machines);
+	perf_guest = guest;
+	TEST_ASSERT_VAL(i ? arm64_chains[i - 1].name : "no thread", good);
+	return TEST_OK;
+}
+
 /* Unwind sample @i of a process; it has the program at its usual place. */
 static bool unwinds_process(struct machine *machine, const char *dir, pid_t pid, size_t i)
 {
@@ -650,11 +817,18 @@ static int run_chains(struct test_suite *test __maybe_unused, int subtest __mayb
 
 static struct test_case tests__guest_program[] = {
 	FAKE_GUEST_BTF_TEST("Names and rules of programs", test_programs),
+	FAKE_GUEST_BTF_TEST("Names and rules of arm64 programs", test_arm64),
 	FAKE_GUEST_BTF_TEST("Pages that are cached later", test_again),
 	FAKE_GUEST_BTF_TEST("vDSO", test_vdso),
+	FAKE_GUEST_BTF_TEST("Return from signals on arm64", test_signal),
 	{
 		.name = "test_chains", .desc = "Callchains by these rules",
 		.run_case = run_chains, .priv = test_chains,
+		.skip_reason = "no libdw, no libbpf, or perf can't read guests on such a host",
+	},
+	{
+		.name = "test_arm64_chains", .desc = "Callchains by the rules of arm64",
+		.run_case = run_chains, .priv = test_arm64_chains,
 		.skip_reason = "no libdw, no libbpf, or perf can't read guests on such a host",
 	},
 	{

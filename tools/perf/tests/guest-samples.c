@@ -16,7 +16,6 @@
 #include <linux/time64.h>
 #include <perf/event.h>
 
-#include "../../arch/x86/include/uapi/asm/perf_regs.h"
 #include "build-id.h"
 #include "callchain.h"
 #include "cgroup.h"
@@ -27,6 +26,7 @@
 #include "guest-folder.h"
 #include "guest-name.h"
 #include "guest-reads.h"
+#include "guest-regs.h"
 #include "guest-task-reader.h"
 #include "machine.h"
 #include "map.h"
@@ -80,7 +80,8 @@ static const char tasks[] =
 	"9000000000 ffffc90000028000 14000 13 13 too late\n"
 	"9000000000 ffffc90000044000\n"
 	"9500000000 ffffc9000004c000 1a000 18 18 begins\n"
-	"0 ffffc90000050000 0 2 17 by its stack\n";
+	"0 ffffc90000050000 0 2 17 by its stack\n"
+	"30 ffffc90000070000 18000 19 19 reused\n";
 
 static const struct {
 	const char	*name;
@@ -218,6 +219,63 @@ static int test_tasks(struct machine *machine)
 	return TEST_OK;
 }
 
+/* On arm64, an ASID may stand above the page tables, and user mode has no others. */
+static const struct {
+	const char	*name;
+	u16		cpumode;
+	u64		sp;
+	u64		root;
+	int		tid;
+} arm64_cases[] = {
+	{ "an ASID",			USER, 0, 0x12000000002000, 7 },
+	{ "tables for many CPUs",	USER, 0, 0x2001, 7 },
+	{ "the page behind",		USER, 0, 0x3000, VCPU },
+	{ "a stack",			KERNEL, 0xffffc90000014010, 0x12000000002001, 8 },
+	{ "a stack of 64 KiB",		KERNEL, 0xffffc90000063ff0, 0x18000, 7 },
+	{ "behind it",			KERNEL, 0xffffc90000064000, 0x18000, VCPU },
+};
+
+/* Have the guest be an arm64 one whose CPU translates 39 bits, with pages of 64 KiB. */
+static bool make_arm64_tasks(void)
+{
+	char top[MAX_PATH], text[sizeof(tasks) + 32];
+
+	scnprintf(top, sizeof(top), "%s/%d", data_guests, VMM);
+	scnprintf(text, sizeof(text), "arm64 39 16\n%s", tasks);
+	return write_file(top, "tasks", text);
+}
+
+static int test_arm64(struct machine *machine)
+{
+	TEST_ASSERT_VAL("unknown", machine__guest_va_bits(NULL) == 48);
+	TEST_ASSERT_VAL("no tasks", make_arm64_tasks());
+	TEST_ASSERT_VAL("bits of an address", machine__guest_va_bits(machine) == 39);
+	for (size_t i = 0; i < ARRAY_SIZE(arm64_cases); i++) {
+		struct perf_sample sample;
+		struct {
+			struct perf_record_guest_read	record;
+			u64				sp;
+			u64				pc;
+		} read = {
+			.record = {
+				.root = arm64_cases[i].root,
+				.mask = BIT_ULL(PERF_REG_ARM64_SP) | BIT_ULL(PERF_REG_ARM64_PC),
+			},
+			.sp = arm64_cases[i].sp,
+		};
+
+		perf_sample__init(&sample, /*all=*/true);
+		sample.pid = VMM;
+		sample.tid = VCPU;
+		sample.time = 10;
+		sample.cpumode = arm64_cases[i].cpumode;
+		sample.guest_read.record = &read.record;
+		sample__name_guest_task(&sample, machine);
+		TEST_ASSERT_VAL(arm64_cases[i].name, (int)sample.tid == arm64_cases[i].tid);
+	}
+	return TEST_OK;
+}
+
 /* Give the VMM's thread on the host a name. */
 static bool name_vcpu(struct machines *machines)
 {
@@ -237,24 +295,26 @@ static const struct {
 	int		tid;
 	const char	*shown;
 	const char	*file;		/* that is mapped at 0x400000 */
+	u64		sp;		/* zero for that of "by its stack" */
 } currents[] = {
-	{ "a task",		 0x2000,  { 7, 7 }, "sh", 16, 7, "sh", "any" },
-	{ "PTI",		 0x3000,  { 7, 7 }, "sh", 16, 7, "sh", "any" },
-	{ "a task not noted",	 0x30000, { 70, 70 }, "short-lived", 16, 70, "short-lived", NULL },
-	{ "another's tables",	 0x2000,  { 71, 71 }, "kworker/0:1", 16, 71, "kworker/0:1", NULL },
-	{ "a thread",		 0x2000,  { 8, 7 }, "renamed", 16, 8, "renamed", "any" },
-	{ "the idle task",	 0x2000,  { 0, 0 }, "swapper/3", 16, 0, "swapper", NULL },
+	{ "a task",		 0x2000,  { 7, 7 }, "sh", 16, 7, "sh", "any", 0 },
+	{ "PTI",		 0x3000,  { 7, 7 }, "sh", 16, 7, "sh", "any", 0 },
+	{ "a task not noted",	 0x30000, { 70, 70 }, "short-lived", 16, 70, "short-lived", NULL, 0 },
+	{ "another's tables",	 0x2000,  { 71, 71 }, "kworker/0:1", 16, 71, "kworker/0:1", NULL, 0 },
+	{ "a thread",		 0x2000,  { 8, 7 }, "renamed", 16, 8, "renamed", "any", 0 },
+	{ "the idle task",	 0x2000,  { 0, 0 }, "swapper/3", 16, 0, "swapper", NULL, 0 },
 	{ "a long name",	 0x2000,  { 7, 7 }, "0123456789abcdef", 16, 7, "0123456789abcdef",
-				 "any" },
-	{ "an escape sequence",	 0x2000,  { 7, 7 }, "\x1b[2J", 16, 7, "?[2J", "any" },
-	{ "no name",		 0x2000,  { 7, 7 }, "", 16, 17, "by its stack", NULL },
-	{ "half of a name",	 0x2000,  { 7, 7 }, "sh", 8, 17, "by its stack", NULL },
-	{ "no pid",		 0x2000,  { 1U << 31, 7 }, "sh", 16, 17, "by its stack", NULL },
+				 "any", 0 },
+	{ "an escape sequence",	 0x2000,  { 7, 7 }, "\x1b[2J", 16, 7, "?[2J", "any", 0 },
+	{ "no name",		 0x2000,  { 7, 7 }, "", 16, 17, "by its stack", NULL, 0 },
+	{ "half of a name",	 0x2000,  { 7, 7 }, "sh", 8, 17, "by its stack", NULL, 0 },
+	{ "no pid",		 0x2000,  { 1U << 31, 7 }, "sh", 16, 17, "by its stack", NULL, 0 },
+	{ "exec, not noted",	 0x30000, { 7, 7 }, "new", 16, 7, "new", NULL, 0xffffc90000010010 },
 };
 
 /*
  * If the current task was read, it counts; if not, the task that has the stack does.  Files are
- * those of the process that has the page tables, if that is the current one.
+ * those of the process that has the page tables, or else the stack, if that is the current one.
  */
 static int test_current(struct machine *machine)
 {
@@ -272,7 +332,7 @@ static int test_current(struct machine *machine)
 		sample.tid = VCPU;
 		sample.time = 10;
 		sample.cpumode = KERNEL;
-		make_read(&sample, &read, 0xffffc90000050010, currents[i].root);
+		make_read(&sample, &read, currents[i].sp ?: 0xffffc90000050010, currents[i].root);
 		sample.guest_read.pieces[GUEST_READ_PIDS] =
 			(struct guest_piece){ 0, 8, (const u8 *)currents[i].pids };
 		sample.guest_read.pieces[GUEST_READ_COMM] =
@@ -287,6 +347,57 @@ static int test_current(struct machine *machine)
 		map__put(map);
 		thread__put(thread);
 		TEST_ASSERT_VAL(currents[i].name, good);
+	}
+	return TEST_OK;
+}
+
+/* Whether user mode's part stays when the kernel may be switching to another task. */
+static const struct {
+	const char	*name;
+	u64		root;
+	u64		saved;		/* where user mode's registers are */
+	u32		pid;
+	int		tid;
+	u64		nr;		/* of the chain's entries */
+} switches[] = {
+	{ "its page tables",		0x2000, 0xffffc90000013f58, 7, 7, 4 },
+	{ "page tables of none",	0x30000, 0xffffc90000013f58, 7, 7, 4 },
+	{ "another's page tables",	0x4000, 0xffffc90000013f58, 7, 7, 2 },
+	{ "page tables of its own soon", 0x18000, 0xffffc90000013f58, 19, 19, 4 },
+	{ "another's stack",		0x2000, 0xffffc90000017f58, 8, 7, 2 },
+};
+
+static int test_switches(struct machine *machine)
+{
+	/* The number of entries comes first. */
+	const u64 usual[] = {
+		4, PERF_CONTEXT_GUEST_KERNEL, 0xffffffff81000000, PERF_CONTEXT_GUEST_USER, 0x400000,
+	};
+	u64 chain[ARRAY_SIZE(usual)];
+
+	for (size_t i = 0; i < ARRAY_SIZE(switches); i++) {
+		const u32 pids[] = { switches[i].pid, switches[i].pid };
+		struct perf_sample sample;
+		struct fake_read read;
+
+		perf_sample__init(&sample, /*all=*/true);
+		sample.pid = VMM;
+		sample.tid = VCPU;
+		sample.time = 10;
+		sample.cpumode = KERNEL;
+		memcpy(chain, usual, sizeof(usual));
+		sample.callchain = (struct ip_callchain *)chain;
+		sample.merged_callchain = true;
+		make_read(&sample, &read, 0xffffc90000010010, switches[i].root);
+		sample.guest_read.pieces[GUEST_READ_USER_REGS] =
+			(struct guest_piece){ .addr = switches[i].saved, .size = 168 };
+		sample.guest_read.pieces[GUEST_READ_PIDS] =
+			(struct guest_piece){ 0, sizeof(pids), (const u8 *)pids };
+		sample.guest_read.pieces[GUEST_READ_COMM] =
+			(struct guest_piece){ 0, 16, (const u8 *)"current\0\0\0\0\0\0\0\0" };
+		sample__name_guest_task(&sample, machine);
+		TEST_ASSERT_VAL(switches[i].name,
+				(int)sample.tid == switches[i].tid && *chain == switches[i].nr);
 	}
 	return TEST_OK;
 }
@@ -1223,7 +1334,9 @@ static struct test_case tests__guest_samples[] = {
 	TEST_CASE("Names of VMs in command lines", vm_names),
 	GUEST_CASE("Samples without reads", test_no_reads),
 	GUEST_CASE("Tasks", test_tasks),
+	GUEST_CASE("Tasks of arm64", test_arm64),
 	GUEST_CASE("Tasks that the guest says are current", test_current),
+	GUEST_CASE("Switches to other tasks", test_switches),
 	GUEST_CASE("Cgroups of tasks", test_cgroups),
 	GUEST_CASE("Tasks that end or begin", test_ends),
 	GUEST_CASE("Tasks that are noted while samples are read", test_later),

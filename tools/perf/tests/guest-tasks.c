@@ -83,7 +83,8 @@ static int test_tasks(const char *dir)
 #define PROGRAM_TEXT	"401000 403000 1000 12f:f0000 1000 " BUILD_ID_TEXT " /bin/a program\n"
 #define LIBRARY_TEXT	"7f0000001000 7f0000005000 0 12f:f0001 1001 - /usr/lib/libtest.so\n"
 
-#define VDSO_TEXT	"408000 409000 0 0:0 0 4202030405060708090a0b0c0d0e0f1011121314 [vdso]\n"
+#define VDSO_ID_TEXT	"4202030405060708090a0b0c0d0e0f1011121314"
+#define VDSO_TEXT	"408000 409000 0 0:0 0 " VDSO_ID_TEXT " [vdso]\n"
 
 /* Memory that can be executed, without a file. */
 #define ANON_TEXT	"408000 409000 408000 0:0 0 - //anon\n"
@@ -334,6 +335,70 @@ static int test_versions(const char *dir)
 		TEST_ASSERT_VAL(name, fake__has_text(dir, "tasks", all_tasks));
 		TEST_ASSERT_VAL(name, fake__has_text(dir, "maps", all_files));
 		TEST_ASSERT_VAL(name, fake__has_text(dir, "cgroups", ROOT_TEXT SERVICE_TEXT));
+	}
+	return TEST_OK;
+}
+
+static int test_arm64(const char *dir)
+{
+	char lines[512];
+
+	for (const struct fake_arm64 *guest = fake_arm64_guests; guest->name; guest++) {
+		fake__make_arm64(guest);
+		snprintf(lines, sizeof(lines), SET_TEXT "401000 403000 %lx 12f:f0000 1000 "
+			 BUILD_ID_TEXT " /bin/a program\n" ANON_TEXT LIBRARY_TEXT,
+			 1UL << guest->shift);
+		TEST_ASSERT_VAL(guest->name, fake__find(dir) == GUEST_FILES_NAMES);
+		TEST_ASSERT_VAL(guest->name, fake__has_text(dir, "maps", lines));
+		snprintf(lines, sizeof(lines), "arm64 %u %u\n%s", guest->used_bits, guest->shift,
+			 all_tasks);
+		TEST_ASSERT_VAL(guest->name, fake__has_text(dir, "tasks", lines));
+	}
+
+	/* Before Linux 6.0, VMCOREINFO doesn't tell where the array of struct page is. */
+	fake__make_arm64(fake_arm64_guests);
+	fake__change_info("VMEMMAP_START", "UNKNOWN_START");
+	TEST_ASSERT_VAL("no array", fake__find(dir) == GUEST_FILES_NAMES);
+	TEST_ASSERT_VAL("no array",
+			fake__has_changed(dir, "maps", all_files,
+					  &(const struct fake_guest){ NO_BUILD_ID }));
+
+	fake__make_arm64(fake_arm64_guests);
+	fake__make_program();
+	fake__make_vdso();
+	TEST_ASSERT_VAL("vDSO of 32 bits", fake__find(dir) == GUEST_FILES_NAMES);
+	TEST_ASSERT_VAL("vDSO of 32 bits", fake__has_text(dir, "maps", all_files));
+	fake__move_vdso();
+	TEST_ASSERT_VAL("vDSO", fake__find(dir) == GUEST_FILES_NAMES);
+	TEST_ASSERT_VAL("vDSO", fake__has_text(dir, "maps", SET_TEXT PROGRAM_TEXT "7e0000408000 "
+					       "7e0000409000 0 0:0 0 " VDSO_ID_TEXT " [vdso]\n"
+					       LIBRARY_TEXT));
+	return TEST_OK;
+}
+
+/* Each kernel whose tasks can't be found has a reason. */
+static int test_reasons(const char *dir __maybe_unused)
+{
+	static const struct {
+		struct fake_kernel	kernel;
+		const char		*why_not;
+	} reasons[] = {
+		{ { .no_data = true },		"CONFIG_KALLSYMS_ALL" },
+		{ { .no_btf = true },		"has no BTF" },
+		{ { .no_tasks = true },		"does not describe" },
+	};
+
+	for (size_t i = 0; i < ARRAY_SIZE(reasons); i++) {
+		struct guest_kernel *kernel;
+		const char *why_not;
+		bool same;
+
+		fake__make_kernel(&reasons[i].kernel);
+		kernel = guest_kernel__find(getpid(), NULL, &why_not);
+		TEST_ASSERT_VAL("a kernel", kernel);
+		same = strstr(guest_kernel__why_no_data(kernel), reasons[i].why_not);
+		guest_kernel__delete(kernel);
+		TEST_ASSERT_VAL(reasons[i].why_not, same);
 	}
 	return TEST_OK;
 }
@@ -659,6 +724,8 @@ static struct test_case tests__guest_tasks[] = {
 	FAKE_GUEST_BTF_TEST("Names of code that tasks compile", test_jits),
 	FAKE_GUEST_BTF_TEST("Cgroups of tasks", test_cgroups),
 	FAKE_GUEST_BTF_TEST("Kernels of distributions", test_versions),
+	FAKE_GUEST_BTF_TEST("Tasks and files of arm64", test_arm64),
+	FAKE_GUEST_BTF_TEST("Reasons why tasks are not found", test_reasons),
 	FAKE_GUEST_BTF_TEST("Changes from one look to the next", test_looks),
 	FAKE_GUEST_BTF_TEST("New processes", test_new),
 	FAKE_GUEST_BTF_TEST("Policy while a guest is watched", test_policy),

@@ -13,11 +13,11 @@
 #include <linux/perf_event.h>
 #include <perf/event.h>
 
-#include "../../arch/x86/include/uapi/asm/perf_regs.h"
 #include "callchain.h"
 #include "debug.h"
 #include "event.h"
 #include "guest-reads.h"
+#include "guest-regs.h"
 #include "guest-user.h"
 #include "sample.h"
 #include "tests.h"
@@ -416,7 +416,7 @@ static int test__chains(struct test_suite *test __maybe_unused, int subtest __ma
 
 		make_sample(&s);
 		cases[i].change(&s);
-		sample__add_guest_user(&s.sample);
+		sample__add_guest_user(&s.sample, NULL);
 		good = is_as_expected(&s, i);
 		if (s.sample.merged_callchain)
 			free(s.sample.callchain);
@@ -439,7 +439,7 @@ static int test__many_frames(struct test_suite *test __maybe_unused, int subtest
 	make_sample(&s);
 	s.saved[R_BP] = USER_SP;
 	set_piece(&s, GUEST_READ_USER_STACK, USER_SP, sizeof(stack), stack);
-	sample__add_guest_user(&s.sample);
+	sample__add_guest_user(&s.sample, NULL);
 	TEST_ASSERT_VAL("no chain", s.sample.merged_callchain);
 	nr = s.sample.callchain->nr;
 	free(s.sample.callchain);
@@ -447,9 +447,116 @@ static int test__many_frames(struct test_suite *test __maybe_unused, int subtest
 	return TEST_OK;
 }
 
+/* Registers in arm64's struct pt_regs, by their index; the last is the system call's number. */
+enum { A_FP = 29, A_SP = 31, A_PC, A_PSTATE, A_SYSCALL = 35, NR_ARM64_REGS };
+
+/* Flags of the last comparison; a signature above an address. */
+#define PSTATE		0x60000000ULL
+#define SIGNATURE	(0x2aULL << 48)
+
+struct arm64_sample {
+	struct perf_record_guest_read	record;
+	u64				regs[PERF_REG_ARM64_PC + 1];
+	u64				saved[NR_ARM64_REGS];
+	u64				stack[8];
+	struct {
+		u64	nr;
+		u64	ips[5];
+	} chain;
+	struct perf_sample		sample;
+};
+
+/* Make a sample of a function that a system call has called. */
+static void make_arm64_sample(struct arm64_sample *s)
+{
+	*s = (struct arm64_sample) {
+		.record = {
+			.abi = PERF_SAMPLE_REGS_ABI_64,
+			.mask = BIT_ULL(PERF_REG_ARM64_PC + 1) - 1,
+		},
+		.regs = {
+			[PERF_REG_ARM64_X29] = TOP - 0x200,
+			[PERF_REG_ARM64_SP] = TOP - 0x220,
+			[PERF_REG_ARM64_PC] = KERNEL_IP,
+		},
+		.saved = {
+			[A_FP] = USER_SP + 0x10,
+			[A_SP] = USER_SP,
+			[A_PC] = USER_IP,
+			[A_PSTATE] = PSTATE,
+			[A_SYSCALL] = 64,
+		},
+		.stack = { 1, 2, USER_SP + 0x30, RA_1 | SIGNATURE, 3, 4, 0, RA_2 },
+		.chain = { 5, { PERF_CONTEXT_GUEST_KERNEL, KERNEL_IP, PERF_CONTEXT_USER_DEFERRED,
+				PERF_CONTEXT_GUEST_KERNEL, CALLER } },
+		.sample = {
+			.cpumode = PERF_RECORD_MISC_GUEST_KERNEL,
+			.callchain = (struct ip_callchain *)&s->chain,
+			.guest_read = { .record = &s->record, .nr = NR_GUEST_READ_SLOTS },
+		},
+	};
+	s->sample.guest_read.pieces[GUEST_READ_USER_REGS] = (struct guest_piece) {
+		TOP - sizeof(s->saved), sizeof(s->saved), (const u8 *)s->saved,
+	};
+	s->sample.guest_read.pieces[GUEST_READ_USER_STACK] = (struct guest_piece) {
+		USER_SP, sizeof(s->stack), (const u8 *)s->stack,
+	};
+}
+
+/* What differs in a sample whose registers aren't user mode's, or may be an earlier entry's. */
+static const struct {
+	const char	*name;
+	unsigned int	saved;
+	u64		value;
+	u64		fp;
+	bool		alone;
+	bool		whole;
+} arm64_cases[] = {
+	{ "a system call",		.saved = A_PSTATE, .value = PSTATE, .whole = true },
+	{ "an exception",		.saved = A_SYSCALL, .value = ~0U, .whole = true },
+	{ "a thread of the kernel",	.saved = A_PSTATE, .value = PSTATE | 5 },
+	{ "a 32-bit program",		.saved = A_PSTATE, .value = PSTATE | 16 },
+	{ "masked interrupts",		.saved = A_PSTATE, .value = PSTATE | 128 },
+	{ "a state of 33 bits",		.saved = A_PSTATE, .value = PSTATE | BIT_ULL(32) },
+	{ "no PC",			.saved = A_PC, .value = 0 },
+	{ "a PC in the kernel",		.saved = A_PC, .value = KERNEL_IP },
+	{ "FP is still user mode's",	.saved = A_PSTATE, .value = PSTATE, .fp = USER_SP + 0x10 },
+	{ "the kernel's entry",		.saved = A_PSTATE, .value = PSTATE, .alone = true },
+};
+
+static int test__arm64(struct test_suite *test __maybe_unused, int subtest __maybe_unused)
+{
+	static const u64 user[] = { PERF_CONTEXT_GUEST_USER, USER_IP, RA_1, RA_2 };
+
+	for (size_t i = 0; i < ARRAY_SIZE(arm64_cases); i++) {
+		const struct ip_callchain *chain;
+		struct arm64_sample s;
+		bool good;
+
+		make_arm64_sample(&s);
+		s.saved[arm64_cases[i].saved] = arm64_cases[i].value;
+		if (arm64_cases[i].fp)
+			s.regs[PERF_REG_ARM64_X29] = arm64_cases[i].fp;
+		if (arm64_cases[i].alone)
+			s.chain.nr = 4;
+		sample__add_guest_user(&s.sample, NULL);
+		chain = s.sample.callchain;
+		good = s.sample.merged_callchain == arm64_cases[i].whole;
+		if (s.sample.merged_callchain) {
+			good = good && chain->nr == s.chain.nr + ARRAY_SIZE(user) &&
+			       !memcmp(chain->ips, s.chain.ips, s.chain.nr * sizeof(u64)) &&
+			       !memcmp(&chain->ips[s.chain.nr], user, sizeof(user));
+			free(s.sample.callchain);
+		}
+		TEST_ASSERT_VAL(arm64_cases[i].name, good);
+	}
+	return TEST_OK;
+}
+
 static struct test_case tests__guest_user[] = {
 	TEST_CASE("Entries, exits and frames", chains),
 	TEST_CASE("More frames than a chain has", many_frames),
+	TEST_CASE("Entries of arm64", arm64),
 	{ .name = NULL, }
 };
 

@@ -161,8 +161,30 @@ static bool read_identity(struct guest_memory *mem, u64 offset, struct guest_vmc
 
 	info->page_tables = tables.gva;
 	info->is_arm64 = tables.is_arm64;
+	info->page_shift = tables.page_shift;
 	info->stext = find_number(text, "\nSYMBOL(_stext)=", 16);
 	return true;
+}
+
+/*
+ * Find where an arm64 kernel has its direct map and its array of struct page.  The direct map
+ * begins at the lowest address of VA_BITS, whether or not the CPU translates as many.
+ */
+static void read_regions(struct guest_vmcoreinfo *info, const char *text)
+{
+	u64 va_bits = find_number(text, "\nNUMBER(VA_BITS)=", 10);
+
+	info->va_bits = 0;
+	info->phys_offset = 0;
+	info->page_offset = 0;
+	info->vmemmap = 0;
+	if (!info->is_arm64 || !va_bits || va_bits > 63)
+		return;
+
+	info->va_bits = 64 - find_number(text, "\nNUMBER(TCR_EL1_T1SZ)=", 16);
+	info->phys_offset = find_number(text, "\nNUMBER(PHYS_OFFSET)=", 16);
+	info->page_offset = GENMASK_ULL(63, va_bits);
+	info->vmemmap = find_number(text, "\nNUMBER(VMEMMAP_START)=", 16);
 }
 
 /* As read_identity(), but read all of VMCOREINFO that perf uses. */
@@ -174,6 +196,7 @@ static bool read_vmcoreinfo(struct guest_memory *mem, u64 offset, struct guest_v
 		return false;
 
 	read_build_id(info, text);
+	read_regions(info, text);
 	info->names = find_number(text, "\nSYMBOL(kallsyms_names)=", 16);
 	info->num_syms = find_number(text, "\nSYMBOL(kallsyms_num_syms)=", 16);
 	info->token_table = find_number(text, "\nSYMBOL(kallsyms_token_table)=", 16);
@@ -404,4 +427,22 @@ const struct guest_symbol *guest_kernel__symbol(const struct guest_kernel *kerne
 			return &kernel->symbols[i];
 	}
 	return NULL;
+}
+
+/**
+ * guest_kernel__why_no_data - tell why perf doesn't find the kernel's structures
+ * @kernel: the kernel, with its symbols
+ *
+ * Return: the reason; if there is no other, that BTF lacks a structure or a field.
+ */
+const char *guest_kernel__why_no_data(const struct guest_kernel *kernel)
+{
+#ifndef HAVE_LIBBPF_SUPPORT
+	return "perf was built without libbpf, which reads BTF";
+#endif
+	if (!guest_kernel__symbol(kernel, "init_task"))
+		return "its kernel's symbols don't tell where its data is (CONFIG_KALLSYMS_ALL)";
+	if (!guest_kernel__symbol(kernel, "__start_BTF"))
+		return "its kernel has no BTF, which tells where they are";
+	return "its kernel's BTF does not describe them";
 }

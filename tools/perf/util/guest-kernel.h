@@ -33,6 +33,12 @@ struct guest_symbol {
  * @build_id_size: size of @build_id in bytes; zero if there is none
  * @page_tables: virtual address of the topmost page table
  * @is_arm64:	true for arm64, false for x86-64
+ * @page_shift:	log2 of the size of a page
+ * @va_bits:	how many bits of an address arm64's CPU translates; here and in the next three, zero
+ *		for x86-64, whose kernels have variables for what perf needs
+ * @phys_offset: guest-physical address at which the direct map of RAM begins
+ * @page_offset: virtual address at which it begins
+ * @vmemmap:	address of the first struct page; zero if VMCOREINFO has none
  * @stext:	address at which the kernel's code begins; here and below, zero if VMCOREINFO has
  *		none
  * @names:	address of kallsyms' names, which are compressed
@@ -48,6 +54,11 @@ struct guest_vmcoreinfo {
 	u32	build_id_size;
 	u64	page_tables;
 	bool	is_arm64;
+	u32	page_shift;
+	u32	va_bits;
+	u64	phys_offset;
+	u64	page_offset;
+	u64	vmemmap;
 	u64	stext;
 	u64	names;
 	u64	num_syms;
@@ -87,6 +98,7 @@ s64 guest_kernel__ticks(struct guest_kernel *kernel);
 bool guest_kernel__is_running(struct guest_kernel *kernel);
 const struct guest_symbol *guest_kernel__symbol(const struct guest_kernel *kernel,
 						const char *name);
+const char *guest_kernel__why_no_data(const struct guest_kernel *kernel);
 const char *guest_kallsyms__read(struct guest_kernel *kernel);
 bool guest_kallsyms__search(struct guest_kernel *kernel);
 

@@ -94,7 +94,7 @@ struct node_layout {
  * @is_list:	true if VMAs are in a list
  * @users:	... the number of its users; zero once the last task exits
  * @vdso:	... the address of its vDSO
- * @vdso_image:	... which vDSO that is
+ * @vdso_image:	... which vDSO that is; arm64 has no such field
  * @range:	layout of leaves, and of inner nodes that do not track gaps
  * @arange:	layout of inner nodes that track gaps
  * @start:	in struct vm_area_struct: the first address
@@ -179,7 +179,7 @@ struct program {
  * @cache:	how to find pages of files
  * @jits:	state for names of compiled code; NULL if these can't be found
  * @vdso:	the vDSO of 64-bit programs, which the kernel has in its memory
- * @vdso_image:	address of the struct vdso_image; zero if that isn't known
+ * @vdso_image:	address of the struct vdso_image; zero on arm64, or if that isn't known
  * @programs:	the files that were found
  * @nr_programs: number of these
  * @next:	index of the one to try next
@@ -296,6 +296,23 @@ static bool find_layout(const struct btf *btf, struct map_layout *layout)
 	return find_vmas(btf, layout);
 }
 
+/* As find_vdso(), for arm64, whose kernels have no struct with the vDSO's address and size. */
+static void find_arm64_vdso(struct guest_map_writer *maps, struct guest_kernel *kernel,
+			    const struct btf *btf)
+{
+	const struct guest_symbol *start = guest_kernel__symbol(kernel, "vdso_start");
+	const struct guest_symbol *end = guest_kernel__symbol(kernel, "vdso_end");
+
+	if (!start || !start->addr || !end || end->addr <= start->addr ||
+	    !guest_btf__find_field(btf, "mm_struct", "context", "vdso", &maps->layout.vdso))
+		return;
+
+	maps->vdso.mem = maps->mem;
+	maps->vdso.is_arm64 = true;
+	maps->vdso.image = start->addr;
+	maps->vdso.image_size = end->addr - start->addr;
+}
+
 /* Find the kernel's vDSO for 64-bit programs. */
 static void find_vdso(struct guest_map_writer *maps, struct guest_kernel *kernel,
 		      const struct btf *btf)
@@ -313,15 +330,18 @@ static void find_vdso(struct guest_map_writer *maps, struct guest_kernel *kernel
 	    !guest_memory__read(maps->mem, symbol->addr + data, &maps->vdso.image, sizeof(u64)))
 		return;
 
+	if (!maps->vdso.image)
+		return;
+
 	maps->vdso.mem = maps->mem;
-	maps->vdso_image = maps->vdso.image ? symbol->addr : 0;
+	maps->vdso_image = symbol->addr;
 }
 
 /**
  * guest_map_writer__new - prepare to write the files that a guest's processes run
  * @kernel:	the guest's kernel, with its symbols
  * @btf:	its types
- * @vmemmap:	address of the kernel's array of struct page
+ * @vmemmap:	where the struct page of guest-physical address zero is, or would be
  * @file:	the file to write to
  * @dir:	the directory with the files of the guest's kernel
  *
@@ -333,12 +353,15 @@ struct guest_map_writer *guest_map_writer__new(struct guest_kernel *kernel, cons
 	struct guest_map_writer *maps = zalloc(sizeof(*maps));
 
 	if (!maps || !find_layout(btf, &maps->layout) ||
-	    !guest_page_cache__init(&maps->cache, kernel->mem, btf, vmemmap)) {
+	    !guest_page_cache__init(&maps->cache, kernel, btf, vmemmap)) {
 		free(maps);
 		return NULL;
 	}
 	maps->mem = kernel->mem;
-	find_vdso(maps, kernel, btf);
+	if (kernel->info.is_arm64)
+		find_arm64_vdso(maps, kernel, btf);
+	else
+		find_vdso(maps, kernel, btf);
 	maps->file = file;
 	maps->dir = strdup(dir);
 	if (!maps->dir) {
@@ -524,7 +547,8 @@ static void write_vma(struct guest_map_writer *maps, struct process *process, co
 	    note_program(maps, &maps->cache, mapping, &build_id))
 		build_id__snprintf(&build_id, hex, sizeof(hex));
 	fprintf(process->out, "%" PRIx64 " %" PRIx64 " %" PRIx64 " %x:%x %" PRIu64 " %s %s\n",
-		first, last + 1, get_unaligned_le64(vma + layout->pgoff) << GUEST_PAGE_SHIFT,
+		first, last + 1, get_unaligned_le64(vma + layout->pgoff) <<
+		(GUEST_PAGE_SHIFT + maps->cache.page_bits),
 		dev >> MINOR_BITS, dev & MINOR_MASK, ino, hex, path);
 }
 
@@ -611,8 +635,12 @@ static u64 read_vdso(struct guest_map_writer *maps, u64 mm)
 {
 	u64 vdso, image;
 
-	return maps->vdso_image && read_u64(maps, mm + maps->layout.vdso, &vdso) &&
-	       read_u64(maps, mm + maps->layout.vdso_image, &image) &&
+	if (!maps->vdso.mem || !read_u64(maps, mm + maps->layout.vdso, &vdso))
+		return 0;
+	/* On arm64, that of a 32-bit program is below 4 GiB, where 64-bit programs have none. */
+	if (maps->vdso.is_arm64)
+		return vdso >> 32 ? vdso : 0;
+	return read_u64(maps, mm + maps->layout.vdso_image, &image) &&
 	       image == maps->vdso_image ? vdso : 0;
 }
 

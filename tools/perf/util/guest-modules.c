@@ -888,7 +888,7 @@ const char *guest_modules__write(struct guest_kernel *kernel, FILE *modules, FIL
 		kernel->modules = guest_modules__new(kernel);
 	kernel->free_modules = guest_modules__delete;
 	if (!kernel->modules)
-		return "its kernel has no BTF, which tells where modules are";
+		return guest_kernel__why_no_data(kernel);
 
 	if (!guest_memory__read(mem, kernel->modules->head, &node, sizeof(node)))
 		return "its list of modules can't be read";

@@ -947,7 +947,7 @@ enum orc_end sample__unwind_guest(struct perf_sample *sample, struct machine *ma
 	    read->record->abi != PERF_SAMPLE_REGS_ABI_64)
 		return ORC_CONTINUE;
 
-	sample__add_guest_user(sample);
+	sample__add_guest_user(sample, machine);
 	/*
 	 * Without its stack, a kernel's part is that of frame pointers.  Where guests' samples are
 	 * hidden, they have the host's machine, which has no guest's tables.

@@ -35,9 +35,9 @@ static inline void guest_orc__remove_map(struct machine *machine __maybe_unused,
 					 const struct map *map __maybe_unused) {}
 static inline void guest_orc__delete(struct guest_orc *orc __maybe_unused) {}
 static inline enum orc_end sample__unwind_guest(struct perf_sample *sample,
-						struct machine *machine __maybe_unused)
+						struct machine *machine)
 {
-	sample__add_guest_user(sample);
+	sample__add_guest_user(sample, machine);
 	return ORC_CONTINUE;
 }
 #endif

@@ -12,6 +12,7 @@
 #include <bpf/btf.h>
 
 #include "guest-btf.h"
+#include "guest-kernel.h"
 #include "guest-memory.h"
 #include "guest-page-cache.h"
 
@@ -46,13 +47,13 @@ static u64 find_uptodate(const struct btf *btf)
 /**
  * guest_page_cache__init - find out how a guest's kernel caches pages of files
  * @cache:	to be filled in
- * @mem:	the guest's memory
- * @btf:	the types of its kernel
- * @vmemmap:	where the kernel has its array of struct page
+ * @kernel:	the kernel
+ * @btf:	its types
+ * @vmemmap:	where the struct page of guest-physical address zero is, or would be
  *
  * Return: true if @btf has all that is needed.
  */
-bool guest_page_cache__init(struct guest_page_cache *cache, struct guest_memory *mem,
+bool guest_page_cache__init(struct guest_page_cache *cache, const struct guest_kernel *kernel,
 			    const struct btf *btf, u64 vmemmap)
 {
 	int space = btf__find_by_name_kind(btf, "address_space", BTF_KIND_STRUCT);
@@ -67,7 +68,8 @@ bool guest_page_cache__init(struct guest_page_cache *cache, struct guest_memory 
 	if (folio < 0)
 		folio = page;
 	*cache = (struct guest_page_cache) {
-		.mem = mem, .vmemmap = vmemmap, .internal = XA_INTERNAL,
+		.mem = kernel->mem, .is_arm64 = kernel->info.is_arm64, .vmemmap = vmemmap,
+		.internal = XA_INTERNAL, .page_bits = kernel->info.page_shift - GUEST_PAGE_SHIFT,
 	};
 	id = guest_btf__find(btf, space, "i_pages", &cache->root);
 	if (page < 0 || id < 0)
@@ -158,16 +160,18 @@ static u64 find_entry(const struct guest_page_cache *cache, u64 mapping, u64 ind
  * guest_page_cache__find - find a page of a file
  * @cache:	how the guest's kernel caches pages
  * @mapping:	address of the file's struct address_space
- * @index:	the page's offset in the file, in pages
+ * @index:	the page's offset in the file
  * @pfn:	receives its page frame number
+ *
+ * Both are in units of GUEST_PAGE_SIZE, also if the guest's pages are larger.
  *
  * Return: true if the page is there, and has been read from the disk.  The guest may reclaim it at
  * any time: see that it is still there after it was read.
  */
 bool guest_page_cache__find(const struct guest_page_cache *cache, u64 mapping, u64 index, u64 *pfn)
 {
-	u64 flags, owner, first, expected;
-	u64 folio = find_entry(cache, mapping, index, &expected);
+	u64 flags, owner, first, expected, page = index >> cache->page_bits;
+	u64 folio = find_entry(cache, mapping, page, &expected);
 
 	/*
 	 * Entries of pages that are swapped out, and internal ones, are no multiples of four, as
@@ -180,6 +184,7 @@ bool guest_page_cache__find(const struct guest_page_cache *cache, u64 mapping, u
 	    !read_u64(cache, folio + cache->index, &first) || first != expected)
 		return false;
 
-	*pfn = (folio - cache->vmemmap) / cache->page_size + index - first;
+	page += (folio - cache->vmemmap) / cache->page_size - first;
+	*pfn = page << cache->page_bits | (index & (BIT_ULL(cache->page_bits) - 1));
 	return true;
 }

@@ -6,12 +6,15 @@
 #include <linux/types.h>
 
 struct btf;
+struct guest_kernel;
 struct guest_memory;
 
 /**
  * struct guest_page_cache - how to find pages of files in a guest's memory
  * @mem:	the guest's memory
+ * @is_arm64:	true if the guest's programs are arm64's, false if they are x86-64's
  * @vmemmap:	where the guest's kernel has an array of struct page, one for each page of RAM
+ * @page_bits:	log2 of how many times as large as GUEST_PAGE_SIZE such a page is
  * @page_size:	the size of struct page, in bytes; here and below, offsets are in bytes, too
  * @internal:	the lowest bits of entries that are not pages
  * @root:	in struct address_space: the root of the tree of cached pages
@@ -28,7 +31,9 @@ struct guest_memory;
  */
 struct guest_page_cache {
 	struct guest_memory	*mem;
+	bool			is_arm64;
 	u64			vmemmap;
+	u32			page_bits;
 	u32			page_size;
 	u64			internal;
 	u32			root;
@@ -43,7 +48,7 @@ struct guest_page_cache {
 	u64			image_size;
 };
 
-bool guest_page_cache__init(struct guest_page_cache *cache, struct guest_memory *mem,
+bool guest_page_cache__init(struct guest_page_cache *cache, const struct guest_kernel *kernel,
 			    const struct btf *btf, u64 vmemmap);
 bool guest_page_cache__find(const struct guest_page_cache *cache, u64 mapping, u64 index,
 			    u64 *pfn);

@@ -37,17 +37,40 @@
 #define MAX_RULES_SIZE	(64U << 20)
 #define MAX_NAMES_SIZE	(32U << 20)
 
-/* In rules: the return address is the last register; how often states are remembered. */
-#define MAX_REGISTER	16
+/*
+ * In rules: the last register, which is x86-64's return address, and arm64's v31; how often states
+ * are remembered.
+ */
+#define MAX_REGISTER		16
+#define ARM64_MAX_REGISTER	95
+
+/* DW_CFA_AARCH64_negate_ra_state: the return address is signed, or is so no longer. */
+#define NEGATE_RA_STATE		0x2d
 #define MAX_DEPTH	4
 #define MAX_NAME	4096
 
 /* Read names in pieces of this size, in bytes. */
 #define NAME_PIECE	64
 
-/* The size of an entry of a procedure linkage table, and of the code before the first table. */
-#define PLT_ENTRY_SIZE	16
-#define MAX_BEFORE_PLT	256
+/*
+ * The size of an entry of a procedure linkage table, and the most code before the first table; on
+ * arm64, that may be relocations.  There, an entry that checks branches or signatures of addresses
+ * is larger, as the first one is.
+ */
+#define PLT_ENTRY_SIZE		16
+#define ARM64_PLT_LARGE_SIZE	24
+#define ARM64_PLT_FIRST_SIZE	32
+#define MAX_BEFORE_PLT		256
+#define ARM64_MAX_BEFORE_PLT	1024
+
+/* Instructions of arm64's tables, and their bits that are not the same in all entries. */
+#define ARM64_BTI		0xd503245f	/* bti	c */
+#define ARM64_PUSH		0xa9bf7bf0	/* stp	x16, x30, [sp, #-16]! */
+#define ARM64_ADRP		0x90000010	/* adrp	x16, PAGE */
+#define ARM64_ADRP_BITS		0x60ffffe0
+#define ARM64_LOAD		0xf9400211	/* ldr	x17, [x16, #OFFSET] */
+#define ARM64_LOAD_BITS		0x003ffc00
+#define ARM64_JUMP		0xd61f0220	/* br	x17 */
 
 /* How often to read a file until no page changes meanwhile. */
 #define MAX_TRIES	3
@@ -227,6 +250,11 @@ static bool is_in_file(const Elf64_Phdr *phdr)
 	       phdr->p_vaddr + phdr->p_filesz >= phdr->p_vaddr;
 }
 
+static bool is_arm64(const struct program *program)
+{
+	return program->cache->is_arm64;
+}
+
 /* Read the headers; return false if the file is none of 64-bit code. */
 static bool read_headers(struct program *program)
 {
@@ -238,7 +266,8 @@ static bool read_headers(struct program *program)
 	    memcmp(ehdr->e_ident, ELFMAG, SELFMAG) || ehdr->e_ident[EI_CLASS] != ELFCLASS64 ||
 	    ehdr->e_ident[EI_DATA] != ELFDATA2LSB || ehdr->e_phentsize != sizeof(phdr) ||
 	    (ehdr->e_type != ET_DYN && ehdr->e_type != ET_EXEC) ||
-	    ehdr->e_machine != EM_X86_64 || ehdr->e_phoff > GUEST_PAGE_SIZE)
+	    ehdr->e_machine != (is_arm64(program) ? EM_AARCH64 : EM_X86_64) ||
+	    ehdr->e_phoff > GUEST_PAGE_SIZE)
 		return false;
 
 	for (unsigned int i = 0; i < min_t(unsigned int, ehdr->e_phnum, 4 * MAX_SEGMENTS); i++) {
@@ -480,6 +509,14 @@ static int cmp_slots(const void *a, const void *b)
 	return x->addr < y->addr ? -1 : x->addr > y->addr;
 }
 
+/* Return true if a relocation of this type sets a pointer to a function. */
+static bool is_slot(const struct program *program, u32 type)
+{
+	if (is_arm64(program))
+		return type == R_AARCH64_JUMP_SLOT || type == R_AARCH64_GLOB_DAT;
+	return type == R_X86_64_JUMP_SLOT || type == R_X86_64_GLOB_DAT;
+}
+
 /* Add the slots of relocations; return the number of all slots then. */
 static u32 add_slots(struct program *program, u64 addr, u64 size, struct slot *slots, u32 nr)
 {
@@ -489,16 +526,42 @@ static u32 add_slots(struct program *program, u64 addr, u64 size, struct slot *s
 	for (u64 pos = 0; pos + sizeof(rela) <= size && nr < MAX_SYMBOLS && !program->failed;
 	     pos += sizeof(rela)) {
 		if (read_addr(program, addr + pos, &rela, sizeof(rela)) &&
-		    (ELF64_R_TYPE(rela.r_info) == R_X86_64_JUMP_SLOT ||
-		     ELF64_R_TYPE(rela.r_info) == R_X86_64_GLOB_DAT))
+		    is_slot(program, ELF64_R_TYPE(rela.r_info)))
 			slots[nr++] = (struct slot) { rela.r_offset, ELF64_R_SYM(rela.r_info) };
 	}
 	return nr;
 }
 
+/* As read_plt_entry(), for arm64. */
+static unsigned int read_arm64_plt_entry(struct program *program, u64 addr, u64 *slot)
+{
+	u32 code[PLT_ENTRY_SIZE / sizeof(u32) + 1];
+	const u32 *at = code;
+	s64 page;
+
+	/* The last entry may be the end of a file's code. */
+	code[ARRAY_SIZE(code) - 1] = 0;
+	if (!read_addr(program, addr, code, sizeof(code)) &&
+	    !read_addr(program, addr, code, PLT_ENTRY_SIZE))
+		return 0;
+
+	if (*at == ARM64_BTI)
+		at++;
+	/* The first entry pushes the address of a pointer, and jumps by another one. */
+	if (*at == ARM64_PUSH)
+		return ARM64_PLT_FIRST_SIZE;
+	if ((at[0] & ~ARM64_ADRP_BITS) != ARM64_ADRP || (at[1] & ~ARM64_LOAD_BITS) != ARM64_LOAD)
+		return 0;
+
+	/* ADRP has 21 bits of the number of the page, the lowest two of them in bits 29 and 30. */
+	page = (s64)((u64)(at[0] >> 5 & 0x7ffff) << 45) >> 43 | (at[0] >> 29 & 3);
+	*slot = (addr & GUEST_PAGE_MASK) + page * GUEST_PAGE_SIZE + (at[1] >> 10 & 0xfff) * 8;
+	return at == code && at[3] == ARM64_JUMP ? PLT_ENTRY_SIZE : ARM64_PLT_LARGE_SIZE;
+}
+
 /*
- * Return the size of an entry of a procedure linkage table of x86-64, zero if there is none at
- * @addr; put the address of the pointer by which it jumps into @slot, or zero.
+ * Return the size of an entry of a procedure linkage table, zero if there is none at @addr; put the
+ * address of the pointer by which it jumps into @slot, or zero.
  */
 static unsigned int read_plt_entry(struct program *program, u64 addr, u64 *slot)
 {
@@ -507,6 +570,8 @@ static unsigned int read_plt_entry(struct program *program, u64 addr, u64 *slot)
 	unsigned int at = 0;
 
 	*slot = 0;
+	if (is_arm64(program))
+		return read_arm64_plt_entry(program, addr, slot);
 	if (!read_addr(program, addr, code, sizeof(code)))
 		return 0;
 
@@ -535,8 +600,9 @@ static void add_plt(struct program *program, const struct dynamic *dynamic,
 	const Elf64_Phdr *segment = NULL;
 	char name[MAX_NAME];
 	Elf64_Sym function;
+	u64 first, before = is_arm64(program) ? ARM64_MAX_BEFORE_PLT : MAX_BEFORE_PLT;
+	unsigned int size, entry = PLT_ENTRY_SIZE;
 	bool any = false;
-	unsigned int size;
 	struct slot key;
 
 	for (unsigned int i = 0; i < program->nr_segments && !segment; i++) {
@@ -546,12 +612,20 @@ static void add_plt(struct program *program, const struct dynamic *dynamic,
 	if (!segment)
 		return;
 
-	for (u64 at = 0; at < segment->p_filesz && !program->failed; at += size) {
-		u64 addr = segment->p_vaddr + at;
+	/* arm64's linkers put headers and symbols before the code, and the relocations last. */
+	first = dynamic->plt_relocs + dynamic->plt_relocs_size - segment->p_vaddr;
+	if (!dynamic->plt_relocs || first >= segment->p_filesz)
+		first = 0;
+	first = ALIGN(segment->p_vaddr + first, PLT_ENTRY_SIZE) - segment->p_vaddr;
+	for (u64 at = first; at < segment->p_filesz && !program->failed; at += size) {
+		u64 addr = segment->p_vaddr + at, offset = segment->p_offset + at;
 		const struct slot *found;
 
-		if (any && !get_page(program, (segment->p_offset + at) >> GUEST_PAGE_SHIFT)) {
-			size = GUEST_PAGE_SIZE - (addr & ~GUEST_PAGE_MASK);
+		if (any && (!get_page(program, offset >> GUEST_PAGE_SHIFT) ||
+			    !get_page(program, (offset + entry - 1) >> GUEST_PAGE_SHIFT))) {
+			/* Go on with the first entry that begins behind this page. */
+			size = GUEST_PAGE_SIZE - (offset & ~GUEST_PAGE_MASK);
+			size = DIV_ROUND_UP(size, entry) * entry;
 			continue;
 		}
 		size = read_plt_entry(program, addr, &key.addr);
@@ -564,11 +638,12 @@ static void add_plt(struct program *program, const struct dynamic *dynamic,
 			};
 
 			any = true;
+			entry = size;
 			if (read_symbol(program, dynamic, found->symbol, &function, name))
 				add_symbol(out, symbol, name, "@plt");
 		} else if (!size || (key.addr && !any)) {
 			/* Other code comes before the tables, and the program's behind them. */
-			if (any || at > MAX_BEFORE_PLT)
+			if (any || at > first + before)
 				return;
 			size = PLT_ENTRY_SIZE;
 		}
@@ -649,7 +724,7 @@ static void skip(struct bytes *bytes, u64 size)
  * Check the instructions of a rule: DWARF 6.4.2, and GNU's.  Readers would get out of memory by
  * a register or a depth that is far too large.
  */
-static bool are_instructions(struct bytes bytes)
+static bool are_instructions(struct bytes bytes, bool arm64)
 {
 	/* Of each instruction: "r": a register, "u": a number, "b": a block, a digit: bytes. */
 	static const char *const operands[] = {
@@ -657,9 +732,9 @@ static bool are_instructions(struct bytes bytes)
 		[0x07] = "r", [0x08] = "r", [0x09] = "rr", [0x0a] = "", [0x0b] = "", [0x0c] = "ru",
 		[0x0d] = "r", [0x0e] = "u", [0x0f] = "b", [0x10] = "rb", [0x11] = "ru",
 		[0x12] = "ru", [0x13] = "u", [0x14] = "ru", [0x15] = "ru", [0x16] = "rb",
-		[0x2e] = "u", [0x2f] = "ru",
+		[NEGATE_RA_STATE] = "", [0x2e] = "u", [0x2f] = "ru",
 	};
-	unsigned int depth = 0;
+	unsigned int depth = 0, max = arm64 ? ARM64_MAX_REGISTER : MAX_REGISTER;
 
 	while (bytes.at && bytes.at < bytes.end) {
 		u8 code = *bytes.at++;
@@ -668,13 +743,14 @@ static bool are_instructions(struct bytes bytes)
 		if (code >> 6 == 1)
 			continue;
 		if (code >> 6) {
-			if ((code & 0x3f) > MAX_REGISTER)
+			if ((code & 0x3f) > max)
 				return false;
 			if (code >> 6 == 2)
 				skip_leb128(&bytes);
 			continue;
 		}
-		if (code >= ARRAY_SIZE(operands) || !operands[code])
+		if (code >= ARRAY_SIZE(operands) || !operands[code] ||
+		    (code == NEGATE_RA_STATE && !arm64))
 			return false;
 		depth += code == 0x0a;
 		depth -= code == 0x0b && depth;
@@ -688,7 +764,7 @@ static bool are_instructions(struct bytes bytes)
 				continue;
 			}
 			number = skip_leb128(&bytes);
-			if (*kind == 'r' && number > MAX_REGISTER)
+			if (*kind == 'r' && number > max)
 				return false;
 			if (*kind == 'b' && bytes.at)
 				skip(&bytes, number);
@@ -706,7 +782,7 @@ static unsigned int pointer_size(u8 encoding)
 }
 
 /* Check what rules have in common; addresses in the rules must have four bytes. */
-static bool is_common(const u8 *record, u32 len)
+static bool is_common(const u8 *record, u32 len, bool arm64)
 {
 	struct bytes bytes = { record + 2 * sizeof(u32), record + sizeof(u32) + len };
 	const char *augmentation = (const char *)bytes.at + 1;
@@ -739,11 +815,11 @@ static bool is_common(const u8 *record, u32 len)
 			return false;
 		}
 	}
-	return found && bytes.at && !size && are_instructions(bytes);
+	return found && bytes.at && !size && are_instructions(bytes, arm64);
 }
 
 /* Check a rule: the address and the size of the code come first, then a number of bytes. */
-static bool is_rule(const u8 *record, u32 len)
+static bool is_rule(const u8 *record, u32 len, bool arm64)
 {
 	struct bytes bytes = { record + 2 * sizeof(u32), record + sizeof(u32) + len };
 
@@ -752,7 +828,7 @@ static bool is_rule(const u8 *record, u32 len)
 
 	skip(&bytes, 2 * sizeof(u32));
 	skip(&bytes, skip_leb128(&bytes));
-	return bytes.at && are_instructions(bytes);
+	return bytes.at && are_instructions(bytes, arm64);
 }
 
 /*
@@ -778,7 +854,7 @@ static u32 copy_rule(struct program *program, u64 first, u64 addr, u8 *rules, u6
 	u32 len = copy_record(program, first, addr, rules, size), id, common_len;
 	u64 common;
 
-	if (!len || !is_rule(&rules[addr - first], len))
+	if (!len || !is_rule(&rules[addr - first], len, is_arm64(program)))
 		return 0;
 
 	/* A rule tells how far before this word its common part is; the latter has zero there. */
@@ -789,7 +865,7 @@ static u32 copy_rule(struct program *program, u64 first, u64 addr, u8 *rules, u6
 
 	common_len = copy_record(program, first, common, rules, size);
 	if (!common_len || get_unaligned_le32(&rules[common - first + sizeof(id)]) ||
-	    !is_common(&rules[common - first], common_len))
+	    !is_common(&rules[common - first], common_len, is_arm64(program)))
 		return 0;
 
 	program->common = common;
@@ -883,6 +959,121 @@ static bool make_rules(struct program *program, struct part *parts)
 	parts[PART_RULES].shdr.sh_addr = rules;
 	/* A length of zero ends the rules. */
 	parts[PART_RULES].shdr.sh_size = end + sizeof(u32);
+	return true;
+}
+
+/*
+ * arm64's kernel has a signal handler return to code of the vDSO, and puts user mode's registers on
+ * the stack, where SP is then: X0 to X30, SP and PC, in struct rt_sigframe, which programs know.
+ */
+#define SIGNAL_RETURN		"__kernel_rt_sigreturn"
+#define SIGNAL_RETURN_SIZE	8
+#define INSTRUCTION_SIZE	4
+#define SIGNAL_REGS		312
+#define NR_SIGNAL_REGS		33
+#define SIGNAL_PC		32
+
+/* The rule, with what rules have in common in front; all lengths are multiples of 4. */
+struct signal_rule {
+	u32	common_len;
+	u32	common_id;
+	u8	head[9];
+	u8	cfa[4];
+	u8	regs[NR_SIGNAL_REGS][4];
+	u8	pad[3];
+	u32	len;
+	u32	id;
+	s32	ip;
+	u32	size;
+	u32	no_augmentation;
+	u32	end;
+};
+
+/* Return a symbol that was found; NULL if it was not. */
+static Elf64_Sym *find_symbol(const struct part *parts, const char *name)
+{
+	Elf64_Sym *symbols = parts[PART_SYMBOLS].data;
+	const char *names = parts[PART_NAMES].data;
+
+	for (size_t i = 0; i < parts[PART_SYMBOLS].shdr.sh_size / sizeof(*symbols); i++) {
+		if (symbols[i].st_name < parts[PART_NAMES].shdr.sh_size &&
+		    !strcmp(&names[symbols[i].st_name], name))
+			return &symbols[i];
+	}
+	return NULL;
+}
+
+/*
+ * Make the rule for the return from signal handlers, which Linux leaves out of arm64's vDSO, as it
+ * has misled C++.  Return false if there is no memory.
+ */
+static bool make_signal_rule(const struct program *program, struct part *parts)
+{
+	struct signal_rule *rule;
+	const Elf64_Phdr *last;
+	u64 table, at, begin;
+	Elf64_Sym *function;
+	struct {
+		struct rule_table head;
+		struct rule_entry entry;
+	} *head;
+
+	if (!is_arm64(program) || !program->cache->image || parts[PART_RULES].data)
+		return true;
+
+	function = find_symbol(parts, SIGNAL_RETURN);
+	if (!function)
+		return true;
+
+	rule = zalloc(sizeof(*rule));
+	head = zalloc(sizeof(*head));
+	if (!rule || !head) {
+		free(rule);
+		free(head);
+		return false;
+	}
+
+	/*
+	 * Nothing of the file is behind its segments.  A caller is looked up by the address before;
+	 * in the system call, PC is the address after.
+	 */
+	last = &program->segments[program->nr_segments - 1];
+	table = ALIGN(last->p_vaddr + last->p_filesz, sizeof(u64));
+	at = table + sizeof(*head);
+	begin = function->st_value - INSTRUCTION_SIZE;
+	function->st_value = begin;
+	function->st_size = 2 * INSTRUCTION_SIZE + SIGNAL_RETURN_SIZE;
+	*rule = (struct signal_rule) {
+		.common_len = offsetof(struct signal_rule, len) - sizeof(u32),
+		/* Version 1, a signal's frame, units of 4 and -8 bytes, the caller's PC. */
+		.head = { 1, 'z', 'R', 'S', 0, 4, 0x78, SIGNAL_PC, 1 },
+		/* The encoding of addresses; DW_CFA_def_cfa: SP. */
+		.cfa = { 0x1b, 0x0c, 31, 0 },
+		.len = offsetof(struct signal_rule, end) - offsetof(struct signal_rule, id),
+		.id = offsetof(struct signal_rule, id),
+		.ip = begin - at - offsetof(struct signal_rule, ip),
+		.size = function->st_size,
+	};
+	for (unsigned int reg = 0; reg < NR_SIGNAL_REGS; reg++) {
+		int place = -(SIGNAL_REGS / 8 + (int)reg);
+
+		/* DW_CFA_offset_extended_sf */
+		rule->regs[reg][0] = 0x11;
+		rule->regs[reg][1] = reg;
+		rule->regs[reg][2] = 0x80 | (place & 0x7f);
+		rule->regs[reg][3] = place >> 7 & 0x7f;
+	}
+	memcpy(head->head.format, eh_frame_hdr, sizeof(eh_frame_hdr));
+	head->head.eh_frame = at - table - offsetof(struct rule_table, eh_frame);
+	head->head.nr = 1;
+	head->entry.ip = begin - table;
+	head->entry.rule = at + offsetof(struct signal_rule, len) - table;
+	parts[PART_TABLE].data = head;
+	parts[PART_TABLE].shdr.sh_addr = table;
+	parts[PART_TABLE].shdr.sh_size = sizeof(*head);
+	parts[PART_RULES].data = rule;
+	parts[PART_RULES].shdr.sh_addr = at;
+	parts[PART_RULES].shdr.sh_size = sizeof(*rule);
 	return true;
 }
 
@@ -1024,7 +1215,8 @@ static int try_to_write(const struct guest_page_cache *cache, u64 mapping,
 	if (program.pages && read_headers(&program) && find_build_id(&program, &found) &&
 	    found.size == build_id->size && !memcmp(found.data, build_id->data, found.size) &&
 	    make_note(build_id, parts) && make_rules(&program, parts) &&
-	    make_symbols(&program, parts) && !program.failed &&
+	    make_symbols(&program, parts) && make_signal_rule(&program, parts) &&
+	    !program.failed &&
 	    !guest_memory__is_exhausted(cache->mem) && is_unchanged(&program)) {
 		make_text(&program, &parts[PART_TEXT]);
 		if (write_file(&program, parts, file))

@@ -194,7 +194,7 @@ static void use_tasks(struct guest *guest, struct guest_kernel *kernel, const ch
 		       guest_task_writer__new(kernel, guest->file, guest->maps, dir) : NULL;
 	if (!guest->tasks)
 		pr_warning("Tasks of the guest of process %d have no names: %s\n", guest->what->pid,
-			   guest->file ? "its kernel's BTF does not describe them" :
+			   guest->file ? guest_kernel__why_no_data(kernel) :
 			   "their file can't be written");
 	if (!guest->maps)
 		pr_warning("Programs of the guest of process %d have no names: their file can't be written\n",
@@ -207,12 +207,7 @@ static void use_kernel(struct guest *guest, struct guest_kernel *kernel, const c
 	guest->kernel = kernel;
 	guest->nr_kernels++;
 	guest->patience = 1;
-	guest->file = NULL;
-	guest->maps = NULL;
-	guest->tasks = NULL;
-	/* Samples of arm64 guests have no registers that tell which task they hit. */
-	if (!kernel->info.is_arm64)
-		use_tasks(guest, kernel, dir);
+	use_tasks(guest, kernel, dir);
 	guest->modules = guest_files__append(dir, "proc/modules");
 	guest->kallsyms = guest_files__append(dir, "proc/kallsyms");
 	guest->inits = guest_files__create(dir, "inits");

@@ -23,7 +23,6 @@
 #include <bpf/btf.h>
 #endif
 
-#include "../../arch/x86/include/uapi/asm/perf_regs.h"
 #include "callchain.h"
 #include "debug.h"
 #include "dwarf-regs.h"
@@ -35,13 +34,16 @@
 #include "guest-memslots.h"
 #include "guest-policy.h"
 #include "guest-reads.h"
+#include "guest-regs.h"
 
 #define FD(e, x, y) (*(int *)xyarray__entry((e)->core.fd, x, y))
 
 /* All registers that the kernel can read: the kernel refuses DS, ES, FS and GS. */
-#define REGS	(((1ULL << PERF_REG_X86_64_MAX) - 1) &					\
-		 ~(1ULL << PERF_REG_X86_DS | 1ULL << PERF_REG_X86_ES |			\
-		   1ULL << PERF_REG_X86_FS | 1ULL << PERF_REG_X86_GS))
+#define X86_REGS	(((1ULL << PERF_REG_X86_64_MAX) - 1) &				\
+			 ~(1ULL << PERF_REG_X86_DS | 1ULL << PERF_REG_X86_ES |		\
+			   1ULL << PERF_REG_X86_FS | 1ULL << PERF_REG_X86_GS))
+#define ARM64_REGS	((1ULL << (PERF_REG_ARM64_PC + 1)) - 1)
+#define HOST_REGS	(EM_HOST == EM_AARCH64 ? ARM64_REGS : X86_REGS)
 
 /* How far to read user mode's stack.  Frames of one KiB are rare. */
 #define USER_STACK_SIZE		8192
@@ -53,7 +55,7 @@
 /* IRQ_STACK_SIZE of x86-64 without KASAN. */
 #define IRQ_STACK_SIZE		16384
 
-/* The size of a task's stack, also without KASAN. */
+/* The size of a task's stack, also without KASAN; arm64 has at least a page. */
 #define THREAD_SIZE		16384
 
 /**
@@ -100,8 +102,8 @@ const char *guest_read_slot__name(unsigned int slot)
  * guest_reads__are_wanted - check whether events should read guests
  * @param: how callchains are recorded
  *
- * Return: true if stacks are to be unwound by ORC, or if the kernel of a guest is known, so that
- * tasks can be named and callchains can go on in user mode.
+ * Return: true if stacks are to be unwound by ORC, which arm64 has not, or if the kernel of a guest
+ * is known, so that tasks can be named and callchains can go on in user mode.
  */
 bool guest_reads__are_wanted(const struct callchain_param *param)
 {
@@ -109,7 +111,7 @@ bool guest_reads__are_wanted(const struct callchain_param *param)
 
 	for (const struct vm *vm = state.vms; vm; vm = vm->next)
 		known |= vm->known;
-	return EM_HOST == EM_X86_64 && (param->guest_stack_size || known);
+	return known || (EM_HOST == EM_X86_64 && param->guest_stack_size);
 }
 
 #ifdef HAVE_LIBBPF_SUPPORT
@@ -124,6 +126,14 @@ static s64 find_member(const struct btf *btf, const char *type, const char *name
 
 	id = btf__find_by_name_kind(btf, type, BTF_KIND_STRUCT);
 	return guest_btf__find(btf, id, name, &offset) < 0 ? -1 : (s64)offset;
+}
+
+/* Return the size of a structure; zero if there is none of that name. */
+static u32 find_size(const struct btf *btf, const char *type)
+{
+	int id = btf ? btf__find_by_name_kind(btf, type, BTF_KIND_STRUCT) : -1;
+
+	return id < 0 ? 0 : btf__type_by_id(btf, id)->size;
 }
 
 static struct btf *read_btf(struct guest_kernel *kernel)
@@ -142,6 +152,11 @@ static s64 find_member(const struct btf *btf __maybe_unused, const char *type __
 	return -1;
 }
 
+static u32 find_size(const struct btf *btf __maybe_unused, const char *type __maybe_unused)
+{
+	return 0;
+}
+
 static struct btf *read_btf(struct guest_kernel *kernel __maybe_unused)
 {
 	return NULL;
@@ -154,15 +169,13 @@ static void free_btf(struct btf *btf __maybe_unused) {}
  * Find where a per-CPU variable lies from the GS base on; return false if that isn't known.  Linux
  * 6.2 to 6.14 has @hot in struct pcpu_hot, others have the variable @name.  Until 6.14, addresses
  * of per-CPU symbols count from zero.  Since then, they are addresses of the kernel's image, and
- * the GS base is the offset to the CPU's copy.  The image lies in the last 2 GiB of the address
- * space, so that 32 bits suffice.
+ * the GS base is the offset to the CPU's copy.
  */
 static bool find_percpu(struct guest_kernel *kernel, const struct btf *btf, const char *name,
-			const char *hot, s32 *offset)
+			const char *hot, __u64 *address)
 {
 	const struct guest_symbol *symbol = guest_kernel__symbol(kernel, name);
 	s64 member = 0;
-	u64 addr;
 
 	if (!symbol) {
 		symbol = guest_kernel__symbol(kernel, "pcpu_hot");
@@ -171,9 +184,8 @@ static bool find_percpu(struct guest_kernel *kernel, const struct btf *btf, cons
 	if (!symbol || member < 0)
 		return false;
 
-	addr = symbol->addr + member;
-	*offset = addr;
-	return (u64)(s64)*offset == addr;
+	*address = symbol->addr + member;
+	return true;
 }
 
 /*
@@ -192,12 +204,12 @@ static s32 find_stack_end(struct perf_guest_read *read, struct guest_kernel *ker
 		.flags	= PERF_GUEST_READ_IN_KERNEL,
 	};
 	if (find_percpu(kernel, btf, "cpu_current_top_of_stack", "top_of_stack",
-			&read->offset[0])) {
+			&read->address)) {
 		read->nr_derefs = 1;
 		return 0;
 	}
 	if (stack < 0 || stack > INT_MAX ||
-	    !find_percpu(kernel, btf, "current_task", "current_task", &read->offset[0]))
+	    !find_percpu(kernel, btf, "current_task", "current_task", &read->address))
 		return 0;
 	read->offset[1] = stack;
 	read->nr_derefs = 2;
@@ -208,7 +220,7 @@ static s32 find_stack_end(struct perf_guest_read *read, struct guest_kernel *ker
  * Find where the last word of a CPU's IRQ stack is, from the address in hardirq_stack_ptr on.  That
  * is the end of the stack in Linux 5.10.
  */
-static bool find_last_word(struct guest_kernel *kernel, s32 ptr, s32 *from)
+static bool find_last_word(struct guest_kernel *kernel, u64 ptr, s32 *from)
 {
 	const struct guest_symbol *offsets = guest_kernel__symbol(kernel, "__per_cpu_offset");
 	u64 offset, addr;
@@ -224,18 +236,20 @@ static void describe_stacks(struct perf_guest_reads *reads, struct guest_kernel 
 			    const struct btf *btf)
 {
 	struct perf_guest_read read;
-	s32 offset, end;
+	__u64 address;
+	s32 end;
 
 	/* The last word of an IRQ's stack is the SP from before; the variable points to it. */
-	if (find_percpu(kernel, btf, "hardirq_stack_ptr", "hardirq_stack_ptr", &offset) &&
-	    find_last_word(kernel, offset, &end))
+	if (find_percpu(kernel, btf, "hardirq_stack_ptr", "hardirq_stack_ptr", &address) &&
+	    find_last_word(kernel, address, &end))
 		reads->read[GUEST_READ_INTERRUPTED] = (struct perf_guest_read) {
 			.base		= PERF_GUEST_READ_PERCPU,
 			.nr_derefs	= 2,
 			.flags		= PERF_GUEST_READ_IN_KERNEL,
 			.size		= MAX_INTERRUPTED_SIZE,
 			.within		= IRQ_STACK_SIZE,
-			.offset		= { offset, end },
+			.offset		= { 0, end },
+			.address	= address,
 		};
 
 	/* The end of the stack is that of pt_regs, whether room is left for FRED or not. */
@@ -249,6 +263,42 @@ static void describe_stacks(struct perf_guest_reads *reads, struct guest_kernel 
 	read.size = USER_STACK_SIZE;
 	read.flags |= PERF_GUEST_READ_AS_USER;
 	read.offset[read.nr_derefs++] += GUEST_PT_REGS_SP;
+	reads->read[GUEST_READ_USER_STACK] = read;
+}
+
+/*
+ * Find the current task; return false if that isn't known.  On arm64, it is in SP_EL0 while the
+ * kernel runs, and always where the entry from user mode takes it from.
+ */
+static bool find_current(struct guest_kernel *kernel, const struct btf *btf, __u64 *address)
+{
+	const char *name = kernel->info.is_arm64 ? "__entry_task" : "current_task";
+
+	return find_percpu(kernel, btf, name, "current_task", address);
+}
+
+/* arm64 saves user mode's registers at the end of the task's stack, in struct pt_regs. */
+static void describe_arm64_stacks(struct perf_guest_reads *reads, struct guest_kernel *kernel,
+				  const struct btf *btf)
+{
+	u32 end = max(THREAD_SIZE, 1 << kernel->info.page_shift), size = find_size(btf, "pt_regs");
+	s64 stack = find_member(btf, "task_struct", "stack");
+	struct perf_guest_read read = {
+		.base		= PERF_GUEST_READ_PERCPU,
+		.nr_derefs	= 2,
+		.flags		= PERF_GUEST_READ_IN_KERNEL,
+		.size		= GUEST_ARM64_PT_REGS_SIZE,
+		.offset		= { 0, stack, end - size },
+	};
+
+	if (stack < 0 || stack > INT_MAX || size < GUEST_ARM64_PT_REGS_SIZE || size > end ||
+	    !find_current(kernel, btf, &read.address))
+		return;
+
+	reads->read[GUEST_READ_USER_REGS] = read;
+	read.size = USER_STACK_SIZE;
+	read.flags |= PERF_GUEST_READ_AS_USER;
+	read.offset[read.nr_derefs++] += GUEST_ARM64_PT_REGS_SP;
 	reads->read[GUEST_READ_USER_STACK] = read;
 }
 
@@ -287,7 +337,7 @@ static void describe_task(struct perf_guest_reads *reads, struct guest_kernel *k
 
 	if (pid < 0 || pid > INT_MAX || comm < 0 || comm > INT_MAX ||
 	    find_member(btf, "task_struct", "tgid") != pid + (s64)sizeof(u32) ||
-	    !find_percpu(kernel, btf, "current_task", "current_task", &read.offset[0]))
+	    !find_current(kernel, btf, &read.address))
 		return;
 
 	read.offset[1] = pid;
@@ -308,15 +358,21 @@ static void describe_task(struct perf_guest_reads *reads, struct guest_kernel *k
  */
 void guest_reads__describe(struct perf_guest_reads *reads, struct guest_kernel *kernel)
 {
+	bool arm64 = kernel ? kernel->info.is_arm64 : EM_HOST == EM_AARCH64;
 	struct btf *btf;
 
-	*reads = (struct perf_guest_reads) { .regs = REGS, .nr = NR_GUEST_READ_SLOTS };
-	reads->read[GUEST_READ_STACK] = (struct perf_guest_read) {
-		.base	= PERF_GUEST_READ_SP,
-		.flags	= PERF_GUEST_READ_IN_KERNEL,
-		.size	= MAX_STACK_SIZE,
+	*reads = (struct perf_guest_reads) {
+		.regs	= arm64 ? ARM64_REGS : X86_REGS,
+		.nr	= NR_GUEST_READ_SLOTS,
 	};
-	if (!kernel || kernel->info.is_arm64)
+	/* Kernels of arm64 have frame records, which the host's kernel follows. */
+	if (!arm64)
+		reads->read[GUEST_READ_STACK] = (struct perf_guest_read) {
+			.base	= PERF_GUEST_READ_SP,
+			.flags	= PERF_GUEST_READ_IN_KERNEL,
+			.size	= MAX_STACK_SIZE,
+		};
+	if (!kernel)
 		return;
 
 	reads->read[GUEST_READ_CURRENT_STACK] = (struct perf_guest_read) {
@@ -325,7 +381,10 @@ void guest_reads__describe(struct perf_guest_reads *reads, struct guest_kernel *
 		.size	= USER_STACK_SIZE,
 	};
 	btf = read_btf(kernel);
-	describe_stacks(reads, kernel, btf);
+	if (arm64)
+		describe_arm64_stacks(reads, kernel, btf);
+	else
+		describe_stacks(reads, kernel, btf);
 	describe_task(reads, kernel, btf);
 	free_btf(btf);
 }
@@ -402,7 +461,7 @@ static bool is_sane(const struct perf_guest_read *read, unsigned int slot)
 	static const u32 max_sizes[NR_GUEST_READ_SLOTS] = {
 		[GUEST_READ_STACK]		= MAX_STACK_SIZE,
 		[GUEST_READ_INTERRUPTED]	= MAX_INTERRUPTED_SIZE,
-		[GUEST_READ_USER_REGS]		= GUEST_PT_REGS_SIZE,
+		[GUEST_READ_USER_REGS]		= GUEST_ARM64_PT_REGS_SIZE,
 		[GUEST_READ_USER_STACK]		= USER_STACK_SIZE,
 		[GUEST_READ_CURRENT_STACK]	= USER_STACK_SIZE,
 		[GUEST_READ_PIDS]		= 2 * sizeof(u32),
@@ -446,7 +505,7 @@ void guest_reads__note(pid_t pid, const struct perf_guest_reads *reads, bool kno
 		state.nr_vms++;
 	}
 	vm->known = known && !guest_memslots__find_vm(pid, 1, path);
-	vm->reads = (struct perf_guest_reads) { .regs = REGS, .nr = NR_GUEST_READ_SLOTS };
+	vm->reads = (struct perf_guest_reads) { .regs = HOST_REGS, .nr = NR_GUEST_READ_SLOTS };
 	for (unsigned int slot = 0; slot < NR_GUEST_READ_SLOTS; slot++) {
 		if (is_sane(&reads->read[slot], slot))
 			vm->reads.read[slot] = reads->read[slot];

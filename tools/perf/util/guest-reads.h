@@ -42,6 +42,10 @@ enum guest_read_slot {
 #define GUEST_PT_REGS_SIZE	168
 #define GUEST_PT_REGS_SP	152
 
+/* Of arm64's, which are larger in some versions: up to the number of the system call. */
+#define GUEST_ARM64_PT_REGS_SIZE 288
+#define GUEST_ARM64_PT_REGS_SP	248
+
 /* TASK_COMM_LEN */
 #define GUEST_COMM_SIZE		16
 

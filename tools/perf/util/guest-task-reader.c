@@ -18,12 +18,12 @@
 #include <linux/zalloc.h>
 #include <perf/event.h>
 
-#include "../../arch/x86/include/uapi/asm/perf_regs.h"
 #include "cgroup.h"
 #include "event.h"
 #include "guest-folder.h"
 #include "guest-map-reader.h"
 #include "guest-reads.h"
+#include "guest-regs.h"
 #include "guest-task-reader.h"
 #include "guest-user.h"
 #include "machine.h"
@@ -31,7 +31,7 @@
 #include "symbol_conf.h"
 #include "thread.h"
 
-/* THREAD_SIZE of x86-64 without KASAN. */
+/* THREAD_SIZE without KASAN; arm64's is that of a page at least. */
 #define STACK_SIZE	16384
 
 /* guest_task_writer__update() writes shorter lines, and fewer of them. */
@@ -52,11 +52,12 @@
 #define MAX_LIVE_SIZE	(1 << 20)
 
 /*
- * The address of the topmost page table in CR3.  With PTI, user mode has another one, in the next
- * page.
+ * The address of the topmost page table in CR3, and in arm64's TTBR0, which may have an ASID above
+ * it.  With PTI, x86-64's user mode has another one, in the next page.
  */
 #define ROOT_ADDRESS	GENMASK_ULL(51, 12)
 #define ROOT_PTI_USER	BIT_ULL(12)
+#define ARM64_ROOT_ADDRESS GENMASK_ULL(47, 1)
 
 /* TASK_COMM_LEN */
 #define COMM_SIZE	16
@@ -86,6 +87,8 @@ struct note {
  * @nr:		number of notes in @by_stack
  * @nr_roots:	number of notes in @by_root
  * @maps:	the files that processes run; NULL if none were written
+ * @stack_size:	size of a task's stack
+ * @va_bits:	how many bits of an address arm64's CPU translates; zero if that isn't known
  */
 struct guest_task_reader {
 	struct note	*by_stack;
@@ -93,6 +96,8 @@ struct guest_task_reader {
 	size_t		nr;
 	size_t		nr_roots;
 	struct guest_map_reader *maps;
+	u64		stack_size;
+	unsigned int	va_bits;
 };
 
 static int cmp_u64(u64 a, u64 b)
@@ -173,15 +178,31 @@ static bool index_roots(struct guest_task_reader *threads)
 	return true;
 }
 
+/* Read the line that an arm64 guest has; return false for any other. */
+static bool read_arm64(const char *line, struct guest_task_reader *threads)
+{
+	unsigned int va_bits, page_shift;
+
+	if (sscanf(line, "arm64 %u %u", &va_bits, &page_shift) != 2)
+		return false;
+	if (va_bits >= 36 && va_bits <= 52)
+		threads->va_bits = va_bits;
+	if (page_shift == 16)
+		threads->stack_size = 1 << page_shift;
+	return true;
+}
+
 static struct guest_task_reader *guest_task_reader__load(FILE *file)
 {
 	struct guest_task_reader *threads = zalloc(sizeof(*threads));
 	char line[MAX_LINE];
 
+	if (threads)
+		threads->stack_size = STACK_SIZE;
 	while (threads && threads->nr < MAX_NOTES && fgets(line, sizeof(line), file)) {
 		struct note note, *notes = threads->by_stack;
 
-		if (!read_note(line, &note))
+		if (read_arm64(line, threads) || !read_note(line, &note))
 			continue;
 		/* The array is full if the number is zero or a power of two. */
 		if (!(threads->nr & (threads->nr - 1))) {
@@ -231,6 +252,29 @@ static size_t count_before(const struct note *notes, size_t nr, const struct not
 }
 
 /*
+ * Find the task that had the stack at perf record's last look before @time, and that of the next
+ * look, @next; both are NULL if the stack was not noted then.
+ */
+static const struct note *find_owners(const struct guest_task_reader *threads, u64 sp, u64 time,
+				      const struct note **next)
+{
+	const struct note *notes = threads->by_stack;
+	struct note key = { .stack = sp, .time = ~0ULL };
+	size_t i = count_before(notes, threads->nr, &key, cmp_stacks);
+
+	*next = NULL;
+	if (!i || sp - notes[i - 1].stack >= threads->stack_size)
+		return NULL;
+
+	key.stack = notes[i - 1].stack;
+	key.time = time;
+	i = count_before(notes, threads->nr, &key, cmp_stacks);
+	if (i < threads->nr && notes[i].stack == key.stack)
+		*next = &notes[i];
+	return i && notes[i - 1].stack == key.stack ? &notes[i - 1] : NULL;
+}
+
+/*
  * Find the task that had the stack at perf record's last look before @time.  The page tables at
  * @root must be the task's, unless it is a thread of the kernel, which runs with the page tables of
  * the task that ran before it.  If there is no such task, find the one that had the stack at the
@@ -239,24 +283,13 @@ static size_t count_before(const struct note *notes, size_t nr, const struct not
 static const struct note *find_by_stack(const struct guest_task_reader *threads, u64 sp, u64 root,
 					u64 time)
 {
-	const struct note *notes = threads->by_stack, *note;
-	struct note key = { .stack = sp, .time = ~0ULL };
-	size_t i = count_before(notes, threads->nr, &key, cmp_stacks);
+	const struct note *next, *note = find_owners(threads, sp, time, &next);
 
-	if (!i || sp - notes[i - 1].stack >= STACK_SIZE)
-		return NULL;
-
-	key.stack = notes[i - 1].stack;
-	key.time = time;
-	i = count_before(notes, threads->nr, &key, cmp_stacks);
-	note = i ? &notes[i - 1] : NULL;
-	if (note && note->stack == key.stack && *note->comm &&
-	    (!note->root || note->root == root))
+	if (note && *note->comm && (!note->root || note->root == root))
 		return note;
 
-	note = i < threads->nr ? &notes[i] : NULL;
-	return note && note->stack == key.stack && note->root && note->root == root &&
-	       note->time - time <= GUEST_MAX_LATE ? note : NULL;
+	return next && next->root && next->root == root && next->time - time <= GUEST_MAX_LATE ?
+	       next : NULL;
 }
 
 static const struct note *find_by_root(const struct guest_task_reader *threads, u64 root, u64 time)
@@ -272,6 +305,16 @@ static const struct note *find_by_root(const struct guest_task_reader *threads, 
 	note = i < threads->nr_roots ? &notes[i] : NULL;
 	return note && note->root == root && *note->comm && note->time - time <= GUEST_MAX_LATE ?
 	       note : NULL;
+}
+
+/* Return the address of the topmost page table; put user mode's other root into @other. */
+static u64 find_root(const struct guest_read *read, u64 *other)
+{
+	bool arm64 = guest_read__is_arm64(read);
+	u64 root = read->record->root & (arm64 ? ARM64_ROOT_ADDRESS : ROOT_ADDRESS);
+
+	*other = arm64 ? root : root & ~ROOT_PTI_USER;
+	return root;
 }
 
 /* Return the IP of user mode in a guest's sample; zero if the sample has none. */
@@ -315,31 +358,58 @@ static bool is_anothers(const struct guest_task_reader *threads, const struct no
 	       guest_map_reader__lacks(threads->maps, note->root, note->pid, sample->time, ip);
 }
 
+static u64 kernel_sp(const struct guest_read *read)
+{
+	return guest_read__reg(read, guest_read__is_arm64(read) ? PERF_REG_ARM64_SP :
+								  PERF_REG_X86_SP);
+}
+
+/*
+ * Return true if the kernel was switching to another task: that one is current already, and has
+ * user mode's registers on its stack, but SP is still on the stack of the one before.  The stacks
+ * of interrupts are no task's.
+ */
+static bool is_switching(const struct guest_task_reader *threads, const struct perf_sample *sample)
+{
+	const struct guest_read *read = &sample->guest_read;
+	const struct guest_piece *saved = &read->pieces[GUEST_READ_USER_REGS];
+	const struct note *next;
+	u64 sp = kernel_sp(read);
+
+	return sample->cpumode == PERF_RECORD_MISC_GUEST_KERNEL && saved->size &&
+	       (sp ^ saved->addr) >= threads->stack_size &&
+	       find_owners(threads, sp, sample->time, &next);
+}
+
 /*
  * Return an address on the stack of the task that was sampled.  SP may be on the stack of an
  * interrupt, but user mode's registers and the stack that was interrupted are on the task's.
  */
-static u64 task_sp(const struct guest_read *read)
+static u64 task_sp(const struct guest_task_reader *threads, const struct perf_sample *sample)
 {
+	const struct guest_read *read = &sample->guest_read;
+
+	if (is_switching(threads, sample))
+		return kernel_sp(read);
 	if (read->pieces[GUEST_READ_USER_REGS].size)
 		return read->pieces[GUEST_READ_USER_REGS].addr;
 	if (read->pieces[GUEST_READ_INTERRUPTED].size)
 		return read->pieces[GUEST_READ_INTERRUPTED].addr;
-	return guest_read__reg(read, PERF_REG_X86_SP);
+	return kernel_sp(read);
 }
 
 static const struct note *find_note(const struct guest_task_reader *threads,
 				    const struct perf_sample *sample)
 {
-	u64 root = sample->guest_read.record->root & ROOT_ADDRESS;
-	u64 sp = task_sp(&sample->guest_read);
+	u64 other, root = find_root(&sample->guest_read, &other);
+	u64 sp = task_sp(threads, sample);
 
 	if (sample->cpumode == PERF_RECORD_MISC_GUEST_KERNEL)
 		return find_by_stack(threads, sp, root, sample->time) ?:
-		       find_by_stack(threads, sp, root & ~ROOT_PTI_USER, sample->time);
+		       find_by_stack(threads, sp, other, sample->time);
 
 	return find_by_root(threads, root, sample->time) ?:
-	       find_by_root(threads, root & ~ROOT_PTI_USER, sample->time);
+	       find_by_root(threads, other, sample->time);
 }
 
 /*
@@ -442,19 +512,41 @@ static void machine__load_later_threads(struct machine *machine, u64 time)
 }
 
 /*
+ * Return true if the page tables were another process's: the kernel switches these before it
+ * switches to another task.  They may have been another process's until a moment ago.
+ */
+static bool are_tables_of_another(const struct guest_task_reader *threads, const struct note *note,
+				  const struct note *task, u64 time)
+{
+	const struct note *end = &threads->by_root[threads->nr_roots];
+
+	if (!note || note->pid == task->pid)
+		return false;
+
+	for (; note < end && note->root == task->root && note->time <= time + GUEST_MAX_LATE;
+	     note++) {
+		if (note->pid == task->pid && *note->comm)
+			return false;
+	}
+	return true;
+}
+
+/*
  * Fill in @task with the task that was current in the guest; return false if that was not read.
- * Page tables tell which files are mapped: find those of the process, with or without PTI.
+ * Page tables tell which files are mapped: find those of the process, with or without PTI.  Set
+ * @foreign if user mode's stack is not the task's, as the page tables are not.
  */
 static bool read_current(const struct guest_task_reader *threads,
-			 const struct perf_sample *sample, struct note *task)
+			 const struct perf_sample *sample, struct note *task, bool *foreign)
 {
 	const struct guest_read *read = &sample->guest_read;
 	const struct guest_piece *pids = &read->pieces[GUEST_READ_PIDS];
 	const struct guest_piece *comm = &read->pieces[GUEST_READ_COMM];
-	u64 root = read->record->root & ROOT_ADDRESS;
+	u64 other, root = find_root(read, &other);
 	const struct note *note;
 
-	if (pids->size != 2 * sizeof(u32) || comm->size != COMM_SIZE)
+	if (pids->size != 2 * sizeof(u32) || comm->size != COMM_SIZE ||
+	    is_switching(threads, sample))
 		return false;
 
 	*task = (struct note) {
@@ -466,9 +558,10 @@ static bool read_current(const struct guest_task_reader *threads,
 		return false;
 
 	note = find_by_root(threads, root, sample->time) ?:
-	       find_by_root(threads, root & ~ROOT_PTI_USER, sample->time);
+	       find_by_root(threads, other, sample->time);
 	if (note && note->pid == task->pid)
 		task->root = note->root;
+	*foreign = are_tables_of_another(threads, note, task, sample->time);
 	memcpy(task->comm, comm->data, COMM_SIZE);
 	for (char *c = task->comm; *c; c++) {
 		if (*c < ' ' || *c > '~')
@@ -477,21 +570,27 @@ static bool read_current(const struct guest_task_reader *threads,
 	return true;
 }
 
-/* Find the task that a sample hit; return false if it isn't known. */
+/*
+ * Find the task that a sample hit; return false if it isn't known.  Set @foreign if user mode's
+ * stack, or its registers, are another task's.
+ */
 static bool find_task(struct machine *machine, const struct perf_sample *sample,
-		      struct note *task)
+		      struct note *task, bool *foreign)
 {
 	const struct guest_task_reader *threads;
 	const struct note *note;
 
+	*foreign = false;
 	machine__load_later_threads(machine, sample->time);
 	threads = machine__guest_task_reader(machine);
 	/* Without files of this guest, what was read was not described for its kernel. */
 	if (!threads)
 		return false;
 
-	if (read_current(threads, sample, task))
+	if (read_current(threads, sample, task, foreign))
 		return true;
+
+	*foreign = is_switching(threads, sample);
 
 	note = find_note(threads, sample);
 	if (!note || is_anothers(threads, note, sample))
@@ -499,6 +598,31 @@ static bool find_task(struct machine *machine, const struct perf_sample *sample,
 
 	*task = *note;
 	return true;
+}
+
+/* Remove user mode's part of the kernel's chain. */
+static void drop_user(struct perf_sample *sample)
+{
+	struct ip_callchain *chain = sample->callchain;
+
+	for (u64 i = 1; sample->merged_callchain && i < chain->nr; i++) {
+		if (chain->ips[i] == PERF_CONTEXT_GUEST_USER)
+			chain->nr = i;
+	}
+}
+
+/**
+ * machine__guest_va_bits - tell how many bits an address of a guest's program has
+ * @machine: an arm64 guest; may be NULL
+ *
+ * Return: how many bits its CPUs translate; 48 if that isn't known.
+ */
+unsigned int machine__guest_va_bits(struct machine *machine)
+{
+	const struct guest_task_reader *threads = machine ? machine__guest_task_reader(machine) :
+							    NULL;
+
+	return threads && threads->va_bits ? threads->va_bits : 48;
 }
 
 /* Give a sample the cgroup of the guest's task. */
@@ -541,6 +665,7 @@ static void name_vcpu(const struct perf_sample *sample, struct machine *machine)
  */
 bool sample__name_guest_task(struct perf_sample *sample, struct machine *machine)
 {
+	bool known, foreign = false;
 	struct thread *thread;
 	struct note task;
 	const char *comm;
@@ -548,7 +673,10 @@ bool sample__name_guest_task(struct perf_sample *sample, struct machine *machine
 	if (!machine || machine__is_host(machine) || symbol_conf.guest_code)
 		return false;
 
-	if (!sample->guest_read.record || !find_task(machine, sample, &task)) {
+	known = sample->guest_read.record && find_task(machine, sample, &task, &foreign);
+	if (foreign && sample->cpumode == PERF_RECORD_MISC_GUEST_KERNEL)
+		drop_user(sample);
+	if (!known) {
 		name_vcpu(sample, machine);
 		return false;
 	}

@@ -234,6 +234,31 @@ static bool read_base(const struct guest_kernel *kernel, const char *name, u64 f
 	return !addr || guest_memory__read(kernel->mem, addr, base, sizeof(*base));
 }
 
+/*
+ * Find the direct map of RAM and the array of struct page: where both have guest-physical address
+ * zero, or would have it.  arm64's begin with the lowest RAM.
+ */
+static bool find_regions(const struct guest_kernel *kernel, const struct btf *btf,
+			 u64 *page_offset, u64 *vmemmap)
+{
+	const struct guest_vmcoreinfo *info = &kernel->info;
+	int page;
+
+	if (!info->is_arm64)
+		return read_base(kernel, "page_offset_base", PAGE_OFFSET, page_offset) &&
+		       read_base(kernel, "vmemmap_base", VMEMMAP, vmemmap);
+
+	*page_offset = info->page_offset - info->phys_offset;
+	/* Before Linux 6.0, VMCOREINFO has no array: then no page lies in it. */
+	*vmemmap = ~0ULL;
+	page = btf__find_by_name_kind(btf, "page", BTF_KIND_STRUCT);
+	/* The offset is negative if the CPU translates fewer bits than the kernel can. */
+	if (page > 0 && info->vmemmap)
+		*vmemmap = info->vmemmap - ((s64)info->phys_offset >> info->page_shift) *
+						   btf__type_by_id(btf, page)->size;
+	return info->page_offset;
+}
+
 /**
  * guest_task_writer__new - prepare to write a guest's tasks
  * @kernel:	the guest's kernel, which must outlive the result
@@ -252,10 +277,12 @@ struct guest_task_writer *guest_task_writer__new(struct guest_kernel *kernel, FI
 	u64 vmemmap;
 
 	if (!tasks || !btf || !find_layout(btf, &tasks->layout) ||
-	    !read_base(kernel, "page_offset_base", PAGE_OFFSET, &tasks->page_offset) ||
-	    !read_base(kernel, "vmemmap_base", VMEMMAP, &vmemmap))
+	    !find_regions(kernel, btf, &tasks->page_offset, &vmemmap))
 		goto err;
 
+	/* How many bits an address has tells those of a signature from it. */
+	if (kernel->info.is_arm64)
+		fprintf(file, "arm64 %u %u\n", kernel->info.va_bits, kernel->info.page_shift);
 	tasks->mem = kernel->mem;
 	tasks->maps = maps ? guest_map_writer__new(kernel, btf, vmemmap, maps, dir) :
 			      NULL;
@@ -600,7 +627,8 @@ static void warn_once(struct guest_task_writer *tasks, const char *why)
  * @time:	time of the look, in perf's clock
  *
  * A line has the time, the address of a task's stack, its page tables, pid, tid and name; or only
- * the first two if the stack is no task's any more.
+ * the first two if the stack is no task's any more.  Before these, that of an arm64 guest has how
+ * many bits of an address are translated, and the log2 of the size of a page.
  *
  * Return: true if the tasks were found, and what has changed was written.
  */

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 /*
- * Find user mode's part of a callchain that begins in a guest's kernel.  x86-64 Linux saves user
- * mode's registers at the end of the task's stack when it is entered.  User mode's stack is walked
- * by frame pointers.  All of this is the guest's, and may hold anything.
+ * Find user mode's part of a callchain that begins in a guest's kernel.  Linux on x86-64 and arm64
+ * saves user mode's registers at the end of the task's stack when it is entered.  User mode's stack
+ * is walked by frame pointers.  All of this is the guest's, and may hold anything.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,12 +14,13 @@
 #include <linux/unaligned.h>
 #include <perf/event.h>
 
-#include "../../arch/x86/include/uapi/asm/perf_regs.h"
 #include "addr_location.h"
 #include "callchain.h"
 #include "dwarf-regs.h"
 #include "event.h"
 #include "guest-reads.h"
+#include "guest-regs.h"
+#include "guest-task-reader.h"
 #include "guest-user.h"
 #include "machine.h"
 #include "maps.h"
@@ -52,6 +53,21 @@
 /* Offsets of registers in struct pt_regs. */
 enum { SAVED_BP = 32, SAVED_IP = 128, SAVED_CS = 136, SAVED_FLAGS = 144 };
 
+/* The same of arm64: FP, PC, the state, and the number of the system call, negative if none. */
+enum { SAVED_FP = 232, SAVED_PC = 256, SAVED_PSTATE = 264, SAVED_SYSCALL = 280 };
+
+/*
+ * arm64's state is that of 64-bit code in user mode if all of these bits are zero: those of the
+ * mode, the masks of exceptions, which user mode can't set, and those that Linux leaves zero.
+ */
+#define PSTATE_CLEAR	(GENMASK_ULL(63, 32) | GENMASK_ULL(9, 6) | GENMASK_ULL(4, 0))
+
+/* In an address of user mode, this bit of arm64 is zero, whatever signature the others may have. */
+#define ARM64_KERNEL	BIT_ULL(55)
+
+/* Registers of either architecture. */
+#define MAX_REGS	(PERF_REG_ARM64_PC + 1)
+
 /* The most frames of user mode. */
 #define MAX_FRAMES	256
 
@@ -61,18 +77,20 @@ enum { SAVED_BP = 32, SAVED_IP = 128, SAVED_CS = 136, SAVED_FLAGS = 144 };
  * @sp:		the lowest address at which a frame may lie
  * @fp:		frame pointer
  * @word:	bytes in a word
+ * @address:	the bits of a return address
  */
 struct user_regs {
 	u64		ip;
 	u64		sp;
 	u64		fp;
 	unsigned int	word;
+	u64		address;
 };
 
 /**
  * guest_read__reg - return a register that was read of a guest
  * @read:	what was read
- * @reg:	PERF_REG_X86_*
+ * @reg:	PERF_REG_X86_* or PERF_REG_ARM64_*
  *
  * Return: the register; zero if it was not read.
  */
@@ -82,6 +100,17 @@ u64 guest_read__reg(const struct guest_read *read, unsigned int reg)
 
 	return record && record->mask & BIT_ULL(reg) ?
 	       record->regs[hweight64(record->mask & (BIT_ULL(reg) - 1))] : 0;
+}
+
+/**
+ * guest_read__is_arm64 - check whether an arm64 guest was read
+ * @read: what was read
+ *
+ * Return: true if so: perf has the register PC read of these, and x86 has none of that number.
+ */
+bool guest_read__is_arm64(const struct guest_read *read)
+{
+	return read->record && read->record->mask & BIT_ULL(PERF_REG_ARM64_PC);
 }
 
 static bool is_user_ip(u64 ip)
@@ -113,6 +142,7 @@ static bool find_syscall_edge(const struct guest_read *read, bool has_callers,
 		.ip	= guest_read__reg(read, PERF_REG_X86_CX),
 		.fp	= guest_read__reg(read, PERF_REG_X86_BP),
 		.word	= sizeof(u64),
+		.address = ~0ULL,
 	};
 	if (!is_kernel_address(guest_read__reg(read, PERF_REG_X86_IP)) || !is_user_ip(regs->ip) ||
 	    !are_flags(flags))
@@ -129,15 +159,22 @@ static bool find_syscall_edge(const struct guest_read *read, bool has_callers,
 	       -sp % GUEST_PAGE_SIZE < GUEST_PT_REGS_SIZE + FRED_RESERVED;
 }
 
+/* Return what the kernel has saved of user mode's registers, @size bytes; NULL if there is none. */
+static const u8 *saved_by_kernel(const struct guest_read *read, size_t size)
+{
+	const struct guest_piece *piece = &read->pieces[GUEST_READ_USER_REGS];
+
+	return read->nr > GUEST_READ_USER_REGS && piece->size == size &&
+	       is_kernel_address(piece->addr) ? piece->data : NULL;
+}
+
 /* Find the registers that the kernel has saved; return false if they can't be user mode's. */
 static bool find_saved(const struct guest_read *read, struct user_regs *regs)
 {
-	const struct guest_piece *piece = &read->pieces[GUEST_READ_USER_REGS];
-	const u8 *saved = piece->data;
+	const u8 *saved = saved_by_kernel(read, GUEST_PT_REGS_SIZE);
 	u16 cs;
 
-	if (read->nr <= GUEST_READ_USER_REGS || piece->size != GUEST_PT_REGS_SIZE ||
-	    !is_kernel_address(piece->addr))
+	if (!saved)
 		return false;
 
 	cs = get_unaligned_le64(saved + SAVED_CS);
@@ -146,6 +183,7 @@ static bool find_saved(const struct guest_read *read, struct user_regs *regs)
 		.sp	= get_unaligned_le64(saved + GUEST_PT_REGS_SP),
 		.fp	= get_unaligned_le64(saved + SAVED_BP),
 		.word	= cs == USER32_CS ? sizeof(u32) : sizeof(u64),
+		.address = ~0ULL,
 	};
 	/* A null selector has the index zero: it is no code's. */
 	if (cs <= RPL_MASK || (cs & RPL_MASK) != USER_RPL || !is_user_ip(regs->ip) ||
@@ -159,6 +197,36 @@ static bool find_saved(const struct guest_read *read, struct user_regs *regs)
 		regs->fp = (u32)regs->fp;
 	}
 	return regs->ip;
+}
+
+/* Return the bits of an address: above them, arm64 may have put a signature, and a tag. */
+static u64 arm64_address(struct machine *machine)
+{
+	return BIT_ULL(machine__guest_va_bits(machine)) - 1;
+}
+
+/*
+ * As find_saved(), for arm64.  While the kernel is entered or left, FP is still, or again, user
+ * mode's, or it points to the outermost frame.  The registers may be those of the last entry then.
+ */
+static bool find_arm64_saved(const struct guest_read *read, bool has_callers,
+			     struct machine *machine, struct user_regs *regs)
+{
+	const u8 *saved = saved_by_kernel(read, GUEST_ARM64_PT_REGS_SIZE);
+
+	if (!saved || !has_callers ||
+	    !is_kernel_address(guest_read__reg(read, PERF_REG_ARM64_X29)) ||
+	    get_unaligned_le64(saved + SAVED_PSTATE) & PSTATE_CLEAR)
+		return false;
+
+	*regs = (struct user_regs) {
+		.ip	= get_unaligned_le64(saved + SAVED_PC),
+		.sp	= get_unaligned_le64(saved + GUEST_ARM64_PT_REGS_SP),
+		.fp	= get_unaligned_le64(saved + SAVED_FP),
+		.word	= sizeof(u64),
+		.address = arm64_address(machine),
+	};
+	return is_user_ip(regs->ip);
 }
 
 /* Read a word of user mode's stack, in whichever piece it is. */
@@ -194,7 +262,10 @@ static unsigned int walk(const struct guest_read *read, struct user_regs *regs,
 	while (nr < MAX_FRAMES && regs->fp >= regs->sp && regs->fp < limit &&
 	       regs->fp % regs->word == 0) {
 		if (!read_word(read, regs->fp, regs->word, &next) ||
-		    !read_word(read, regs->fp + regs->word, regs->word, &ra) || !ra || ra >= limit)
+		    !read_word(read, regs->fp + regs->word, regs->word, &ra))
+			break;
+		ra &= regs->address;
+		if (!ra || ra >= limit)
 			break;
 		ips[nr++] = ra;
 		regs->sp = regs->fp + 2 * regs->word;
@@ -216,11 +287,12 @@ static u64 callchain__nr_ips(const struct ip_callchain *chain)
 /**
  * sample__add_guest_user - add user mode's part to the callchain of a guest's kernel
  * @sample: a sample with its deferred parts
+ * @machine: the guest; may be NULL
  *
  * Call this before the kernel's part is replaced: whether it has callers shows if the kernel's
  * stack is empty.
  */
-void sample__add_guest_user(struct perf_sample *sample)
+void sample__add_guest_user(struct perf_sample *sample, struct machine *machine)
 {
 	const struct guest_read *read = &sample->guest_read;
 	struct ip_callchain *old = sample->callchain, *chain;
@@ -234,7 +306,9 @@ void sample__add_guest_user(struct perf_sample *sample)
 	    perf_sample__lacks_deferred(sample))
 		return;
 
-	if (!find_syscall_edge(read, callchain__nr_ips(old) > 1, &regs) && !find_saved(read, &regs))
+	if (guest_read__is_arm64(read) ?
+	    !find_arm64_saved(read, callchain__nr_ips(old) > 1, machine, &regs) :
+	    !find_syscall_edge(read, callchain__nr_ips(old) > 1, &regs) && !find_saved(read, &regs))
 		return;
 
 	nr = walk(read, &regs, ips);
@@ -308,11 +382,62 @@ static void take_saved(const struct guest_read *read, struct regs_dump *regs, u6
 		values[PERF_REG_X86_IP]--;
 }
 
+/* The stack of user mode is not larger. */
+#define MAX_STACK	8192
+
+/**
+ * struct user_state - what the unwinder gets of user mode
+ * @regs:	which registers there are
+ * @values:	the registers
+ * @stack:	a copy of the stack, if that had to be changed
+ */
+struct user_state {
+	struct regs_dump	regs;
+	u64			values[MAX_REGS];
+	u64			stack[MAX_STACK / sizeof(u64)];
+};
+
+/* Remove the signature of a word that may be an address, which has the bits @address. */
+static u64 strip(u64 word, u64 address)
+{
+	return word & ARM64_KERNEL ? word : word & address;
+}
+
+/*
+ * Have the unwinder find return addresses without signatures: libdw removes them only if it is told
+ * their bits, which older versions can't be.  That changes other words of the stack, too, but no
+ * rule computes addresses by these.
+ */
+static void strip_all(struct user_state *state, struct perf_sample *user, u64 address)
+{
+	size_t size = min(user->user_stack.size, (u64)MAX_STACK) & ~(sizeof(u64) - 1);
+
+	for (size_t i = 0; i < size / sizeof(u64); i++)
+		state->stack[i] = strip(get_unaligned_le64(user->user_stack.data +
+							   i * sizeof(u64)), address);
+	user->user_stack.data = (char *)state->stack;
+	user->user_stack.size = size;
+	state->values[PERF_REG_ARM64_LR] = strip(state->values[PERF_REG_ARM64_LR], address);
+}
+
+/* As take_saved(), for arm64, which saves all registers in the order that perf has. */
+static void take_arm64_saved(const struct guest_read *read, struct regs_dump *regs, u64 *values)
+{
+	const u8 *saved = read->pieces[GUEST_READ_USER_REGS].data;
+
+	for (unsigned int reg = 0; reg <= PERF_REG_ARM64_PC; reg++)
+		values[reg] = get_unaligned_le64(saved + reg * sizeof(u64));
+	regs->mask = BIT_ULL(PERF_REG_ARM64_PC + 1) - 1;
+	/* At a system call, PC is behind SVC.  See take_saved(). */
+	if ((s32)get_unaligned_le32(saved + SAVED_SYSCALL) >= 0)
+		values[PERF_REG_ARM64_PC]--;
+}
+
 /* Fill in user mode's registers from those that the CPU had when it was sampled. */
 static void take_current(const struct guest_read *read, struct regs_dump *regs, u64 *values)
 {
 	regs->mask = read->record->mask;
-	for (unsigned int reg = 0; reg < PERF_REG_X86_64_MAX; reg++)
+	for (unsigned int reg = 0; reg < MAX_REGS; reg++)
 		values[reg] = guest_read__reg(read, reg);
 }
 
@@ -330,19 +455,29 @@ static u64 find_user_part(const struct ip_callchain *chain)
  * Take user mode's registers and stack; return false if they were not read, or if they are those of
  * a 32-bit program.
  */
-static bool take_user(const struct perf_sample *sample, struct perf_sample *user,
-		      struct regs_dump *regs, u64 *values)
+static bool take_user(const struct perf_sample *sample, struct machine *machine,
+		      struct perf_sample *user, struct user_state *state)
 {
 	const struct guest_read *read = &sample->guest_read;
 	const struct guest_piece *stack = &read->pieces[GUEST_READ_CURRENT_STACK];
+	/* A chain has markers before the kernel's part and before user mode's. */
+	bool has_callers = find_user_part(sample->callchain) > 3;
+	bool arm64 = guest_read__is_arm64(read);
+	struct regs_dump *regs = &state->regs;
+	u64 *values = state->values;
+	unsigned int sp = arm64 ? PERF_REG_ARM64_SP : PERF_REG_X86_SP, nr = 0;
 	struct user_regs found;
-	unsigned int nr = 0;
 
 	if (sample->cpumode == PERF_RECORD_MISC_GUEST_USER) {
 		take_current(read, regs, values);
-		if (values[PERF_REG_X86_CS] != USER_CS)
+		if (!arm64 && values[PERF_REG_X86_CS] != USER_CS)
 			return false;
-	} else if (!find_syscall_edge(read, find_user_part(sample->callchain) > 3, &found) &&
+	} else if (arm64) {
+		if (!find_arm64_saved(read, has_callers, machine, &found))
+			return false;
+		take_arm64_saved(read, regs, values);
+		stack = &read->pieces[GUEST_READ_USER_STACK];
+	} else if (!find_syscall_edge(read, has_callers, &found) &&
 		   find_saved(read, &found) && found.word == sizeof(u64)) {
 		/* At the edge of a system call, these are the registers of the one before. */
 		take_saved(read, regs, values);
@@ -351,19 +486,21 @@ static bool take_user(const struct perf_sample *sample, struct perf_sample *user
 		return false;
 	}
 
-	if (!stack->size || stack->addr != values[PERF_REG_X86_SP])
+	if (!stack->size || stack->addr != values[sp])
 		return false;
 
+	user->user_stack.size = stack->size;
+	user->user_stack.data = (char *)stack->data;
+	if (arm64)
+		strip_all(state, user, arm64_address(machine));
 	/* Values stand without gaps. */
-	for (unsigned int reg = 0; reg < PERF_REG_X86_64_MAX; reg++) {
+	for (unsigned int reg = 0; reg < MAX_REGS; reg++) {
 		if (regs->mask & BIT_ULL(reg))
 			values[nr++] = values[reg];
 	}
 	regs->abi = PERF_SAMPLE_REGS_ABI_64;
 	regs->regs = values;
 	user->user_regs = regs;
-	user->user_stack.size = stack->size;
-	user->user_stack.data = (char *)stack->data;
 	return true;
 }
 
@@ -392,13 +529,13 @@ static void replace_user_part(struct perf_sample *sample, const struct user_chai
 	sample->merged_callchain = true;
 }
 
-static bool is_mapped(struct thread *thread, struct regs_dump *regs)
+static bool is_mapped(struct thread *thread, struct regs_dump *regs, bool arm64)
 {
 	struct addr_location al;
 	bool found;
 	u64 ip;
 
-	if (perf_reg_value(&ip, regs, PERF_REG_X86_IP))
+	if (perf_reg_value(&ip, regs, arm64 ? PERF_REG_ARM64_PC : PERF_REG_X86_IP))
 		return false;
 
 	addr_location__init(&al);
@@ -424,22 +561,22 @@ enum unwind_end sample__unwind_guest_user(struct perf_sample *sample, struct mac
 	const struct guest_read *read = &sample->guest_read;
 	struct user_chain found = { .nr = 0 };
 	struct perf_sample user = { .cpumode = PERF_RECORD_MISC_GUEST_USER };
-	struct regs_dump regs = { .mask = 0 };
-	u64 values[PERF_REG_X86_64_MAX] = {};
+	struct user_state state = { .regs = { .mask = 0 } };
+	bool arm64 = guest_read__is_arm64(read);
 	enum unwind_end end = UNWIND_NO_FILE;
 	struct thread *thread;
 
 	if (!read->record || !machine || machine__is_host(machine) || !sample->callchain ||
 	    read->record->abi != PERF_SAMPLE_REGS_ABI_64 || perf_sample__lacks_deferred(sample) ||
-	    !take_user(sample, &user, &regs, values))
+	    !take_user(sample, machine, &user, &state))
 		return UNWIND_NONE;
 
 	thread = machine__find_thread(machine, sample->pid, sample->tid);
 	/* Don't look for it in the host's process of that pid. */
 	if (thread)
-		thread__set_e_machine(thread, EM_X86_64);
+		thread__set_e_machine(thread, arm64 ? EM_AARCH64 : EM_X86_64);
 	/* Of code that is in no known file, only frame pointers may know the callers. */
-	if (thread && is_mapped(thread, &regs) &&
+	if (thread && is_mapped(thread, &state.regs, arm64) &&
 	    libdw__get_entries(add_entry, &found, thread, &user, MAX_FRAMES, true) > 0 &&
 	    found.nr) {
 		/* The entries come in the order in which callchains are shown. */

@@ -260,18 +260,26 @@ static size_t nr_changes;
 
 static void make_guest(size_t i)
 {
-	if (i >= NR_X86)
-		fake__make_arm64(&fake_arm64_guests[i - NR_X86]);
+	const struct fake_arm64 *arm64 = i < NR_X86 ? NULL : &fake_arm64_guests[i - NR_X86];
+
+	if (arm64)
+		fake__make_arm64(arm64);
 	else if (i < NR_USUAL)
 		fake__make_contents(&(const struct fake_kernel){
 			.kallsyms = i / 2, .old = i % 2 });
 	else
 		fake__make_contents(&old_kernels[i - NR_USUAL]);
-	/* perf reads no tasks of arm64's guests. */
-	if (i >= NR_X86)
+	/* The rest is made for pages of 4 KiB. */
+	if (arm64 && arm64->shift != 12)
 		return;
 
-	fake__make_program();
+	if (arm64) {
+		fake__make_arm64_program(i % 2 ? 0x600 : 0, i % 3);
+		fake__make_vdso();
+		fake__move_vdso();
+	} else {
+		fake__make_program();
+	}
 	fake__make_jit("perf-3.map", jit_map, strlen(jit_map));
 	/* init() takes a page that is all zeroes for one without contents. */
 	fake__put_u64(FDS - sizeof(u64), 1);
@@ -358,14 +366,16 @@ static no_coverage void check_files(void)
 /* The page cache has a program whether or not a task runs it. */
 static no_coverage void write_program(struct guest_kernel *kernel)
 {
+	const struct guest_vmcoreinfo *info = &kernel->info;
+	u64 vmemmap = info->is_arm64 ? info->vmemmap -
+		      ((s64)info->phys_offset >> info->page_shift) * STRUCT_PAGE : VMEMMAP;
 	struct btf *btf = guest_btf__read(kernel);
 	struct guest_page_cache cache;
 	struct build_id build_id;
 	u64 content;
 	FILE *file;
 
-	if (btf && !kernel->info.is_arm64 &&
-	    guest_page_cache__init(&cache, kernel->mem, btf, VMEMMAP)) {
+	if (btf && guest_page_cache__init(&cache, kernel, btf, vmemmap)) {
 		file = new_file(TOP "/programs/0");
 		guest_memory__refresh(kernel->mem);
 		if (guest_program__read_build_id(&cache, MAPPING(0), &build_id))

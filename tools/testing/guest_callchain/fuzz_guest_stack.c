@@ -17,7 +17,6 @@
 #include <linux/kernel.h>
 #include <linux/perf_event.h>
 #include <linux/zalloc.h>
-#include <asm/perf_regs.h>
 #include <perf/event.h>
 
 #include "build-id.h"
@@ -27,6 +26,7 @@
 #include "event.h"
 #include "guest-orc.h"
 #include "guest-reads.h"
+#include "guest-regs.h"
 #include "guest-user.h"
 #include "machine.h"
 #include "map.h"
@@ -217,6 +217,11 @@ const char *vmlinuz__open(const char *path, int *fd)
 char *machine__kernel_version(const struct machine *machine __maybe_unused)
 {
 	return NULL;
+}
+
+unsigned int machine__guest_va_bits(struct machine *machine __maybe_unused)
+{
+	return 48;
 }
 
 int filename__decompress(const char *name __maybe_unused, char *pathname __maybe_unused,
@@ -527,10 +532,14 @@ static void put_saved(const struct guest_piece *piece, unsigned int offset, u64 
 	memcpy((u8 *)piece->data + offset, &value, sizeof(value));
 }
 
+/* Whether the sample is that of an arm64 guest. */
+static bool arm64;
+
 static void make_pieces(struct guest_read *read, u64 text)
 {
 	struct guest_piece *p = read->pieces;
 	const u64 user = rnd_below(4) ? USER_STACK : USER_STACK_32;
+	const unsigned int saved_size = arm64 ? GUEST_ARM64_PT_REGS_SIZE : GUEST_PT_REGS_SIZE;
 	bool compat = user == USER_STACK_32;
 
 	for (read->nr = 0; read->nr < NR_GUEST_READ_SLOTS && rnd_below(16); read->nr++) {
@@ -545,9 +554,17 @@ static void make_pieces(struct guest_read *read, u64 text)
 			break;
 		case GUEST_READ_USER_REGS:
 			make_piece(&p[read->nr], rnd_below(8) ? STACK + 0x3f58 : rnd(8),
-				   rnd_below(8) ? GUEST_PT_REGS_SIZE : rnd_size(), 0);
-			if (p[read->nr].size != GUEST_PT_REGS_SIZE || !rnd_below(4))
+				   rnd_below(8) ? saved_size : rnd_size(), 0);
+			if (p[read->nr].size != saved_size || !rnd_below(4))
 				break;
+			if (arm64) {
+				put_saved(&p[read->nr], 232, user + 8 * rnd_below(8));
+				put_saved(&p[read->nr], GUEST_ARM64_PT_REGS_SP,
+					  user + 8 * rnd_below(8));
+				put_saved(&p[read->nr], 256, rnd_user_word());
+				put_saved(&p[read->nr], 264, rnd_below(8) ? 0x60000000 : rnd(8));
+				break;
+			}
 			put_saved(&p[read->nr], 32, user + 8 * rnd_below(8));
 			put_saved(&p[read->nr], 128, rnd_user_word());
 			put_saved(&p[read->nr], 136, rnd_below(8) ? compat ? 0x23 : 0x33 : rnd(2));
@@ -568,7 +585,7 @@ static void make_pieces(struct guest_read *read, u64 text)
 /* All registers are at hand, or some. */
 static struct perf_record_guest_read *make_record(u64 text)
 {
-	u64 mask = rnd_below(8) ? (1ULL << 24) - 1 : rnd(8);
+	u64 mask = rnd_below(8) ? (1ULL << (arm64 ? 33 : 24)) - 1 : rnd(8);
 	struct perf_record_guest_read *record;
 	unsigned int i, nr = 0;
 
@@ -582,6 +599,8 @@ static struct perf_record_guest_read *make_record(u64 text)
 
 		if (i == PERF_REG_X86_SP && rnd_below(8))
 			reg = (rnd_below(8) ? STACK : USER_STACK) + 8 * rnd_below(8);
+		else if (arm64 && i == PERF_REG_ARM64_X29 && rnd_below(8))
+			reg = STACK + 8 * rnd_below(8);
 		else if (i == PERF_REG_X86_CX && rnd_below(2))
 			reg = USER_TEXT;
 		else if (i == PERF_REG_X86_R11 && rnd_below(2))
@@ -633,7 +652,7 @@ static void add_user(struct perf_sample *sample)
 	struct ip_callchain *old = copy_chain(sample->callchain), *chain;
 	u64 nr = old ? old->nr : 0, i;
 
-	sample__add_guest_user(sample);
+	sample__add_guest_user(sample, NULL);
 	chain = sample->callchain;
 	FUZZ_ASSERT(!chain == !old, "the chain is lost, or comes from nowhere");
 	FUZZ_ASSERT(!old || !memcmp(chain->ips, old->ips, nr * sizeof(u64)),
@@ -677,20 +696,22 @@ static void unwind_kernel(struct guest_orc *orc, struct perf_sample *sample)
 
 static void unwind(struct guest_orc *orc, u64 text)
 {
-	struct perf_record_guest_read *record = make_record(text);
+	struct perf_record_guest_read *record;
 	struct perf_sample sample = {
 		.cpumode = rnd_below(16) ? PERF_RECORD_MISC_GUEST_KERNEL :
 					   PERF_RECORD_MISC_GUEST_USER,
-		.guest_read.record = record,
 	};
 	struct ip_callchain *first;
 
+	arm64 = !rnd_below(4);
+	record = make_record(text);
+	sample.guest_read.record = record;
 	make_pieces(&sample.guest_read, text);
 	make_chain(&sample, text);
 	first = sample.merged_callchain ? NULL : sample.callchain;
 
 	add_user(&sample);
-	if (orc && sample.guest_read.pieces[GUEST_READ_STACK].size)
+	if (orc && !arm64 && sample.guest_read.pieces[GUEST_READ_STACK].size)
 		unwind_kernel(orc, &sample);
 
 	/* The first chain lies in the ring buffer, unless it was merged. */
