@@ -23,6 +23,12 @@ work_on_texts()
 
 work_on_files()
 {
+	# A program whose call paths are known.
+	[ ! -x /bin/call_paths ] || call_paths &
+	# Programs as a distribution ships them.
+	[ ! -x /usr/bin/perl ] || while :; do
+		work_on_texts
+	done &
 	while :; do
 		dd if=/dev/zero of=/tmp/copy bs=4k count=2000 2>/dev/null
 		tar -cf - -C /tmp src | cat > /dev/null
@@ -31,8 +37,6 @@ work_on_files()
 		# A program that has frame pointers, unlike these.
 		[ ! -x /bin/program ] || timeout -s KILL 1 program
 		[ ! -x /bin/program_libc ] || timeout -s KILL 1 program_libc
-		# Programs as a distribution ships them.
-		[ ! -x /usr/bin/perl ] || work_on_texts
 	done
 }
 

@@ -14,17 +14,20 @@ class Arch:
         image: the path of the kernel's image in the kernel's build folder
         target: the make target that builds the image
         debian: its name in Debian
+        triplet: the name of its libraries' folder in Debian
         prefix: the prefix of the cross compiler's programs; empty for this machine's own compiler
     """
     name: str
     image: str
     target: str
     debian: str
+    triplet: str
     prefix: str = ""
 
 
-X86 = Arch("x86", "arch/x86/boot/bzImage", "bzImage", "amd64")
-ARM64 = Arch("arm64", "arch/arm64/boot/Image", "Image", "arm64", "aarch64-linux-gnu-")
+X86 = Arch("x86", "arch/x86/boot/bzImage", "bzImage", "amd64", "x86_64-linux-gnu")
+ARM64 = Arch("arm64", "arch/arm64/boot/Image", "Image", "arm64", "aarch64-linux-gnu",
+             "aarch64-linux-gnu-")
 
 ARCHS: Dict[str, Arch] = {arch.name: arch for arch in (X86, ARM64)}
 

@@ -94,9 +94,8 @@ def _cross(arch: Arch, root: Optional[Path] = None, headers: Iterable[Path] = ()
     options = ""
     if root:
         # A cross compiler has its own libc, and would find that one first.
-        triplet = arch.prefix.rstrip("-")
-        folders = [*headers, root / "usr/include" / triplet, root / "usr/include"]
-        options = "".join([f" --sysroot={root} -B{root}/usr/lib/{triplet}",
+        folders = [*headers, root / "usr/include" / arch.triplet, root / "usr/include"]
+        options = "".join([f" --sysroot={root} -B{root}/usr/lib/{arch.triplet}",
                            *(f" -isystem {folder}" for folder in folders)])
     return [f"ARCH={arch.name}", f"CROSS_COMPILE={arch.prefix}", f"HOSTCC={cache}gcc",
             f"CC={cache}{arch.prefix}gcc{options}"]
@@ -200,7 +199,7 @@ class Build:
     def _instruments(self) -> List[str]:
         """Return the other programs that are built beside the selftests."""
         if self.arch is not X86:
-            return [MIDWALK_TEST, BENCH]
+            return [MIDWALK_TEST, BENCH, CALL_PATHS]
         return [*INSTRUMENT_TESTS, TEST_32BIT, BENCH, FUZZER, GUEST_PROGRAM, LIBC_PROGRAM,
                 CALL_PATHS, UNIKERNEL, VMM_POLICY]
 

@@ -11,19 +11,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import List, Optional, Tuple
 
-from . import flamegraph, guest, stacks
+from . import distro, flamegraph, guest, programs, stacks
 from .arch import X86, Arch
-from .build import GUEST_PROGRAM, Build
+from .build import CALL_PATHS, GUEST_PROGRAM, Build
 from .emulated import EmulatedHost, check_console, pass_on
 from .selftests import Counts, judge
 from .ui import Failure, Step, say
 
-# The Debian release whose kernel runs best under QEMU's emulation.
-_SUITE = "bookworm"
+# The Debian releases with the guests' kernels: of x86-64, what runs best under QEMU's emulation; of
+# arm64, what tells where its data is.
+_SUITES = {"x86": "bookworm", "arm64": "trixie"}
 
-# Programs of this machine's Debian that the guest runs: perf has none of their files, and names
-# them from the guest's memory.
-_DEBIANS = ("/usr/bin/gzip", "/usr/bin/perl", "/usr/bin/sha256sum", "/usr/bin/sort")
+# Programs of the host's Debian that the guest runs: perf has none of their files, and names them
+# from the guest's memory.
+_DEBIANS = ("usr/bin/gzip", "usr/bin/perl", "usr/bin/sha256sum", "usr/bin/sort")
+
+# What can't be unwound: busybox and some code of libcrypto have no rules, and sort has a frame that
+# is larger than what perf records of a stack.
+_NOT_UNWOUND = ("/busybox", "/libcrypto.so", "/sort")
 
 # Seconds for two boots, one inside the other, and a profile; a slow emulator needs most of them.
 _DEADLINE = 1200
@@ -102,21 +107,23 @@ class Profile:
 
 def fetch(whose: str, arch: Arch) -> Optional[Path]:
     """Fetch the guest's kernel if it is not built here; call this before long work."""
-    return guest.fetch(_SUITE, arch.debian)[0] if whose == "debian" else None
+    return guest.fetch(_SUITES[arch.name], arch.debian)[0] if whose == "debian" else None
 
 
 def _make_guest(build: Build, folder: Path, whose: str) -> None:
     """Write the guest's initrd to a folder, and its kernel if that is Debian's."""
     foreign = build.arch is not X86
-    programs = {} if foreign else {"program": build.selftests / GUEST_PROGRAM}
-    guest.install(programs, folder / "files")
+    system = build.root if foreign else Path("/")
+    ours = ({"call_paths": build.selftests / CALL_PATHS} if foreign else
+            {"program": build.selftests / GUEST_PROGRAM})
+    guest.install(ours, folder / "files", system, build.arch)
     # The file of our program, which has no dynamic symbols, for --symfs.
     shutil.copytree(folder / "files", folder / "symbols")
-    for program in [] if foreign else _DEBIANS:
-        kept = folder / "files" / program.lstrip("/")
+    for program in _DEBIANS:
+        kept = folder / "files" / program
         kept.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(program, kept)
-        guest.install_libraries(Path(program), folder / "files")
+        shutil.copy(system / program, kept)
+        guest.install_libraries(kept, folder / "files", system, build.arch)
     package = fetch(whose, build.arch)
     if package:
         with Step(f"Unpack {package.stem}"):
@@ -144,8 +151,8 @@ def run(build: Build, accel: str, folder: Path, whose: str, kernel_args: str = "
         raise Failure(f"The demo failed on the host, what it says is above; see {folder}")
 
     functions = _FUNCTIONS[build.arch.name]
-    # perf reads x86's guests only, and none whose files it is given.
-    may_read = whose == "debian" and build.arch is X86
+    # perf reads no guest whose files it is given.
+    may_read = whose == "debian"
     has_read = _READS in (folder / "record.log").read_text()
     with Step("Fold the stacks, and draw the flame graph"):
         samples = stacks.read_bytes((folder / "samples.txt").read_bytes())
@@ -206,6 +213,23 @@ def show(profile: Profile) -> None:
     say(f"Flame graph: {profile.folder}/flamegraph.svg (open it in a browser)")
 
 
+def _script_here(perf: Path, folder: Path, name: str, *options: str) -> Tuple[bool, str]:
+    """Run this machine's perf script on the demo's data; return if it ended well, and its text.
+
+    Args:
+        name: the name of the file with the text
+    """
+    text = folder / f"{name}.txt"
+    with text.open("w") as out, (folder / f"{name}.log").open("w") as log:
+        # Don't use the user's settings and perf's cache: the host does not have them.
+        done = subprocess.run([str(perf), "script", "-i", str(folder / "perf.data.guest"),
+                               *options],
+                              cwd=folder, env={**os.environ, "HOME": str(folder), "LC_ALL": "C",
+                                               "PERF_CONFIG": os.devnull},
+                              stdin=subprocess.DEVNULL, stdout=out, stderr=log, check=False)
+    return not done.returncode, text.read_text(errors="replace")
+
+
 def read_here(perf: Path, folder: Path) -> Counts:
     """Read the demo's data with this machine's perf: it must print the same as the host's perf.
 
@@ -213,19 +237,38 @@ def read_here(perf: Path, folder: Path) -> Counts:
         perf: the perf that was built for this machine
         folder: the folder with the demo's results
     """
-    text = folder / "samples-here.txt"
-    with text.open("w") as out, (folder / "samples-here.log").open("w") as log:
-        # Don't use the user's settings and perf's cache: the host does not have them.
-        done = subprocess.run([str(perf), "script", "--symfs", str(folder / "symbols"), "-i",
-                               str(folder / "perf.data.guest"), "-F",
-                               "comm,pid,tid,misc,ip,sym,dso"],
-                              cwd=folder, env={**os.environ, "HOME": str(folder), "LC_ALL": "C",
-                                               "PERF_CONFIG": os.devnull},
-                              stdin=subprocess.DEVNULL, stdout=out, stderr=log, check=False)
-    theirs = (folder / "samples.txt").read_bytes()
+    good, text = _script_here(perf, folder, "samples-here", "--symfs", str(folder / "symbols"),
+                              "-F", "comm,pid,tid,misc,ip,sym,dso")
+    theirs = (folder / "samples.txt").read_text(errors="replace")
     return judge("perf of this machine", {
-        "perf script ends well": not done.returncode,
-        "it prints the same text as the host's": bool(theirs) and text.read_bytes() == theirs})
+        "perf script ends well": good,
+        "it prints the same text as the host's": bool(theirs) and text == theirs})
+
+
+def judge_programs(perf: Path, folder: Path) -> Counts:
+    """Compare names and callers of the guest's programs with what the guest's files say.
+
+    Args:
+        perf: the perf that was built for this machine
+        folder: the folder with the demo's results
+    """
+    kept = next((folder / "perf.data.guest.guests").iterdir())
+    (folder / "mount").mkdir()
+    (folder / "mount" / kept.name).symlink_to(folder / "files")
+    (folder / "empty").mkdir()
+    (good, text), (files_good, files_text) = (
+        _script_here(perf, folder, f"script-{way}", "--symfs", str(folder / "empty"), *options,
+                     "--no-inline", "-F", "comm,misc,ip,sym,dso,dsoff")
+        for way, options in (("memory", ()),
+                             ("files", (f"--guestmount={folder / 'mount'}",))))
+    found, reference = (programs.read(each.split("\n")) for each in (text, files_text))
+    pairs = [(ours, theirs) for ours, theirs in zip(found, reference)
+             if not any(name in frame.place for frame in theirs.user for name in _NOT_UNWOUND)]
+    return judge("programs", {
+        "perf script ends well": good and files_good and len(found) == len(reference),
+        **dict(distro.cases([ours for ours, _ in pairs], [theirs for _, theirs in pairs],
+                            programs.finder(folder / "files", {}),
+                            distro.programs_in_memory(kept)))})
 
 
 def check(profile: Profile) -> Counts:

@@ -73,10 +73,10 @@ PATHS = {
 # hidden() is not exported.
 _HIDDEN = "hidden"
 
-# Functions of the kernel: those of all system calls and page faults; those in which a task leaves
-# its program.
-_CALLS = {"do_syscall_64", "exc_page_fault"}
-_LEAVES = {"bprm_execve", "__x64_sys_execve", "do_group_exit", "do_exit"}
+# Functions of the kernel, of x86-64 and of arm64: those of all system calls and page faults; those
+# in which a task leaves its program.
+_CALLS = {"do_syscall_64", "exc_page_fault", "el0_svc", "el0_da", "el0_ia"}
+_LEAVES = {"bprm_execve", "__x64_sys_execve", "__arm64_sys_execve", "do_group_exit", "do_exit"}
 
 # The code at the entry of a file is no longer than this.
 _ENTRY_SIZE = 64
@@ -125,9 +125,9 @@ def is_call(sample: Sample) -> bool:
 
 
 def has_left(sample: Sample) -> bool:
-    """Return True if the task has left its program: then nobody can tell what was mapped."""
+    """Return True if the task has left its program: then nobody can read its files or its stack."""
     return (not _LEAVES.isdisjoint(_kernel(sample)) and bool(sample.user) and
-            sample.user[-1].place == UNKNOWN)
+            (sample.user[-1].place == UNKNOWN or len(sample.user) == 1))
 
 
 def path_kind(sample: Sample, all_named: bool = False) -> str:
@@ -416,10 +416,18 @@ def run(build: Build, accel: str, disks: Path, folder: Path, kernel_args: str = 
     return counts
 
 
+def programs_in_memory(kept: Path) -> Find:
+    """Return a function that reads a program as perf found it in a guest's memory.
+
+    Args:
+        kept: the directory that perf has written for the guest
+    """
+    return finder(kept / "programs", build_ids((kept / "maps").read_text()))
+
+
 def judge_guest(suite: str, root: Path, folder: Path) -> Counts:
     """Judge the samples of one guest, and count what holds."""
-    kept = next((folder / "perf.data.guests").iterdir())
-    memory = finder(kept / "programs", build_ids((kept / "maps").read_text()))
+    memory = programs_in_memory(next((folder / "perf.data.guests").iterdir()))
     return judge(suite, dict([*cases(_read_script(folder, "memory"), _read_script(folder, "files"),
                                      finder(root, {}), memory),
                               cgroup_case((folder / "cgroups.txt").read_text()),

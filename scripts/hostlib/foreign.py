@@ -14,8 +14,8 @@ SUITE = "trixie"
 # The programs that init.sh and the selftests' runner call, and the libraries that perf and the
 # selftests are linked with.  QEMU runs the demo's guest.
 PACKAGES = ("base-files", "bash", "busybox-static", "coreutils", "dash", "findutils", "grep",
-            "hostname", "kmod", "mawk", "mount", "perl-base", "procps", "qemu-system-arm", "sed",
-            "util-linux", "libc6-dev", "libdw-dev", "libelf-dev", "libtraceevent-dev",
+            "gzip", "hostname", "kmod", "mawk", "mount", "perl-base", "procps", "qemu-system-arm",
+            "sed", "util-linux", "libc6-dev", "libdw-dev", "libelf-dev", "libtraceevent-dev",
             "libzstd-dev", "zlib1g-dev")
 
 # Unpack only: this machine can't run programs of the packages' architecture.  So it takes no root,

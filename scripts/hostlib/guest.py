@@ -9,6 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Dict, Iterable, List, Optional, Tuple
 
+from .arch import X86, Arch
 from .deb import Apt, cache_dir
 from .patches import REPO
 from .ui import Failure, one_at_a_time
@@ -18,8 +19,8 @@ SCRIPTS = REPO / "scripts" / "guest"
 _BUSYBOXES = ("/bin/busybox.static", "/bin/busybox", "/usr/bin/busybox", "/usr/sbin/busybox")
 
 
-# "libc.so.6 => /lib/x86_64-linux-gnu/libc.so.6 (0x...)", "/lib64/ld-linux-x86-64.so.2 (0x...)"
-_LIBRARY = re.compile(r"(/\S+) \(0x", re.MULTILINE)
+# "0x... (NEEDED) Shared library: [libc.so.6]", "[Requesting program interpreter: /lib64/ld-...]"
+_LIBRARY = re.compile(r"\(NEEDED\).*\[(.+)\]|program interpreter: (.+)\]")
 
 
 def busybox() -> Path:
@@ -32,28 +33,43 @@ def busybox() -> Path:
     raise Failure("There is no static busybox; run make deps")
 
 
-def install(programs: Dict[str, Path], root: Path) -> None:
-    """Copy programs to /bin of a guest's root, and their libraries to the same paths as here.
+def install(programs: Dict[str, Path], root: Path, system: Path = Path("/"),
+            arch: Arch = X86) -> None:
+    """Copy programs to /bin of a guest's root, and their libraries to the paths that they have.
 
     Args:
         programs: by the names that they get in the guest
         root: a new folder, which becomes the guest's root
+        system, arch: see install_libraries()
     """
     (root / "bin").mkdir(parents=True)
     for name, program in programs.items():
         shutil.copy(program, root / "bin" / name)
-        install_libraries(program, root)
+        install_libraries(program, root, system, arch)
 
 
-def install_libraries(program: Path, root: Path) -> None:
-    """Copy a program's libraries, and the dynamic linker, to the same paths as here."""
-    # ldd fails for programs that need no library.
-    listed = subprocess.run(["ldd", str(program)], stdout=subprocess.PIPE,
-                            stderr=subprocess.DEVNULL, text=True, check=False).stdout
-    for library in _LIBRARY.findall(listed):
-        kept = root / library.lstrip("/")
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        shutil.copy(library, kept)
+def install_libraries(program: Path, root: Path, system: Path = Path("/"),
+                      arch: Arch = X86) -> None:
+    """Copy a program's libraries, and the dynamic linker, to the same paths as they have.
+
+    Args:
+        root: where to copy them
+        system: the root of the Debian that has them
+        arch: that Debian's architecture
+    """
+    wanted = [program]
+    while wanted:
+        # ldd would run the program, which may be of another architecture.
+        listed = subprocess.run(["readelf", "-ldW", str(wanted.pop())], stdout=subprocess.PIPE,
+                                stderr=subprocess.DEVNULL, text=True, check=False).stdout
+        for library, linker in _LIBRARY.findall(listed):
+            path = linker.lstrip("/") or f"lib/{arch.triplet}/{library}"
+            kept = root / path
+            if kept.exists():
+                continue
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(system / path, kept)
+            wanted.append(kept)
 
 
 def pack(root: Path, path: Path) -> None:

@@ -16,11 +16,11 @@ from .ui import Step
 # The titles of our tests, as perf test takes them, and how many subtests each title has.
 _TITLES = {"Deferred callchains": 2, "Callchains of guests": 1,
            "Unwinding guests' kernels by ORC": 8, "Sample parsing": 1,
-           "Stacks of guests": 20, "User mode of guests in callchains": 2,
-           "Reads of guests": 5, "Kernels of guests": 12, "Modules of guests": 4,
-           "Programs of guests": 6, "Tasks of guests": 9, "Memory of guests": 4,
+           "Stacks of guests": 20, "User mode of guests in callchains": 3,
+           "Reads of guests": 6, "Kernels of guests": 12, "Modules of guests": 4,
+           "Programs of guests": 9, "Tasks of guests": 11, "Memory of guests": 4,
            "Directory of guests' files": 3, "Processes that read guests": 7,
-           "Samples of guests": 17}
+           "Samples of guests": 19}
 
 _PASSED = re.compile(r"^\s*[\d.]+: .+?\s*: Ok$", re.MULTILINE)
 _BAD = re.compile(r"^\s*[\d.]+: (.+?)\s*: ((?:FAILED!|Skip).*)$", re.MULTILINE)

@@ -85,10 +85,10 @@ class Program:
 
 # "00000000 0000000000000014 00000000 CIE", what rules have in common, and
 # "00000018 0000000000000014 0000001c FDE cie=00000000 pc=0000000000004760..0000000000004782", each
-# with more lines; the return address is r16.
+# with more lines; the return address is r16, and r30 of arm64.
 _RECORD = re.compile(r"^(\w+) \w+ \w+ (?:CIE|FDE cie=(\w+) pc=(\w+)\.\.(\w+))\n((?:  .*\n)*)",
                      re.MULTILINE)
-_NO_CALLER = "DW_CFA_undefined: r16"
+_NO_CALLER = re.compile(r"DW_CFA_undefined: r(16|30)\b")
 
 
 def _readelf(path: Path, *options: str) -> str:
@@ -114,7 +114,7 @@ def read_program(path: Path) -> Program:
             continue
         first = offset(int(start, 16))
         rules.append(range(first, first + int(end, 16) - int(start, 16)))
-        if _NO_CALLER in common.get(of, "") + more:
+        if _NO_CALLER.search(common.get(of, "") + more):
             outermost.add(first)
     entry = re.search(r"Entry point address: +(0x\w+)", text)
     return Program(sorted(rules, key=lambda rule: rule.start), frozenset(outermost),

@@ -229,6 +229,7 @@ def cmd_test(options: Options) -> int:
         parts[f"demo {whose}"] = demo.check(profile)
         if not x86:
             parts["demo, read on this machine"] = demo.read_here(build.perf_here(), folder)
+            parts["demo, programs"] = demo.judge_programs(build.perf_here(), folder)
     return report_parts(options, parts, said, build.tree.path)
 
 
