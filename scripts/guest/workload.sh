@@ -14,17 +14,18 @@ prepare_files()
 
 work_on_texts()
 {
+	/usr/bin/sha256sum /bin/busybox > /dev/null
 	/usr/bin/perl -e 'print map { $_ * 7919 % 10007, "\n" } 1..20000' > /tmp/numbers
 	/usr/bin/sort -n /tmp/numbers > /dev/null
 	/usr/bin/gzip -c /tmp/numbers | /usr/bin/gzip -dc > /dev/null
-	/usr/bin/sha256sum /bin/busybox /tmp/numbers > /dev/null
+	/usr/bin/sha256sum /tmp/numbers > /dev/null
 	/usr/bin/perl -e 'my %h; $h{$_ % 977} .= "x$_" for 1..30000; join("", sort keys %h) =~ /99/;'
 }
 
 work_on_files()
 {
-	# A program whose call paths are known.
-	[ ! -x /bin/call_paths ] || call_paths &
+	# A program whose call paths are known; it only computes, and leaves most of the CPU to others.
+	[ ! -x /bin/call_paths ] || sh -c 'renice -n 10 -p $$ && exec call_paths' &
 	# Programs as a distribution ships them.
 	[ ! -x /usr/bin/perl ] || while :; do
 		work_on_texts

@@ -94,7 +94,8 @@ static int test_hot(const char *dir __maybe_unused)
 			describe(&(const struct fake_kernel){ .hot = true }, 4096, &reads));
 	TEST_ASSERT_VAL("IRQ's stack",
 			reads.read[GUEST_READ_INTERRUPTED].address == FAKE_HOT + HOT_IRQ_STACK);
-	TEST_ASSERT_VAL("registers", reads.read[GUEST_READ_USER_REGS].address == FAKE_HOT + HOT_TOP);
+	TEST_ASSERT_VAL("registers",
+			reads.read[GUEST_READ_USER_REGS].address == FAKE_HOT + HOT_TOP);
 	TEST_ASSERT_VAL("user mode's stack",
 			reads.read[GUEST_READ_USER_STACK].address == FAKE_HOT + HOT_TOP);
 	TEST_ASSERT_VAL("pids", reads.read[GUEST_READ_PIDS].address == FAKE_HOT + HOT_CURRENT);

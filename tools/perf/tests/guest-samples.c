@@ -81,7 +81,8 @@ static const char tasks[] =
 	"9000000000 ffffc90000044000\n"
 	"9500000000 ffffc9000004c000 1a000 18 18 begins\n"
 	"0 ffffc90000050000 0 2 17 by its stack\n"
-	"30 ffffc90000070000 18000 19 19 reused\n";
+	"30 ffffc90000070000 18000 19 19 reused\n"
+	"0 ffffc90000074000 1c000 20 20 lasting\n";
 
 static const struct {
 	const char	*name;
@@ -299,8 +300,10 @@ static const struct {
 } currents[] = {
 	{ "a task",		 0x2000,  { 7, 7 }, "sh", 16, 7, "sh", "any", 0 },
 	{ "PTI",		 0x3000,  { 7, 7 }, "sh", 16, 7, "sh", "any", 0 },
-	{ "a task not noted",	 0x30000, { 70, 70 }, "short-lived", 16, 70, "short-lived", NULL, 0 },
-	{ "another's tables",	 0x2000,  { 71, 71 }, "kworker/0:1", 16, 71, "kworker/0:1", NULL, 0 },
+	{ "a task not noted",	 0x30000, { 70, 70 }, "short-lived", 16, 70, "short-lived", NULL,
+				 0 },
+	{ "another's tables",	 0x2000,  { 71, 71 }, "kworker/0:1", 16, 71, "kworker/0:1", NULL,
+				 0 },
 	{ "a thread",		 0x2000,  { 8, 7 }, "renamed", 16, 8, "renamed", "any", 0 },
 	{ "the idle task",	 0x2000,  { 0, 0 }, "swapper/3", 16, 0, "swapper", NULL, 0 },
 	{ "a long name",	 0x2000,  { 7, 7 }, "0123456789abcdef", 16, 7, "0123456789abcdef",
@@ -362,9 +365,11 @@ static const struct {
 } switches[] = {
 	{ "its page tables",		0x2000, 0xffffc90000013f58, 7, 7, 4 },
 	{ "page tables of none",	0x30000, 0xffffc90000013f58, 7, 7, 4 },
-	{ "another's page tables",	0x4000, 0xffffc90000013f58, 7, 7, 2 },
+	{ "another's page tables",	0x1c000, 0xffffc90000013f58, 7, 7, 2 },
+	{ "page tables of one that ends", 0x4000, 0xffffc90000013f58, 7, 7, 4 },
 	{ "page tables of its own soon", 0x18000, 0xffffc90000013f58, 19, 19, 4 },
 	{ "another's stack",		0x2000, 0xffffc90000017f58, 8, 7, 2 },
+	{ "another's stack and tables",	0x1c000, 0xffffc90000017f58, 8, 7, 2 },
 };
 
 static int test_switches(struct machine *machine)

@@ -345,9 +345,9 @@ static int test_arm64(const char *dir)
 
 	for (const struct fake_arm64 *guest = fake_arm64_guests; guest->name; guest++) {
 		fake__make_arm64(guest);
-		snprintf(lines, sizeof(lines), SET_TEXT "401000 403000 %lx 12f:f0000 1000 "
-			 BUILD_ID_TEXT " /bin/a program\n" ANON_TEXT LIBRARY_TEXT,
-			 1UL << guest->shift);
+		snprintf(lines, sizeof(lines),
+			 "%s401000 403000 %lx 12f:f0000 1000 %s /bin/a program\n%s%s", SET_TEXT,
+			 1UL << guest->shift, BUILD_ID_TEXT, ANON_TEXT, LIBRARY_TEXT);
 		TEST_ASSERT_VAL(guest->name, fake__find(dir) == GUEST_FILES_NAMES);
 		TEST_ASSERT_VAL(guest->name, fake__has_text(dir, "maps", lines));
 		snprintf(lines, sizeof(lines), "arm64 %u %u\n%s", guest->used_bits, guest->shift,

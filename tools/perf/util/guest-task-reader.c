@@ -403,7 +403,14 @@ static const struct note *find_note(const struct guest_task_reader *threads,
 {
 	u64 other, root = find_root(&sample->guest_read, &other);
 	u64 sp = task_sp(threads, sample);
+	const struct note *note, *next;
 
+	/* The page tables may already be those of the next task. */
+	if (is_switching(threads, sample)) {
+		note = find_owners(threads, sp, sample->time, &next);
+		return note && *note->comm && !ends_soon(threads, note, sample->time) ? note :
+											NULL;
+	}
 	if (sample->cpumode == PERF_RECORD_MISC_GUEST_KERNEL)
 		return find_by_stack(threads, sp, root, sample->time) ?:
 		       find_by_stack(threads, sp, other, sample->time);
@@ -513,22 +520,20 @@ static void machine__load_later_threads(struct machine *machine, u64 time)
 
 /*
  * Return true if the page tables were another process's: the kernel switches these before it
- * switches to another task.  They may have been another process's until a moment ago.
+ * switches to another task.  If they aren't that process's any more at the next look, the task may
+ * have got them since; so it has if it is noted with them.
  */
 static bool are_tables_of_another(const struct guest_task_reader *threads, const struct note *note,
 				  const struct note *task, u64 time)
 {
-	const struct note *end = &threads->by_root[threads->nr_roots];
+	const struct note *end = &threads->by_root[threads->nr_roots], *first = note;
 
-	if (!note || note->pid == task->pid)
-		return false;
-
-	for (; note < end && note->root == task->root && note->time <= time + GUEST_MAX_LATE;
-	     note++) {
-		if (note->pid == task->pid && *note->comm)
+	for (; note && note < end && note->root == first->root &&
+	     note->time <= time + GUEST_MAX_LATE; note++) {
+		if (note->pid == task->pid || !*note->comm)
 			return false;
 	}
-	return true;
+	return first;
 }
 
 /*

@@ -410,7 +410,7 @@ static u64 strip(u64 word, u64 address)
  */
 static void strip_all(struct user_state *state, struct perf_sample *user, u64 address)
 {
-	size_t size = min(user->user_stack.size, (u64)MAX_STACK) & ~(sizeof(u64) - 1);
+	size_t size = min_t(u64, user->user_stack.size, MAX_STACK) & ~(sizeof(u64) - 1);
 
 	for (size_t i = 0; i < size / sizeof(u64); i++)
 		state->stack[i] = strip(get_unaligned_le64(user->user_stack.data +
