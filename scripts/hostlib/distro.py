@@ -73,9 +73,10 @@ PATHS = {
 # hidden() is not exported.
 _HIDDEN = "hidden"
 
-# Functions of the kernel, of x86-64 and of arm64: those of all system calls and page faults; those
-# in which a task leaves its program.
+# Functions of the kernel, of x86-64 and of arm64: those of all system calls and page faults; that
+# which switches to another task; those in which a task leaves its program.
 _CALLS = {"do_syscall_64", "exc_page_fault", "el0_svc", "el0_da", "el0_ia"}
+_SWITCHES = "__schedule"
 _LEAVES = {"bprm_execve", "__x64_sys_execve", "__arm64_sys_execve", "do_group_exit", "do_exit"}
 
 # The code at the entry of a file is no longer than this.
@@ -125,9 +126,15 @@ def is_call(sample: Sample) -> bool:
 
 
 def has_left(sample: Sample) -> bool:
-    """Return True if the task has left its program: then nobody can read its files or its stack."""
-    return (not _LEAVES.isdisjoint(_kernel(sample)) and bool(sample.user) and
-            (sample.user[-1].place == UNKNOWN or len(sample.user) == 1))
+    """Return True if the task's program is out of reach: its files, or its stack.
+
+    The task has left its program, or the kernel already has the page tables of the next task.
+    """
+    kernel = _kernel(sample)
+    leaves = not _LEAVES.isdisjoint(kernel)
+    if not sample.user:
+        return leaves or _SWITCHES in kernel
+    return leaves and (sample.user[-1].place == UNKNOWN or len(sample.user) == 1)
 
 
 def path_kind(sample: Sample, all_named: bool = False) -> str:
@@ -190,8 +197,9 @@ def cases(found: List[Sample], reference: List[Sample], files: Find,
     gone = sum(has_left(ours) for ours, _ in calls)
     ends = Counter(chain_kind(ours, theirs, files, memory) for ours, theirs in calls
                    if not has_left(ours))
-    yield _share(f"chains of system calls and page faults ({gone} more of exec and exit, where "
-                 "the program is gone) lead to its start", ends, len(calls) - gone, _REACH)
+    yield _share(f"chains of system calls and page faults ({gone} more of exec, exit and "
+                 "switches, where the program is out of reach) lead to its start", ends,
+                 len(calls) - gone, _REACH)
 
     yield _paths_of(found, all_named=False)
 

@@ -159,6 +159,11 @@ class DistroTest(unittest.TestCase):
         reference["kernel"] = found["kernel"] = [
             *_good()["kernel"], *[Sample("tool", (_KERNEL, _NOWHERE))] * 600]
         self.assertEqual(_failed(found, reference), 1)
+        for function, failed in (("__schedule", 0), ("vfs_read", 1)):
+            switch = Frame(0xffffffff81001000, function, "[guest.kernel.kallsyms]")
+            reference["kernel"] = found["kernel"] = [
+                *_good()["kernel"], *[Sample("tool", (switch, _KERNEL))] * 600]
+            self.assertEqual(_failed(found, reference), failed)
 
     def test_a_server_must_give_all(self) -> None:
         def failed(**broken: Sample) -> int:
