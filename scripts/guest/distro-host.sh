@@ -79,14 +79,26 @@ note_costs()
 	done
 }
 
+# Wait until perf has found the guest's kernel, opened its events and taken some samples: it says so
+# in the file $1.  How long that takes depends on the emulator.
+wait_begun()
+{
+	tries=0
+	until grep -qs "^Callchains of guests" "$out/$name/$1" || [ $tries -eq 120 ]; do
+		sleep 1
+		tries=$((tries + 1))
+	done
+	sleep 10
+}
+
 # Sample the running guest.
 sample()
 {
 	perf kvm --guest record -e cpu-clock -F 199 -g -p $vm -o perf.data -- sleep 40 \
 		> "$out/$name/record.log" 2>&1 &
 	perf=$!
-	# To search the guest's RAM for its kernel takes seconds, but is done only once.
-	sleep 15
+	# To search the guest's RAM for its kernel is done only once.
+	wait_begun record.log
 	note_costs > "$out/$name/costs-begin.txt"
 	sleep 20
 	note_costs > "$out/$name/costs.txt"
@@ -127,7 +139,7 @@ print()
 break_off()
 {
 	begin killed .
-	sleep 20
+	wait_begun record-killed.log
 	kill -KILL $perf
 	wait $perf 2>/dev/null
 	print killed .
@@ -142,7 +154,7 @@ break_off()
 	umount full
 
 	begin died .
-	sleep 20
+	wait_begun record-died.log
 	kill -KILL $vm
 	wait $perf $vm 2>/dev/null
 	print died .
