@@ -100,6 +100,12 @@ record_planted()
 		export HOME TMPDIR
 		# Ask for reads: by default, perf does so only if it has found the guest's kernel.
 		record "$1/$1" "--guest" --call-graph orc -p $vm
+		# The program that has the word runs for a second only of each turn of the guest's.
+		if grep -q "^Callchains.* by reads" "$out/record-$1.log" &&
+			! perf script -i "$1/$1" -F comm 2>/dev/null | grep -q program
+		then
+			record "$1/$1" "--guest" --call-graph orc -p $vm
+		fi
 	) || exit 1
 	planted "$1" >> $out/planted.txt
 	rm -rf "$1"
