@@ -4,7 +4,7 @@
 
 /*
  * The numbers of registers in samples of x86-64 and of arm64.  Both headers define one macro, which
- * perf doesn't use.
+ * code that reads guests doesn't use.
  */
 #include "../../arch/arm64/include/uapi/asm/perf_regs.h"
 #undef PERF_REG_EXTENDED_MASK

@@ -520,8 +520,8 @@ static void machine__load_later_threads(struct machine *machine, u64 time)
 
 /*
  * Return true if the page tables were another process's: the kernel switches these before it
- * switches to another task.  If they aren't that process's any more at the next look, the task may
- * have got them since; so it has if it is noted with them.
+ * switches to another task.  The task may also have the page tables of a process that has ended:
+ * then the next look finds that process gone, or the task with these page tables.
  */
 static bool are_tables_of_another(const struct guest_task_reader *threads, const struct note *note,
 				  const struct note *task, u64 time)
